@@ -1,0 +1,56 @@
+// Package gguf reads GGUF model files, versions 2 and 3, little-endian.
+//
+// A file is a header, a list of typed metadata pairs, a list of tensor
+// descriptions and one data section. [Open] maps the file and checks all of
+// the first three against its size before it returns; nothing is decoded from
+// the data section. The format is that of ggml (docs/gguf.md, src/gguf.cpp).
+//
+// # Ownership
+//
+// Metadata and tensor descriptions are copies and never expire. Tensor bytes
+// are views of the mapping, which is reference counted: the [File] holds one
+// reference until [File.Close], every buffer from [File.Buffer] holds one until
+// its release, and the file is unmapped when the last is dropped. A mapped
+// file must not be truncated while in use; the operating system then kills the
+// reader, and no user-space check can prevent it.
+//
+// # What is accepted
+//
+// Files are untrusted. Every count, length, offset and product is checked
+// before it is used, and memory stays within a small multiple of the bytes that
+// describe the metadata. Whatever ggml refuses is refused here, in particular:
+//
+//   - version 1, versions above 3, big-endian files;
+//   - a count or length that the rest of the file cannot hold;
+//   - an empty or repeated key, a repeated tensor name, a name of 64 bytes or
+//     more, more than 4 dims, an array of arrays, an unknown type;
+//   - an alignment (key general.alignment, 32 by default) that is not a u32 or
+//     not a power of two;
+//   - a row length that is no multiple of the format's block;
+//   - tensors that do not lie back to back: the first at offset 0 of the data
+//     section, each next one at the padded end of the one before. This also
+//     rules out overlap and unaligned offsets.
+//
+// Some files that ggml accepts are refused:
+//
+//   - a dim of 0. No tensor of this runtime is empty, and ggml skips its
+//     overflow check for such shapes ([2^63, 2^63, 0]);
+//   - an element count or byte size that wraps around or exceeds the file;
+//   - a bool other than 0 and 1;
+//   - a NUL byte in a key or tensor name, where ggml compares only what comes
+//     before it, and a key above the 65535 bytes that the format allows.
+//
+// The padding after the last tensor may be missing, and bytes after it are
+// ignored, as in llama.cpp's loader. A tensor with no dims is a scalar of shape
+// [1]. The bytes of padding, the spelling of keys and the encoding of strings
+// are not checked.
+//
+// # Type 42
+//
+// Two formats are in use under type 42: q2_0 (128 elements in 34 bytes) and
+// q2_0_g64 (64 elements in 18 bytes, what ggml 0.23 writes). A file is the work
+// of one writer, so the choice is made once per file: the format under which
+// every tensor's offset and the file's size agree. Where both agree, which
+// takes tensors so small that padding hides the difference or bytes after the
+// last one, it is q2_0_g64. Where neither does, the file is refused.
+package gguf

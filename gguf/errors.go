@@ -1,0 +1,45 @@
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Errors of reading a file. They are wrapped with the place and the expectation.
+var (
+	// ErrNotGGUF is returned for a file that does not begin with the magic bytes.
+	ErrNotGGUF = errors.New("gguf: not a GGUF file")
+	// ErrVersion is returned for a version or byte order that this package does not read.
+	ErrVersion = errors.New("gguf: unsupported version")
+	// ErrMalformed is returned for a file that contradicts itself, its size or the format.
+	ErrMalformed = errors.New("gguf: malformed file")
+)
+
+// Errors of using a file.
+var (
+	// ErrNoKey is returned when a metadata key is absent.
+	ErrNoKey = errors.New("gguf: no such key")
+	// ErrValueType is returned when a metadata value has another type than the one asked for.
+	ErrValueType = errors.New("gguf: wrong value type")
+	// ErrValueRange is returned when an integer does not fit the type asked for.
+	ErrValueRange = errors.New("gguf: value out of range")
+	// ErrClosed is returned when tensor bytes are asked of a closed file.
+	ErrClosed = errors.New("gguf: file is closed")
+	// ErrNoTensor is returned for a tensor that the file does not hold.
+	ErrNoTensor = errors.New("gguf: no such tensor")
+)
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
+}
+
+// quote renders a string from a file for an error message: escaped, so that it
+// stays on one line and cannot drive a terminal, and of bounded length.
+func quote(s string) string {
+	const limit = 80
+	if len(s) > limit {
+		return strconv.Quote(s[:limit]) + "..."
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,168 @@
+package gguf
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// alignmentKey names the alignment of the data section; a u32.
+const alignmentKey = "general.alignment"
+
+// defaultAlignment holds where a file does not say.
+const defaultAlignment = 32
+
+// File is an open GGUF file. Its methods may be called concurrently.
+type File struct {
+	Metadata
+
+	version   uint32
+	alignment uint32
+	tensors   []TensorInfo
+	index     map[string]int
+
+	mapping *mapping
+	closed  atomic.Bool
+}
+
+// Parse reads the file image data without copying tensor bytes: the File and
+// the buffers that borrow from it alias data, which must not change while they
+// are in use. Errors wrap [ErrNotGGUF], [ErrVersion] or [ErrMalformed].
+func Parse(data []byte) (*File, error) {
+	f, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	f.mapping = newMapping(data, nil)
+	return f, nil
+}
+
+// Version returns the format version, 2 or 3.
+func (f *File) Version() int { return int(f.version) }
+
+// Alignment returns the alignment of tensors within the data section, in
+// bytes: a power of two, which may be 1.
+func (f *File) Alignment() int64 { return int64(f.alignment) }
+
+// Tensors returns the tensors in file order, which is the order of their data.
+func (f *File) Tensors() []TensorInfo { return slices.Clone(f.tensors) }
+
+// Tensor returns the tensor called name and whether there is one.
+func (f *File) Tensor(name string) (TensorInfo, bool) {
+	i, ok := f.index[name]
+	if !ok {
+		return TensorInfo{}, false
+	}
+	return f.tensors[i], true
+}
+
+// Data returns the t.Size bytes of a tensor of this file, without a copy. They
+// are read-only (writing to a mapped file faults) and gone after [File.Close],
+// even though a buffer may keep the mapping alive; Data is nil from then on.
+func (f *File) Data(t TensorInfo) []byte {
+	if f.closed.Load() {
+		return nil
+	}
+	end := t.Offset + t.Size
+	return f.mapping.data[t.Offset:end:end]
+}
+
+// Close drops the file's reference to the mapping. Buffers that borrow from it
+// stay valid until they are released. A second Close does nothing.
+func (f *File) Close() error {
+	if f.closed.Swap(true) {
+		return nil
+	}
+	return f.mapping.release()
+}
+
+func parse(data []byte) (*File, error) {
+	r := &reader{data: data}
+	f := &File{}
+	nTensors, nPairs, err := r.readHeader(f)
+	if err != nil {
+		return nil, err
+	}
+	if f.Metadata, err = r.readMetadata(nPairs); err != nil {
+		return nil, err
+	}
+	if f.alignment, err = alignment(&f.Metadata); err != nil {
+		return nil, err
+	}
+	// The pairs may have been longer than their minimum.
+	if nTensors > r.remaining()/minTensorSize {
+		return nil, malformed("%d tensors are described at byte %d, the file has %d bytes left", nTensors, r.off, r.remaining())
+	}
+	tensors, extents, err := r.readTensors(nTensors)
+	if err != nil {
+		return nil, err
+	}
+	f.tensors = tensors
+	f.index = make(map[string]int, len(tensors))
+	for i, t := range tensors {
+		if _, dup := f.index[t.Name]; dup {
+			return nil, malformed("tensor %d repeats the name %s", i, quote(t.Name))
+		}
+		f.index[t.Name] = i
+	}
+	if len(tensors) == 0 {
+		return f, nil
+	}
+	start, align := pad(int64(r.off), int64(f.alignment)), int64(f.alignment)
+	if start > int64(len(data)) {
+		return nil, malformed("the data section begins at byte %d, the file has %d bytes", start, len(data))
+	}
+	if err := locate(tensors, extents, start, int64(len(data))-start, align); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// readHeader sets f.version and returns the counts, bounded by what the file
+// can hold.
+func (r *reader) readHeader(f *File) (nTensors, nPairs int, err error) {
+	if len(r.data) < 4 || string(r.data[:4]) != "GGUF" {
+		return 0, 0, fmt.Errorf(`%w: want the magic bytes "GGUF", found %q`, ErrNotGGUF, r.data[:min(4, len(r.data))])
+	}
+	r.off = 4
+	if f.version, err = r.u32("version"); err != nil {
+		return 0, 0, err
+	}
+	switch v := f.version; {
+	case v == 2 || v == 3:
+	case v&0xffff == 0 && v != 0:
+		return 0, 0, fmt.Errorf("%w: %#x is a version number in big-endian order, only little-endian files are read", ErrVersion, v)
+	default:
+		return 0, 0, fmt.Errorf("%w: %d, want 2 or 3", ErrVersion, v)
+	}
+	tensors, err := r.u64("number of tensors")
+	if err != nil {
+		return 0, 0, err
+	}
+	pairs, err := r.u64("number of metadata pairs")
+	if err != nil {
+		return 0, 0, err
+	}
+	if limit := uint64(r.remaining() / minTensorSize); tensors > limit {
+		return 0, 0, malformed("%d tensors do not fit the %d bytes of the file", tensors, len(r.data))
+	}
+	if limit := uint64(r.remaining() / minPairSize); pairs > limit {
+		return 0, 0, malformed("%d metadata pairs do not fit the %d bytes of the file", pairs, len(r.data))
+	}
+	return int(tensors), int(pairs), nil
+}
+
+func alignment(m *Metadata) (uint32, error) {
+	v, ok := m.Value(alignmentKey)
+	if !ok {
+		return defaultAlignment, nil
+	}
+	if v.typ != TypeUint32 {
+		return 0, malformed("key %q is %s, want u32", alignmentKey, v.describe())
+	}
+	a := v.bits(0)
+	if a == 0 || a&(a-1) != 0 {
+		return 0, malformed("key %q is %d, want a power of two", alignmentKey, a)
+	}
+	return uint32(a), nil
+}
