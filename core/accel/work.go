@@ -1,0 +1,250 @@
+package accel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+var (
+	// ErrDeviceFailed reports work that a device did not complete.
+	ErrDeviceFailed = errors.New("device work failed")
+	// ErrDeviceLost reports bytes whose only copy was on a device that is gone,
+	// and work sent to such a device.
+	ErrDeviceLost = errors.New("device lost")
+	// ErrOutOfMemory reports a device allocation that could not be had.
+	ErrOutOfMemory = errors.New("out of device memory")
+)
+
+// WindowError is the failure of a stretch of one queue: some operation among
+// First to Last failed, and none of them completed.
+type WindowError struct {
+	Queue       string
+	First, Last uint64 // sequence numbers on the queue, inclusive
+	Ops         string // the operations' names, as far as they are known
+	Err         error  // the cause; matches ErrDeviceFailed or ErrDeviceLost
+}
+
+func (e *WindowError) Error() string {
+	return fmt.Sprintf("queue %s failed between op %d and op %d (%s): %v", e.Queue, e.First, e.Last, e.Ops, e.Err)
+}
+
+func (e *WindowError) Unwrap() error { return e.Err }
+
+// Forever, as the last sequence of a failure, fails everything issued later too.
+const Forever = math.MaxUint64
+
+type failure struct {
+	first, last uint64
+	err         error
+}
+
+// Timeline is the completion record of one queue. The queue's owner issues points
+// and reports completion and failure; anyone may wait. A Timeline must not be
+// copied.
+type Timeline struct {
+	name string
+	kick func(seq uint64)
+
+	issued    atomic.Uint64
+	completed atomic.Uint64
+	failed    atomic.Bool // failures is not empty
+
+	mu       sync.Mutex
+	cond     sync.Cond
+	failures []failure
+}
+
+// NewTimeline returns the timeline of a queue called name in error messages. kick,
+// which may be nil, is called when someone begins to wait for seq, so that a queue
+// that batches its submissions can commit up to there; it must not wait.
+func NewTimeline(name string, kick func(seq uint64)) *Timeline {
+	t := &Timeline{name: name, kick: kick}
+	t.cond.L = &t.mu
+	return t
+}
+
+// Name returns the queue's name.
+func (t *Timeline) Name() string { return t.name }
+
+// Issue returns the next point. The queue's owner calls it in submission order.
+func (t *Timeline) Issue() Work { return Work{t, t.issued.Add(1)} }
+
+// Issued returns the sequence number of the last point issued, 0 before the first.
+func (t *Timeline) Issued() uint64 { return t.issued.Load() }
+
+// Completed returns the sequence number up to which all work has ended, in
+// success or failure.
+func (t *Timeline) Completed() uint64 { return t.completed.Load() }
+
+// Last returns the last point issued, or the zero Work.
+func (t *Timeline) Last() Work {
+	if seq := t.issued.Load(); seq > 0 {
+		return Work{t, seq}
+	}
+	return Work{}
+}
+
+// Complete marks every point up to seq as ended. Going back is a no-op.
+func (t *Timeline) Complete(seq uint64) {
+	t.mu.Lock()
+	if seq > t.completed.Load() {
+		t.completed.Store(seq)
+		t.cond.Broadcast()
+	}
+	t.mu.Unlock()
+}
+
+// Fail records that the points first to last failed with err. Points up to last
+// count as ended for those who wait. With last == Forever, everything issued
+// later fails too: the queue is dead.
+func (t *Timeline) Fail(first, last uint64, err error) {
+	t.mu.Lock()
+	t.failures = append(t.failures, failure{first, last, err})
+	t.failed.Store(true)
+	t.cond.Broadcast()
+	t.mu.Unlock()
+}
+
+// failureOf returns the failure that covers seq. The caller holds mu.
+func (t *Timeline) failureOf(seq uint64) error {
+	for i := range t.failures {
+		if f := &t.failures[i]; f.first <= seq && seq <= f.last {
+			return f.err
+		}
+	}
+	return nil
+}
+
+// Dead returns the failure that covers everything issued from now on, or nil.
+func (t *Timeline) Dead() error {
+	if !t.failed.Load() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failureOf(Forever)
+}
+
+// Work is a point on a queue's timeline: a fence. The zero Work is complete.
+type Work struct {
+	t   *Timeline
+	seq uint64
+}
+
+// Timeline returns the queue's timeline; nil for the zero Work.
+func (w Work) Timeline() *Timeline { return w.t }
+
+// Seq returns the point's sequence number; 0 for the zero Work.
+func (w Work) Seq() uint64 { return w.seq }
+
+// IsZero reports whether w is the zero Work.
+func (w Work) IsZero() bool { return w.t == nil }
+
+// Err returns the failure of the work, or nil if it completed or is still pending.
+// It never waits.
+func (w Work) Err() error {
+	if w.t == nil || !w.t.failed.Load() {
+		return nil
+	}
+	w.t.mu.Lock()
+	defer w.t.mu.Unlock()
+	return w.t.failureOf(w.seq)
+}
+
+// Done reports whether the work has ended, in success or failure. It never waits.
+func (w Work) Done() bool {
+	return w.t == nil || w.t.completed.Load() >= w.seq || w.Err() != nil
+}
+
+// Wait parks until the work has ended or ctx is done, and returns the work's
+// failure or ctx's error. It may be called by many and again.
+func (w Work) Wait(ctx context.Context) error {
+	t := w.t
+	if t == nil {
+		return nil
+	}
+	if t.completed.Load() >= w.seq {
+		return w.Err()
+	}
+	if t.kick != nil {
+		t.kick(w.seq)
+	}
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() {
+			t.mu.Lock()
+			t.cond.Broadcast()
+			t.mu.Unlock()
+		})
+		defer stop()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		if err := t.failureOf(w.seq); err != nil {
+			return err
+		}
+		if t.completed.Load() >= w.seq {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t.cond.Wait()
+	}
+}
+
+// Fences is a small set of works that keeps, for each queue, the latest one: on
+// one timeline a later point covers every earlier one.
+type Fences []Work
+
+// Add puts w into the set.
+func (f *Fences) Add(w Work) {
+	if w.t == nil {
+		return
+	}
+	for i := range *f {
+		if e := &(*f)[i]; e.t == w.t {
+			if w.seq > e.seq {
+				*e = w
+			}
+			return
+		}
+	}
+	*f = append(*f, w)
+}
+
+// Done reports whether every work of the set has ended.
+func (f Fences) Done() bool {
+	for _, w := range f {
+		if !w.Done() {
+			return false
+		}
+	}
+	return true
+}
+
+// Err returns the failure of some work of the set, without waiting.
+func (f Fences) Err() error {
+	for _, w := range f {
+		if err := w.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Wait waits for every work of the set and returns the first failure; on a
+// failure it still waits for the others, unless ctx ends.
+func (f Fences) Wait(ctx context.Context) error {
+	var first error
+	for _, w := range f {
+		if err := w.Wait(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}

@@ -1,0 +1,292 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+var (
+	// ErrReadOnly reports a write to storage that its owner lent for reading.
+	ErrReadOnly = errors.New("read-only storage")
+	// ErrRange reports a byte range outside a buffer.
+	ErrRange = errors.New("range outside the buffer")
+)
+
+// Access says what an operation does to a buffer's bytes.
+type Access uint8
+
+const (
+	// Read leaves the bytes as they are.
+	Read Access = iota
+	// Overwrite replaces the whole buffer without reading it.
+	Overwrite
+	// Update changes a part of the buffer, or depends on what is there.
+	Update
+)
+
+// Reclaimer takes a buffer whose last reference is gone, with whatever host
+// memory it still owns, to reuse or destroy it.
+type Reclaimer interface {
+	Reclaim(b *Buffer)
+}
+
+// Buffer is reference-counted storage. Create one with New, NewLazy or Borrow.
+type Buffer struct {
+	slots slots // first, so that an empty struct costs nothing
+
+	host   atomic.Pointer[byte] // first host byte; nil while there is no host memory
+	size   int
+	block  offheap.Block // the host memory, when this buffer owns it
+	refs   atomic.Int32
+	kind   kind
+	ro     bool
+	gen    atomic.Uint64
+	shadow atomic.Pointer[accel.HostShadow]
+
+	reclaimer Reclaimer
+	loan      *loan
+}
+
+type kind uint8
+
+const (
+	owned kind = iota + 1 // host memory from offheap
+	lazy                  // no host memory until a host access
+	lent                  // the caller's bytes
+)
+
+func (k kind) String() string {
+	switch k {
+	case owned:
+		return "owned"
+	case lazy:
+		return "device"
+	case lent:
+		return "borrowed"
+	}
+	return "invalid"
+}
+
+type loan struct {
+	onRelease func()
+	cold      func()
+	data      []byte // keeps Go memory reachable
+}
+
+// New returns a buffer of size bytes of owned host memory, with one reference.
+// The bytes are uninitialised. size must be at least 1.
+func New(size int) (*Buffer, error) {
+	b := &Buffer{size: size, kind: owned}
+	if err := b.allocateHost(); err != nil {
+		return nil, err
+	}
+	b.refs.Store(1)
+	return b, nil
+}
+
+// NewLazy returns a buffer of size bytes with one reference and no memory: a
+// device gives it bytes with Attach, and host memory appears at the first host
+// access. size must be at least 1.
+func NewLazy(size int) *Buffer {
+	b := &Buffer{size: size, kind: lazy}
+	b.refs.Store(1)
+	return b
+}
+
+// BorrowOptions describe lent bytes.
+type BorrowOptions struct {
+	// ReadOnly makes every write access fail with ErrReadOnly.
+	ReadOnly bool
+	// OnRelease runs once, when the last reference is gone and no device uses
+	// the bytes any more. It ends the loan.
+	OnRelease func()
+	// Cold runs when a device holds a copy and the host bytes are not expected
+	// to be read soon, so that the lender can drop cached pages. The bytes must
+	// stay readable.
+	Cold func()
+}
+
+// Borrow returns a buffer with one reference over bytes that stay the caller's
+// and must outlive it, unmoved. data must not be empty.
+func Borrow(data []byte, opt BorrowOptions) *Buffer {
+	b := &Buffer{size: len(data), kind: lent, ro: opt.ReadOnly}
+	b.loan = &loan{onRelease: opt.OnRelease, cold: opt.Cold, data: data}
+	b.host.Store(unsafe.SliceData(data))
+	b.refs.Store(1)
+	return b
+}
+
+func (b *Buffer) allocateHost() error {
+	block, err := offheap.Alloc(b.size)
+	if err != nil {
+		return fmt.Errorf("storage: %d bytes of host memory: %w", b.size, err)
+	}
+	b.block = block
+	b.host.Store(unsafe.SliceData(block.Bytes()))
+	return nil
+}
+
+// SetReclaimer makes r take the buffer when its last reference is gone. For the
+// buffer's creator, before the buffer is shared.
+func (b *Buffer) SetReclaimer(r Reclaimer) { b.reclaimer = r }
+
+// Size returns the bytes of the buffer.
+func (b *Buffer) Size() int { return b.size }
+
+// ReadOnly reports whether the buffer refuses writes.
+func (b *Buffer) ReadOnly() bool { return b.ro }
+
+// Borrowed reports whether the host bytes are the caller's.
+func (b *Buffer) Borrowed() bool { return b.kind == lent }
+
+// Generation counts the mutations so far.
+func (b *Buffer) Generation() uint64 { return b.gen.Load() }
+
+// HasHost reports whether the buffer has host memory at the moment.
+func (b *Buffer) HasHost() bool { return b.host.Load() != nil }
+
+func (b *Buffer) origin() string {
+	return fmt.Sprintf("%s buffer of %d bytes at %p", b.kind, b.size, b)
+}
+
+// Retain adds a reference.
+func (b *Buffer) Retain() {
+	if b.refs.Add(1) <= 1 {
+		panic("storage: retain of a released " + b.origin())
+	}
+}
+
+// Release drops a reference. The last one ends the buffer: its reclaimer gets it,
+// or its memory is freed. Release does not wait for a device, except for bytes
+// that the caller lent.
+func (b *Buffer) Release() {
+	switch n := b.refs.Add(-1); {
+	case n > 0:
+		return
+	case n < 0:
+		panic("storage: release of a released " + b.origin())
+	}
+	b.dropShadow()
+	b.slots.release(b)
+	if b.reclaimer != nil {
+		b.reclaimer.Reclaim(b)
+		return
+	}
+	b.Destroy()
+}
+
+// Unique reports whether one reference is left. It is a snapshot: meaningful only
+// to the caller that owns that reference.
+func (b *Buffer) Unique() bool { return b.refs.Load() == 1 }
+
+// Revive gives a reclaimed buffer its one reference back. Only its Reclaimer may
+// call it, and only once per Reclaim.
+func (b *Buffer) Revive() {
+	if !b.refs.CompareAndSwap(0, 1) {
+		panic("storage: revival of a live " + b.origin())
+	}
+}
+
+// Destroy frees the memory of a buffer without references, or ends its loan. Only
+// a Reclaimer calls it, for a buffer that it will not revive.
+func (b *Buffer) Destroy() {
+	if b.refs.Load() != 0 {
+		panic("storage: destruction of a live " + b.origin())
+	}
+	b.slots.destroy()
+	b.host.Store(nil)
+	if b.block.Cap() > 0 {
+		offheap.Free(&b.block)
+	}
+	if l := b.loan; l != nil {
+		b.loan = nil
+		if l.onRelease != nil {
+			l.onRelease()
+		}
+	}
+}
+
+func (b *Buffer) check() {
+	if b.refs.Load() <= 0 {
+		panic("storage: use of a released " + b.origin())
+	}
+}
+
+// bytes returns the host bytes; the caller has made sure that they exist.
+func (b *Buffer) bytes() []byte { return unsafe.Slice(b.host.Load(), b.size) }
+
+// Host gives the host bytes for the access a, which the newest contents allow: it
+// waits for the device as the access demands, and transfers if the host copy must
+// be validated. With Overwrite, the caller undertakes to write every byte. The
+// slice is valid until the buffer's last reference is gone; a write through it
+// after a later device access is the caller's error.
+//
+// It returns the failure of the device work that was to produce the bytes, again
+// on every call, or ctx's error.
+func (b *Buffer) Host(ctx context.Context, a Access) ([]byte, error) {
+	b.check()
+	if a != Read && b.ro {
+		return nil, fmt.Errorf("storage: write to %s: %w", b.origin(), ErrReadOnly)
+	}
+	if err := b.slots.host(ctx, b, a); err != nil {
+		return nil, err
+	}
+	if a != Read {
+		b.mutated()
+	}
+	return b.bytes(), nil
+}
+
+// ReadAt copies len(dst) bytes from offset off into dst. If the newest bytes are
+// on the device it downloads that range only, and changes no state.
+func (b *Buffer) ReadAt(ctx context.Context, dst []byte, off int) error {
+	b.check()
+	if off < 0 || off > b.size || len(dst) > b.size-off {
+		return fmt.Errorf("storage: read of %d bytes at %d of %s: %w", len(dst), off, b.origin(), ErrRange)
+	}
+	return b.slots.readAt(ctx, b, dst, off)
+}
+
+func (b *Buffer) mutated() {
+	b.gen.Add(1)
+	b.dropShadow()
+}
+
+// SetShadow attaches a derived copy, replacing and destroying an earlier one.
+func (b *Buffer) SetShadow(s *accel.HostShadow) {
+	if old := b.shadow.Swap(s); old != nil && old.Destroy != nil {
+		old.Destroy(old.Data)
+	}
+}
+
+// Shadow returns the derived copy if it belongs to the current generation.
+func (b *Buffer) Shadow() *accel.HostShadow {
+	if s := b.shadow.Load(); s != nil && s.Generation == b.gen.Load() {
+		return s
+	}
+	return nil
+}
+
+func (b *Buffer) dropShadow() {
+	if b.shadow.Load() != nil {
+		b.SetShadow(nil)
+	}
+}
+
+// Elements views bytes as elements of type T. It fails with ErrRange if the length
+// is no multiple of T's size, or the address is not aligned for T.
+func Elements[T any](p []byte) ([]T, error) {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	data := unsafe.Pointer(unsafe.SliceData(p))
+	if len(p)%size != 0 || uintptr(data)%unsafe.Alignof(zero) != 0 {
+		return nil, fmt.Errorf("storage: %d bytes at %p as elements of %d bytes: %w", len(p), data, size, ErrRange)
+	}
+	return unsafe.Slice((*T)(data), len(p)/size), nil
+}

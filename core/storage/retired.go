@@ -1,0 +1,68 @@
+//go:build cuda || metal || accel
+
+package storage
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+// Retired holds host memory whose buffer is gone while a transfer still uses it.
+// The zero value is ready. An engine has one per device.
+type Retired struct {
+	mu   sync.Mutex
+	list []retiree
+}
+
+type retiree struct {
+	block offheap.Block
+	uses  accel.Fences
+}
+
+// add takes the block, leaving it zero. The fences are copied.
+func (r *Retired) add(block *offheap.Block, uses accel.Fences) {
+	r.Sweep()
+	r.mu.Lock()
+	r.list = append(r.list, retiree{*block, append(accel.Fences(nil), uses...)})
+	r.mu.Unlock()
+	*block = offheap.Block{}
+}
+
+// Sweep frees what no transfer uses any more and returns how much is left. Memory
+// behind a failed fence stays until Drain: the device may still write to it.
+func (r *Retired) Sweep() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kept := r.list[:0]
+	for i := range r.list {
+		e := &r.list[i]
+		if e.uses.Done() && e.uses.Err() == nil {
+			offheap.Free(&e.block)
+			continue
+		}
+		kept = append(kept, *e)
+	}
+	clear(r.list[len(kept):])
+	r.list = kept
+	return len(kept)
+}
+
+// Drain waits for the transfers and frees everything. It is for the device's
+// owner, once the device is idle, closed or reset.
+func (r *Retired) Drain(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.list {
+		_ = r.list[i].uses.Wait(ctx) // a failed transfer has ended too
+		if err := ctx.Err(); err != nil && !r.list[i].uses.Done() {
+			r.list = r.list[i:]
+			return err
+		}
+		offheap.Free(&r.list[i].block)
+	}
+	r.list = nil
+	return nil
+}

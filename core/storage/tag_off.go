@@ -1,0 +1,6 @@
+//go:build !cuda && !metal && !accel
+
+package storage
+
+// HasAccelerator reports whether this build can place buffers on a device.
+const HasAccelerator = false

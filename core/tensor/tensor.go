@@ -1,0 +1,342 @@
+package tensor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/storage"
+)
+
+var (
+	// ErrShapeMismatch, ErrInvalidShape, ErrOverflow and ErrReadOnly are those of
+	// the packages below, under one roof.
+	ErrShapeMismatch = shape.ErrShapeMismatch
+	ErrInvalidShape  = shape.ErrInvalidShape
+	ErrOverflow      = shape.ErrOverflow
+	ErrReadOnly      = storage.ErrReadOnly
+
+	// ErrInvalidDataLength reports data or a buffer that a shape does not fit.
+	ErrInvalidDataLength = errors.New("invalid data length")
+	// ErrIndexOutOfBounds reports an axis or index that a tensor does not have.
+	ErrIndexOutOfBounds = errors.New("index out of bounds")
+	// ErrUnsupportedView reports a view that the layout cannot express.
+	ErrUnsupportedView = errors.New("unsupported view")
+	// ErrDType reports a dtype that an operation does not take.
+	ErrDType = errors.New("unsupported dtype")
+)
+
+// Tensor is a buffer reference and its interpretation. The zero Tensor has none.
+type Tensor struct {
+	buf     *storage.Buffer
+	dt      dtype.DType
+	shape   shape.Shape
+	strides shape.Shape
+	offset  int
+}
+
+// FromBuffer returns a contiguous tensor over buf. On success it owns the caller's
+// reference to buf; on an error the reference stays with the caller. buf may be
+// larger than the tensor.
+func FromBuffer(buf *storage.Buffer, d dtype.DType, s shape.Shape) (Tensor, error) {
+	n, err := s.Bytes(d)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if n > buf.Size() {
+		return Tensor{}, fmt.Errorf("%w: %s %s needs %d bytes, the buffer has %d", ErrInvalidDataLength, d, s, n, buf.Size())
+	}
+	st, _ := s.Storage(d)
+	return Tensor{buf: buf, dt: d, shape: s, strides: st.Contiguous()}, nil
+}
+
+// FromSlice returns a new host tensor of dtype Of[T] with a copy of values, in
+// storage elements.
+func FromSlice[T dtype.Element](s shape.Shape, values []T) (Tensor, error) {
+	d := dtype.Of[T]()
+	n, err := s.StorageElements(d)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if n != len(values) {
+		return Tensor{}, fmt.Errorf("%w: %s %s has %d storage elements, got %d", ErrInvalidDataLength, d, s, n, len(values))
+	}
+	buf, err := storage.New(n * d.Size())
+	if err != nil {
+		return Tensor{}, err
+	}
+	t, err := FromBuffer(buf, d, s)
+	if err != nil {
+		buf.Release()
+		return Tensor{}, err
+	}
+	dst, err := Data[T](context.Background(), &t, storage.Overwrite)
+	if err != nil {
+		buf.Release()
+		return Tensor{}, err
+	}
+	copy(dst, values)
+	return t, nil
+}
+
+// Release drops the tensor's reference and makes t the zero Tensor.
+func (t *Tensor) Release() {
+	b := t.buf
+	*t = Tensor{}
+	b.Release()
+}
+
+// IsZero reports whether t has no buffer.
+func (t *Tensor) IsZero() bool { return t.buf == nil }
+
+// Buffer returns the buffer, without a reference for the caller.
+func (t *Tensor) Buffer() *storage.Buffer { return t.buf }
+
+// DType returns the element format.
+func (t *Tensor) DType() dtype.DType { return t.dt }
+
+// Shape returns the logical shape.
+func (t *Tensor) Shape() shape.Shape { return t.shape }
+
+// Strides returns the strides in storage elements.
+func (t *Tensor) Strides() shape.Shape { return t.strides }
+
+// Offset returns the first element's place in the buffer, in storage elements.
+func (t *Tensor) Offset() int { return t.offset }
+
+// Rank returns the number of axes.
+func (t *Tensor) Rank() int { return t.shape.Rank() }
+
+// Dim returns the size of axis i, counting from the end when i is negative.
+func (t *Tensor) Dim(i int) int { return t.shape.Dim(i) }
+
+// Len returns the logical element count.
+func (t *Tensor) Len() int {
+	n, _ := t.shape.Elements() // checked when the tensor was made
+	return n
+}
+
+// storageShape is the shape in storage elements.
+func (t *Tensor) storageShape() shape.Shape {
+	s, _ := t.shape.Storage(t.dt) // checked when the tensor was made
+	return s
+}
+
+// StorageLen returns the storage elements of the view.
+func (t *Tensor) StorageLen() int {
+	s := t.storageShape()
+	n, _ := s.Elements()
+	return n
+}
+
+// IsContiguous reports whether the strides are the row-major ones.
+func (t *Tensor) IsContiguous() bool {
+	s := t.storageShape()
+	return s.IsContiguous(&t.strides)
+}
+
+// Covers reports whether the view is its whole buffer, from the first byte on, in
+// storage order, so that writing it leaves no old byte that anyone else's view of
+// the buffer could read. Pooled buffers are larger than their tensor; the surplus
+// is nobody's.
+func (t *Tensor) Covers(other *Tensor) bool {
+	return t.buf == other.buf && t.offset == 0 && other.offset == 0 &&
+		t.IsContiguous() && other.IsContiguous() && t.StorageLen()*t.dt.Size() >= other.StorageLen()*other.dt.Size()
+}
+
+// String describes the tensor without its values.
+func (t *Tensor) String() string {
+	if t.buf == nil {
+		return "released tensor"
+	}
+	return fmt.Sprintf("%s %s", t.dt, t.shape)
+}
+
+// Retained returns t as a second owner: the same view with its own reference.
+func (t *Tensor) Retained() Tensor {
+	t.buf.Retain()
+	return *t
+}
+
+// Reshape returns a view of a contiguous tensor with shape s, of the same element
+// count. Block formats only admit a shape with the same last axis.
+func (t *Tensor) Reshape(s shape.Shape) (Tensor, error) {
+	if !t.IsContiguous() {
+		return Tensor{}, fmt.Errorf("%w: reshape of %s with strides %s to %s needs a contiguous tensor", ErrUnsupportedView, t.String(), t.strides, s)
+	}
+	n, err := s.Elements()
+	if err != nil {
+		return Tensor{}, err
+	}
+	if n != t.Len() {
+		return Tensor{}, fmt.Errorf("%w: reshape of %s (%d elements) to %s (%d)", ErrInvalidShape, t.String(), t.Len(), s, n)
+	}
+	if t.dt.IsBlockQuantized() && s.Dim(-1) != t.Dim(-1) {
+		return Tensor{}, fmt.Errorf("%w: reshape of %s to %s splits blocks", ErrUnsupportedView, t.String(), s)
+	}
+	st, err := s.Storage(t.dt)
+	if err != nil {
+		return Tensor{}, err
+	}
+	v := t.Retained()
+	v.shape, v.strides = s, st.Contiguous()
+	return v, nil
+}
+
+// View returns an arbitrary strided view, starting delta storage elements after
+// t's first element. It proves that the largest reachable offset lies inside the
+// buffer. Block formats only admit the identity.
+func (t *Tensor) View(s, strides shape.Shape, delta int) (Tensor, error) {
+	if t.dt.IsBlockQuantized() {
+		if s != t.shape || strides != t.strides || delta != 0 {
+			return Tensor{}, fmt.Errorf("%w: strided view of %s: blocks are indivisible", ErrUnsupportedView, t.String())
+		}
+		return t.Retained(), nil
+	}
+	if _, err := s.Elements(); err != nil {
+		return Tensor{}, err
+	}
+	if delta < 0 {
+		return Tensor{}, fmt.Errorf("%w: view at offset %d", ErrIndexOutOfBounds, delta)
+	}
+	offset, err := shape.Add(t.offset, delta)
+	if err != nil {
+		return Tensor{}, err
+	}
+	reach, err := s.Reach(&strides)
+	if err != nil {
+		return Tensor{}, err
+	}
+	last, err := shape.Add(offset, reach)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if have := t.buf.Size() / t.dt.Size(); last >= have {
+		return Tensor{}, fmt.Errorf("%w: view %s with strides %s at %d reaches element %d of %d", ErrInvalidDataLength, s, strides, offset, last, have)
+	}
+	v := t.Retained()
+	v.shape, v.strides, v.offset = s, strides, offset
+	return v, nil
+}
+
+// Narrow returns the view of count entries from start on along axis. For a block
+// format the last axis cannot be narrowed.
+func (t *Tensor) Narrow(axis, start, count int) (Tensor, error) {
+	if axis < 0 || axis >= t.Rank() {
+		return Tensor{}, fmt.Errorf("%w: axis %d of %s", ErrIndexOutOfBounds, axis, t.String())
+	}
+	if d := t.Dim(axis); start < 0 || count < 1 || start > d || count > d-start {
+		return Tensor{}, fmt.Errorf("%w: entries %d to %d of axis %d of %s", ErrIndexOutOfBounds, start, start+count, axis, t.String())
+	}
+	if t.dt.IsBlockQuantized() && axis == t.Rank()-1 && count != t.Dim(axis) {
+		return Tensor{}, fmt.Errorf("%w: narrowing the last axis of %s splits rows of blocks", ErrUnsupportedView, t.String())
+	}
+	v := t.Retained()
+	v.shape.Set(axis, count)
+	v.offset += start * t.strides.Dim(axis)
+	return v, nil
+}
+
+// Permute returns the view whose axis i is t's axis order[i]. order must name each
+// axis once. The last axis of a block format stays last.
+func (t *Tensor) Permute(order ...int) (Tensor, error) {
+	rank := t.Rank()
+	var seen [shape.MaxRank]bool
+	if len(order) != rank {
+		return Tensor{}, fmt.Errorf("%w: %d axes to permute %s", ErrInvalidShape, len(order), t.String())
+	}
+	v := *t
+	for i, a := range order {
+		if a < 0 || a >= rank || seen[a] {
+			return Tensor{}, fmt.Errorf("%w: axis %d in a permutation of %s", ErrIndexOutOfBounds, a, t.String())
+		}
+		seen[a] = true
+		v.shape.Set(i, t.shape.Dim(a))
+		v.strides.Set(i, t.strides.Dim(a))
+	}
+	if t.dt.IsBlockQuantized() && order[rank-1] != rank-1 {
+		return Tensor{}, fmt.Errorf("%w: permutation moves the block axis of %s", ErrUnsupportedView, t.String())
+	}
+	t.buf.Retain()
+	return v, nil
+}
+
+// BroadcastTo returns a zero-stride view of shape s, right-aligned as in NumPy.
+func (t *Tensor) BroadcastTo(s shape.Shape) (Tensor, error) {
+	st, err := shape.BroadcastStrides(&t.shape, &t.strides, &s)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if t.dt.IsBlockQuantized() && s.Dim(-1) != t.Dim(-1) {
+		return Tensor{}, fmt.Errorf("%w: broadcast of the block axis of %s", ErrUnsupportedView, t.String())
+	}
+	v := t.Retained()
+	v.shape, v.strides = s, st
+	return v, nil
+}
+
+// Overlaps reports whether some element of the view may be reached in two ways,
+// as through a broadcast axis, so that writing it is ill-defined.
+func (t *Tensor) Overlaps() bool {
+	// Sorted by stride, each axis must step past everything the smaller ones reach.
+	s := t.storageShape()
+	reach := 0
+	var done [shape.MaxRank]bool
+	for range s.Rank() {
+		best := -1
+		for i := range s.Rank() {
+			if !done[i] && (best < 0 || t.strides.Dim(i) < t.strides.Dim(best)) {
+				best = i
+			}
+		}
+		done[best] = true
+		if s.Dim(best) == 1 {
+			continue
+		}
+		if t.strides.Dim(best) <= reach {
+			return true
+		}
+		reach += (s.Dim(best) - 1) * t.strides.Dim(best)
+	}
+	return false
+}
+
+// CanTakeInPlace reports whether a consuming operation may write its result over
+// t: a whole, contiguous, writable buffer with no other reference. It is only
+// trustworthy while the caller alone can reach t.
+func (t *Tensor) CanTakeInPlace() bool {
+	return t.offset == 0 && t.IsContiguous() && t.buf.Unique() && !t.buf.ReadOnly()
+}
+
+// Bytes returns the contiguous view's host bytes for the access a. Overwrite means
+// every byte of the view; it is passed on as Update if the buffer holds more than
+// the view. It fails with ErrUnsupportedView if t is not contiguous.
+func (t *Tensor) Bytes(ctx context.Context, a storage.Access) ([]byte, error) {
+	if !t.IsContiguous() {
+		return nil, fmt.Errorf("%w: data of %s with strides %s needs a contiguous tensor", ErrUnsupportedView, t.String(), t.strides)
+	}
+	size := t.dt.Size()
+	n := t.StorageLen() * size
+	if a == storage.Overwrite && (t.offset != 0 || !t.buf.Unique()) {
+		a = storage.Update
+	}
+	p, err := t.buf.Host(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return p[t.offset*size:][:n:n], nil
+}
+
+// Data is Bytes as elements of type T, which must be t's dtype.
+func Data[T dtype.Element](ctx context.Context, t *Tensor, a storage.Access) ([]T, error) {
+	if d := dtype.Of[T](); d != t.dt {
+		return nil, fmt.Errorf("%w: %s read as %s", ErrDType, t.String(), d)
+	}
+	p, err := t.Bytes(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return storage.Elements[T](p)
+}
