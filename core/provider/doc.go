@@ -1,0 +1,19 @@
+// Package provider defines the one interface between the runtime and what
+// computes: memory, queues and kernels. The CPU is a provider like any other; a
+// device with its own memory implements the same methods.
+//
+// The runtime validates shapes and dtypes, asks [Provider.Plan], allocates the
+// output where the plan says, resolves every operand to a [Mem], and submits.
+// Providers keep no reference to the arguments after Submit returns and own no
+// tensor. Tracing, fault injection and capture are wrappers of the interface.
+//
+// Invariants:
+//   - A queue executes in submission order. Work of other queues is ordered only
+//     by WaitFor.
+//   - Plan touches no device and depends on nothing but the arguments' metadata;
+//     a decline there is normal, and the CPU runs the operation.
+//   - An error from Submit, Upload or Download means that nothing was enqueued.
+//     A failure after that is a failure of the returned Work.
+//   - Every operation's result is independent of the number of threads and of
+//     timing: reruns are bit-identical.
+package provider

@@ -1,0 +1,139 @@
+package provider
+
+import (
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/shape"
+)
+
+// Op names an operation. The comment of each gives its operands as In -> Out; T
+// counts tokens (rows), and all layouts are row-major with the last axis innermost
+// unless strides are said to be free.
+type Op uint8
+
+const (
+	// OpCopy writes In[0] to Out, both of any strides and the same shape. If the
+	// dtypes differ it converts: between scalar dtypes as dtype.Convert does, from
+	// a block format to f32 by decoding. A copy between equal block formats needs
+	// both contiguous.
+	OpCopy Op = iota + 1
+	// OpGetRows gathers rows: In[0] table [R, D] of any dtype that decodes to
+	// float, rows strided, In[1] ids [T] of i32, i64 or u16 -> Out [T, D] f32. An
+	// id outside [0, R) is a failure.
+	OpGetRows
+	// OpAdd and OpMul combine f32 In[0] and In[1] elementwise -> Out f32. The
+	// operands' strides are free and already broadcast to Out's shape.
+	OpAdd
+	OpMul
+	// OpRMSNorm normalises rows: In[0] x [..., D] f32, In[1] weight [D] f32 ->
+	// Out [..., D] with x * weight / sqrt(mean(x^2) + Eps).
+	OpRMSNorm
+	// OpRoPE rotates pairs of each head: In[0] x [T, H, D] f32, In[1] table
+	// [T, Dims/2, 2] f32 of (cos, sin) -> Out [T, H, D]. Pair i is (2i, 2i+1) in
+	// RoPEInterleaved and (i, i+Dims/2) in RoPENeoX; elements from Dims on are
+	// copied.
+	OpRoPE
+	// OpMatMul multiplies by rows of the right-hand side: In[0] x [..., M, K] f32,
+	// In[1] w [N, K] or [B, N, K] -> Out [..., M, N] f32, with f32 accumulation.
+	// w is f32, f16, bf16 with free strides, or a block format with contiguous
+	// rows. A batched w has x of rank 3 with the same leading size.
+	OpMatMul
+	// OpAttention is scaled dot-product attention with grouped KV heads: In[0] q
+	// [T, H, D] f32, In[1] k [S, HK, D] and In[2] v [S, HK, DV] of f32 or f16 with
+	// free strides above the last axis -> Out [T, H, DV] f32. H is a multiple of
+	// HK; query head h reads KV head h/(H/HK). Row t sees keys 0 to Past+t, of
+	// which the last Window if Window > 0. Scores are Scale * q.k, then
+	// SoftCap*tanh(score/SoftCap) if SoftCap > 0.
+	OpAttention
+	// OpSwiGLU is silu(In[0]) * In[1] -> Out, all f32 of one shape.
+	OpSwiGLU
+	// OpSoftmax normalises rows: In[0] x [..., D] f32 -> Out, softmax(Scale * x)
+	// along the last axis. A NaN makes its row NaN; so does a row of -Inf only.
+	OpSoftmax
+	// OpArgmax finds the place of the first maximum of each row: In[0] x [..., D]
+	// f32 -> Out [...] i32 (of shape [1] for a vector). A NaN counts as the
+	// maximum.
+	OpArgmax
+
+	// OpCount is one past the last operation.
+	OpCount
+)
+
+var opNames = [OpCount]string{
+	OpCopy: "copy", OpGetRows: "get_rows", OpAdd: "add", OpMul: "mul", OpRMSNorm: "rms_norm", OpRoPE: "rope",
+	OpMatMul: "matmul", OpAttention: "attention", OpSwiGLU: "swiglu", OpSoftmax: "softmax", OpArgmax: "argmax",
+}
+
+// String returns the operation's name, such as "rms_norm".
+func (op Op) String() string {
+	if op == 0 || op >= OpCount {
+		return "invalid op"
+	}
+	return opNames[op]
+}
+
+// RoPEMode says which elements of a head form a pair.
+type RoPEMode uint8
+
+const (
+	// RoPEInterleaved pairs neighbours (ggml's normal mode).
+	RoPEInterleaved RoPEMode = iota
+	// RoPENeoX pairs the first half with the second.
+	RoPENeoX
+)
+
+// MaxIn is the largest number of inputs.
+const MaxIn = 4
+
+// Args are the arguments of one operation. They are plain data of fixed size, so
+// that a queue can hold them by value.
+type Args struct {
+	In  [MaxIn]Operand
+	NIn int
+	Out Operand
+	// Workspace is scratch memory of the size that Plan asked for, undefined
+	// before and after.
+	Workspace Mem
+
+	Eps     float32  // OpRMSNorm
+	Scale   float32  // OpAttention, OpSoftmax
+	SoftCap float32  // OpAttention; 0 is none
+	Past    int      // OpAttention
+	Window  int      // OpAttention; 0 is none
+	Dims    int      // OpRoPE: rotated elements per head, even
+	Mode    RoPEMode // OpRoPE
+}
+
+// Operand describes a tensor to a kernel. Shape is logical; Strides and Offset
+// count storage elements of DType from the start of Mem.
+type Operand struct {
+	DType   dtype.DType
+	Weight  bool // stable for the engine's life: residency may keep it on the device
+	Shape   shape.Shape
+	Strides shape.Shape
+	Offset  int
+	Mem     Mem
+}
+
+// Mem is memory of a provider: a range of host bytes for a provider that computes
+// in host memory, else a range of an allocation that only the provider can address.
+type Mem struct {
+	Host []byte // the range itself; nil for device memory
+	ID   uint64 // the provider's name for the allocation; 0 for host memory
+	Off  int    // first byte of the range in the allocation
+	Len  int    // bytes of the range
+}
+
+// IsZero reports whether m names no memory.
+func (m Mem) IsZero() bool { return m.Host == nil && m.ID == 0 }
+
+// Slice returns the n bytes of m from off on.
+func (m Mem) Slice(off, n int) Mem {
+	if off < 0 || n < 0 || off > m.Len-n {
+		panic("provider: slice outside memory")
+	}
+	if m.Host != nil {
+		m.Host = m.Host[off:][:n:n]
+	}
+	m.Off, m.Len = m.Off+off, n
+	return m
+}

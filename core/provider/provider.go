@@ -1,0 +1,151 @@
+package provider
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fucina-go/fucina/core/accel"
+)
+
+var (
+	// ErrUnavailable reports a provider that cannot be had on this machine or in
+	// this build; the error says why.
+	ErrUnavailable = errors.New("provider unavailable")
+	// ErrClosed reports use of a provider or queue after it was closed.
+	ErrClosed = errors.New("provider closed")
+	// ErrUnsupported reports an operation that Plan would have declined.
+	ErrUnsupported = errors.New("operation not supported by the provider")
+)
+
+// Provider is memory, queues and kernels. All methods are safe for concurrent use,
+// except that one goroutine at a time submits to a queue.
+type Provider interface {
+	// Info describes the device as it is now.
+	Info() Info
+
+	// Plan says whether Submit would accept the operation, from the operands'
+	// metadata alone (Mem is not set).
+	Plan(op Op, a *Args) Plan
+
+	// NewQueue returns an in-order queue; CloseQueue waits for its work and ends it.
+	NewQueue(kind QueueKind) (Queue, error)
+	CloseQueue(q Queue) error
+
+	// Submit enqueues the operation. A provider that computes in host memory may
+	// have completed it when Submit returns, and then returns the zero Work.
+	Submit(q Queue, op Op, a *Args) (accel.Work, error)
+	// WaitFor makes what is submitted to q later run after w, without waiting
+	// here. If w fails, so does q's later work.
+	WaitFor(q Queue, w accel.Work) error
+
+	// Alloc returns n bytes of device memory, aligned for every kernel, contents
+	// undefined. It fails with accel.ErrOutOfMemory. Free takes back what Alloc
+	// returned; the caller has made sure that no work uses it.
+	Alloc(n int) (Mem, error)
+	Free(m Mem)
+
+	// Upload enqueues a copy of src to dst, of the same length. src must stay
+	// unchanged until the Work has ended. Download is the reverse.
+	Upload(q Queue, dst Mem, src []byte) (accel.Work, error)
+	Download(q Queue, dst []byte, src Mem) (accel.Work, error)
+
+	// Stats returns the counters.
+	Stats() Stats
+	// Sync waits until everything submitted so far has ended, and returns the
+	// failure of a dead queue.
+	Sync(ctx context.Context) error
+	// Close waits for the queues and gives everything back. Memory that is still
+	// allocated is reported as an error and freed.
+	Close() error
+}
+
+// PinnedAllocator is an optional capability: host memory that transfers take
+// without a detour.
+type PinnedAllocator interface {
+	AllocPinned(n int) ([]byte, error)
+	FreePinned(p []byte)
+}
+
+// Queue is an in-order stream of work.
+type Queue interface {
+	// Timeline is the queue's completion record; it outlives the queue.
+	Timeline() *accel.Timeline
+}
+
+// QueueKind says what a queue will carry.
+type QueueKind uint8
+
+const (
+	Compute QueueKind = iota
+	UploadQueue
+	DownloadQueue
+)
+
+// String returns the kind's name as it stands in queue names and errors.
+func (k QueueKind) String() string {
+	switch k {
+	case Compute:
+		return "compute"
+	case UploadQueue:
+		return "upload"
+	case DownloadQueue:
+		return "download"
+	}
+	return "invalid"
+}
+
+// Info describes a device.
+type Info struct {
+	Name   string // the provider: "cpu", "cuda", ...
+	Device string // the device's name for people
+	Index  int    // among the provider's devices
+	UUID   string // empty where the device has none
+
+	// HostMemory says that kernels read and write host bytes: operands have
+	// Mem.Host, and the memory and transfer methods are not needed.
+	HostMemory bool
+	// Unified says that host and device bytes are the same bytes.
+	Unified bool
+
+	TotalBytes int64 // of device memory
+	FreeBytes  int64 // at the time of the call
+	MaxAlloc   int64 // largest single allocation; 0 is no limit
+
+	// MinWork is the least work, by Op, for which moving operands to the device
+	// pays off; see Args work counts in package exec. Nil gates nothing.
+	MinWork *[OpCount]int64
+}
+
+// Plan is a provider's answer to what it would do with an operation.
+type Plan struct {
+	Supported bool
+	Reason    string // why not, if not Supported
+	Workspace int    // bytes of scratch memory that Submit needs in Args
+}
+
+// Decline returns a Plan that says no.
+func Decline(reason string) Plan { return Plan{Reason: reason} }
+
+// Stats are a provider's counters since it was opened.
+type Stats struct {
+	Submits       [OpCount]uint64
+	Uploads       uint64
+	UploadBytes   uint64
+	Downloads     uint64
+	DownloadBytes uint64
+	Allocs        uint64
+	Frees         uint64
+	LiveBytes     int64 // allocated and not freed
+	LiveBlocks    int64
+	LiveQueues    int64
+	PinnedBytes   int64
+}
+
+// Ops returns the number of operations submitted.
+func (s *Stats) Ops() uint64 {
+	var n uint64
+	for _, c := range s.Submits {
+		n += c
+	}
+	return n
+}
