@@ -33,7 +33,7 @@ func Parse(data []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.mapping = newMapping(data, nil)
+	f.mapping = newMapping(data, nil, nil)
 	return f, nil
 }
 
@@ -58,13 +58,20 @@ func (f *File) Tensor(name string) (TensorInfo, bool) {
 
 // Data returns the t.Size bytes of a tensor of this file, without a copy. They
 // are read-only (writing to a mapped file faults) and gone after [File.Close],
-// even though a buffer may keep the mapping alive; Data is nil from then on.
+// unless a buffer keeps the mapping alive. Data is nil after Close and for a
+// tensor of another file.
 func (f *File) Data(t TensorInfo) []byte {
-	if f.closed.Load() {
+	if f.closed.Load() || !f.owns(t) {
 		return nil
 	}
 	end := t.Offset + t.Size
 	return f.mapping.data[t.Offset:end:end]
+}
+
+// owns reports whether t describes bytes of a tensor of f.
+func (f *File) owns(t TensorInfo) bool {
+	own, ok := f.Tensor(t.Name)
+	return ok && own.Offset == t.Offset && own.Size == t.Size && own.DType == t.DType
 }
 
 // Close drops the file's reference to the mapping. Buffers that borrow from it

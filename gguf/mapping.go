@@ -5,13 +5,15 @@ import "sync/atomic"
 // mapping is a file image shared by a File and the buffers that borrow from
 // it. It is dropped by whoever releases the last reference.
 type mapping struct {
-	data  []byte
-	refs  atomic.Int64
-	unmap func() error // nil for an image that the caller owns
+	data []byte
+	refs atomic.Int64
+	// unmap and cold are nil for an image that the caller owns.
+	unmap func() error
+	cold  func(off, n int)
 }
 
-func newMapping(data []byte, unmap func() error) *mapping {
-	m := &mapping{data: data, unmap: unmap}
+func newMapping(data []byte, unmap func() error, cold func(off, n int)) *mapping {
+	m := &mapping{data: data, unmap: unmap, cold: cold}
 	m.refs.Store(1)
 	return m
 }

@@ -1,0 +1,65 @@
+package gguf
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/storage"
+)
+
+// Buffer returns a storage buffer with one reference over the bytes of a
+// tensor of this file. It is a read-only loan that keeps the mapping alive
+// until its release, past [File.Close]. Where the file's alignment leaves the
+// bytes unaligned for elements of t.DType (possible for alignments below 8), it
+// is a writable copy in memory of its own instead.
+//
+// The error wraps [ErrClosed] after Close, [ErrNoTensor] for a tensor of
+// another file, or is that of an allocation.
+func (f *File) Buffer(t TensorInfo) (*storage.Buffer, error) {
+	if !f.owns(t) {
+		return nil, fmt.Errorf("%w: %s at [%d, +%d)", ErrNoTensor, quote(t.Name), t.Offset, t.Size)
+	}
+	m := f.mapping
+	if f.closed.Load() || !m.retain() {
+		return nil, fmt.Errorf("%w: tensor %s", ErrClosed, quote(t.Name))
+	}
+	// Nothing is lost but address space if the system refuses to unmap, and a
+	// release has no one to tell.
+	release := func() { _ = m.release() }
+
+	data := m.data[t.Offset : t.Offset+t.Size : t.Offset+t.Size]
+	if uintptr(unsafe.Pointer(&data[0]))%uintptr(elementAlign(t.DType)) != 0 {
+		defer release()
+		return copyOf(data)
+	}
+	opt := storage.BorrowOptions{ReadOnly: true, OnRelease: release}
+	if m.cold != nil {
+		opt.Cold = func() { m.cold(int(t.Offset), int(t.Size)) }
+	}
+	return storage.Borrow(data, opt), nil
+}
+
+func copyOf(data []byte) (*storage.Buffer, error) {
+	b, err := storage.New(len(data))
+	if err != nil {
+		return nil, fmt.Errorf("gguf: copy of an unaligned tensor: %w", err)
+	}
+	dst, err := b.Host(context.Background(), storage.Overwrite)
+	if err != nil {
+		b.Release()
+		return nil, fmt.Errorf("gguf: copy of an unaligned tensor: %w", err)
+	}
+	copy(dst, data)
+	return b, nil
+}
+
+// elementAlign returns the alignment in bytes of d's Go elements. Block structs
+// hold nothing wider than 16 bits.
+func elementAlign(d dtype.DType) int {
+	if d.IsScalar() {
+		return d.Size()
+	}
+	return 2
+}
