@@ -1,0 +1,232 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Errors that New, FromMetadata and Encode wrap.
+var (
+	// ErrModel reports a tokenizer model that this package does not know.
+	ErrModel = errors.New("tokenizer: unknown model")
+	// ErrVocab reports arrays or ids that do not make a vocabulary.
+	ErrVocab = errors.New("tokenizer: invalid vocabulary")
+	// ErrMetadata reports a metadata value that is missing or of the wrong type.
+	ErrMetadata = errors.New("tokenizer: invalid metadata")
+	// ErrTooLong reports a text too long for 32-bit offsets.
+	ErrTooLong = errors.New("tokenizer: text too long")
+)
+
+// None is the id of a token that a vocabulary does not have.
+const None int32 = -1
+
+// ModelSPM is the value of tokenizer.ggml.model for SentencePiece byte-pair
+// vocabularies.
+const ModelSPM = "llama"
+
+// TokenType is the kind of a token, numbered as in tokenizer.ggml.token_type.
+type TokenType int32
+
+// The token types of GGUF files.
+const (
+	Undefined   TokenType = 0 // no kind; has no text
+	Normal      TokenType = 1 // text with U+2581 for spaces
+	Unknown     TokenType = 2 // stands for what the vocabulary cannot spell
+	Control     TokenType = 3 // marks structure, such as the start of a text
+	UserDefined TokenType = 4 // text that is always one token
+	Unused      TokenType = 5 // reserved; has no text
+	Byte        TokenType = 6 // one byte, spelled <0xNN>
+)
+
+// Config holds what a Tokenizer is built from. Start from Defaults or
+// FromMetadata: the zero value names token 0 as every special token.
+type Config struct {
+	// Model selects the algorithm: ModelSPM.
+	Model string
+	// Tokens holds the text of every token; its length is the vocabulary size.
+	Tokens []string
+	// Scores holds the merge priority of every token. Nil means all zero.
+	Scores []float32
+	// Types holds the kind of every token. Nil means all Normal.
+	Types []TokenType
+
+	// Ids of the tokens with a role, or None.
+	BOS, EOS, UNK                   int32
+	EOT, EOM                        int32 // end of turn, end of message
+	FIMPrefix, FIMSuffix, FIMMiddle int32 // fill in the middle
+	FIMPad, FIMRepo, FIMSep         int32
+
+	// AddBOS and AddEOS say whether EncodeOptions.AddSpecial puts BOS in front
+	// and EOS behind.
+	AddBOS, AddEOS bool
+	// AddSpacePrefix says whether a text starts with one space more than it is
+	// given, and loses it again in decoding.
+	AddSpacePrefix bool
+}
+
+// Defaults returns the Config that holds for a model where its file is silent,
+// without a vocabulary. For ModelSPM: BOS 1, EOS 2, UNK 0, BOS and the space
+// prefix added, EOS not. It fails with ErrModel for an unknown model.
+func Defaults(model string) (Config, error) {
+	if model != ModelSPM {
+		return Config{}, fmt.Errorf("%w: %q, want %q", ErrModel, model, ModelSPM)
+	}
+	return Config{
+		Model: model,
+		BOS:   1, EOS: 2, UNK: 0,
+		EOT: None, EOM: None,
+		FIMPrefix: None, FIMSuffix: None, FIMMiddle: None,
+		FIMPad: None, FIMRepo: None, FIMSep: None,
+		AddBOS: true, AddSpacePrefix: true,
+	}, nil
+}
+
+// idKeys lists where a model file names the tokens with a role. Later entries
+// for one role win over earlier ones.
+var idKeys = []struct {
+	key string
+	id  func(*Config) *int32
+}{
+	{"tokenizer.ggml.bos_token_id", func(c *Config) *int32 { return &c.BOS }},
+	{"tokenizer.ggml.eos_token_id", func(c *Config) *int32 { return &c.EOS }},
+	{"tokenizer.ggml.eot_token_id", func(c *Config) *int32 { return &c.EOT }},
+	{"tokenizer.ggml.eom_token_id", func(c *Config) *int32 { return &c.EOM }},
+	{"tokenizer.ggml.unknown_token_id", func(c *Config) *int32 { return &c.UNK }},
+	{"tokenizer.ggml.fim_pre_token_id", func(c *Config) *int32 { return &c.FIMPrefix }},
+	{"tokenizer.ggml.fim_suf_token_id", func(c *Config) *int32 { return &c.FIMSuffix }},
+	{"tokenizer.ggml.fim_mid_token_id", func(c *Config) *int32 { return &c.FIMMiddle }},
+	{"tokenizer.ggml.fim_pad_token_id", func(c *Config) *int32 { return &c.FIMPad }},
+	{"tokenizer.ggml.fim_rep_token_id", func(c *Config) *int32 { return &c.FIMRepo }},
+	{"tokenizer.ggml.fim_sep_token_id", func(c *Config) *int32 { return &c.FIMSep }},
+	{"tokenizer.ggml.prefix_token_id", func(c *Config) *int32 { return &c.FIMPrefix }},
+	{"tokenizer.ggml.suffix_token_id", func(c *Config) *int32 { return &c.FIMSuffix }},
+	{"tokenizer.ggml.middle_token_id", func(c *Config) *int32 { return &c.FIMMiddle }},
+}
+
+// FromMetadata reads a Config from the metadata of a model file. get returns
+// the value of a key: a string, a bool, an integer of any Go type, or a slice
+// ([]string, []float32, []int32 or []uint32) for an array; the slices are kept,
+// not copied, except the token types.
+//
+// A missing key leaves the default of the model. So does a token id outside of
+// the vocabulary, which files in use hold for "none" (2^32-1); a default id
+// outside of it becomes None. Missing tokens and values of the wrong type are
+// errors: ErrMetadata, or ErrModel for a model this package does not know.
+func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
+	var model string
+	if err := read(get, "tokenizer.ggml.model", &model); err != nil {
+		return Config{}, err
+	}
+	cfg, err := Defaults(model)
+	if err != nil {
+		return Config{}, err
+	}
+	if err := read(get, "tokenizer.ggml.tokens", &cfg.Tokens); err != nil {
+		return Config{}, err
+	}
+	if len(cfg.Tokens) == 0 {
+		return Config{}, fmt.Errorf("%w: tokenizer.ggml.tokens is missing or empty", ErrMetadata)
+	}
+	if err := read(get, "tokenizer.ggml.scores", &cfg.Scores); err != nil {
+		return Config{}, err
+	}
+	if err := readTypes(get, &cfg.Types); err != nil {
+		return Config{}, err
+	}
+	for _, k := range idKeys {
+		id := k.id(&cfg)
+		if int64(*id) >= int64(len(cfg.Tokens)) {
+			*id = None
+		}
+		v, ok := get(k.key)
+		if !ok {
+			continue
+		}
+		n, ok := integer(v)
+		if !ok {
+			return Config{}, fmt.Errorf("%w: %s is %T, want an integer", ErrMetadata, k.key, v)
+		}
+		if n < uint64(len(cfg.Tokens)) && n <= math.MaxInt32 {
+			*id = int32(n)
+		}
+	}
+	for key, dst := range map[string]*bool{
+		"tokenizer.ggml.add_bos_token":    &cfg.AddBOS,
+		"tokenizer.ggml.add_eos_token":    &cfg.AddEOS,
+		"tokenizer.ggml.add_space_prefix": &cfg.AddSpacePrefix,
+	} {
+		if err := read(get, key, dst); err != nil {
+			return Config{}, err
+		}
+	}
+	return cfg, nil
+}
+
+// read stores the value of key in dst, leaves dst alone where the key is
+// missing, and fails where the value has another type.
+func read[T any](get func(string) (any, bool), key string, dst *T) error {
+	v, ok := get(key)
+	if !ok {
+		return nil
+	}
+	t, ok := v.(T)
+	if !ok {
+		return fmt.Errorf("%w: %s is %T, want %T", ErrMetadata, key, v, *dst)
+	}
+	*dst = t
+	return nil
+}
+
+func readTypes(get func(string) (any, bool), dst *[]TokenType) error {
+	const key = "tokenizer.ggml.token_type"
+	v, ok := get(key)
+	if !ok {
+		return nil
+	}
+	switch a := v.(type) {
+	case []int32:
+		*dst = convertTypes(a)
+	case []uint32:
+		*dst = convertTypes(a)
+	default:
+		return fmt.Errorf("%w: %s is %T, want []int32", ErrMetadata, key, v)
+	}
+	return nil
+}
+
+func convertTypes[T int32 | uint32](a []T) []TokenType {
+	types := make([]TokenType, len(a))
+	for i, v := range a {
+		types[i] = TokenType(v)
+	}
+	return types
+}
+
+// integer widens an integer of any Go type. Negative values come out above
+// every vocabulary size.
+func integer(v any) (uint64, bool) {
+	switch n := v.(type) {
+	case uint8:
+		return uint64(n), true
+	case uint16:
+		return uint64(n), true
+	case uint32:
+		return uint64(n), true
+	case uint64:
+		return n, true
+	case uint:
+		return uint64(n), true
+	case int8:
+		return uint64(n), true
+	case int16:
+		return uint64(n), true
+	case int32:
+		return uint64(n), true
+	case int64:
+		return uint64(n), true
+	case int:
+		return uint64(n), true
+	}
+	return 0, false
+}

@@ -1,0 +1,99 @@
+package tokenizer_test
+
+import (
+	"fmt"
+
+	"github.com/fucina-go/fucina/llm/tokenizer"
+)
+
+// config is a vocabulary of a few words; a model file brings thousands.
+func config() tokenizer.Config {
+	cfg, err := tokenizer.Defaults(tokenizer.ModelSPM)
+	if err != nil {
+		panic(err)
+	}
+	cfg.Tokens = []string{"<unk>", "<s>", "</s>", "\u2581", "h", "i", "hi", "\u2581hi"}
+	cfg.Scores = []float32{0, 0, 0, -3, -4, -5, -1, -2}
+	cfg.Types = []tokenizer.TokenType{
+		tokenizer.Unknown, tokenizer.Control, tokenizer.Control,
+		tokenizer.Normal, tokenizer.Normal, tokenizer.Normal, tokenizer.Normal, tokenizer.Normal,
+	}
+	for b := range 256 {
+		cfg.Tokens = append(cfg.Tokens, fmt.Sprintf("<0x%02X>", b))
+		cfg.Scores = append(cfg.Scores, 0)
+		cfg.Types = append(cfg.Types, tokenizer.Byte)
+	}
+	return cfg
+}
+
+func Example() {
+	tok, err := tokenizer.New(config())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ids, err := tok.Encode("hi hi!", tokenizer.EncodeOptions{AddSpecial: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(ids)
+	fmt.Printf("%q\n", tok.Decode(ids[1:]))
+	// Output:
+	// [1 7 7 41]
+	// "hi hi!"
+}
+
+func ExampleTokenizer_Encode_parseSpecial() {
+	tok, err := tokenizer.New(config())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, parse := range []bool{false, true} {
+		ids, err := tok.Encode("hi</s>", tokenizer.EncodeOptions{ParseSpecial: parse})
+		fmt.Println(ids, err)
+	}
+	// Output:
+	// [7 68 55 123 70] <nil>
+	// [7 2] <nil>
+}
+
+func ExampleStream() {
+	tok, err := tokenizer.New(config())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s := tok.NewStream(tokenizer.StreamOptions{})
+	for _, id := range []int32{tok.Lookup("<0xC3>"), tok.Lookup("<0xA9>"), 7} {
+		fmt.Printf("%q ", s.Next(id))
+	}
+	fmt.Printf("%q\n", s.Flush())
+	// Output: "" "é" " hi" ""
+}
+
+func ExampleFromMetadata() {
+	metadata := map[string]any{
+		"tokenizer.ggml.model":            "llama",
+		"tokenizer.ggml.tokens":           []string{"<unk>", "<s>", "</s>", "\u2581", "a"},
+		"tokenizer.ggml.token_type":       []int32{2, 3, 3, 1, 1},
+		"tokenizer.ggml.add_space_prefix": false,
+	}
+	cfg, err := tokenizer.FromMetadata(func(key string) (any, bool) {
+		v, ok := metadata[key]
+		return v, ok
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tok, err := tokenizer.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ids, err := tok.Encode("a a", tokenizer.EncodeOptions{AddSpecial: true})
+	fmt.Println(ids, err)
+	// Output: [1 4 3 4] <nil>
+}

@@ -1,0 +1,135 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+)
+
+// encoder turns plain text into ids. It is what distinguishes one tokenizer
+// model from another; implementations are read-only after construction.
+type encoder interface {
+	// appendText appends the ids of text to dst. text holds no special token
+	// that the caller wants recognised and is not empty; afterSpecial says that
+	// it starts the input or follows a special token.
+	appendText(dst []int32, text string, afterSpecial bool) ([]int32, error)
+}
+
+// Tokenizer encodes text into token ids and decodes ids into text. It is
+// immutable and safe for concurrent use. The zero value is not usable: see New.
+type Tokenizer struct {
+	vocab *vocab
+	enc   encoder
+	// stripSpace says that Decode removes the space that encoding put in front.
+	stripSpace     bool
+	addBOS, addEOS bool
+	bos, eos       int32
+}
+
+// New builds a tokenizer. It keeps cfg's slices, which must not change later.
+//
+// It fails with ErrModel for an unknown model and with ErrVocab where the
+// arrays differ in length, a token occurs twice, a score is NaN, a type or id is
+// out of range, a byte token is not spelled <0xNN>, the special tokens hold more
+// than 4 MiB of text, a token to be added is None, or a byte has no token and
+// UNK is None.
+func New(cfg Config) (*Tokenizer, error) {
+	if _, err := Defaults(cfg.Model); err != nil {
+		return nil, err
+	}
+	v, err := newVocab(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.AddBOS && cfg.BOS == None {
+		return nil, fmt.Errorf("%w: AddBOS is set but there is no BOS token", ErrVocab)
+	}
+	if cfg.AddEOS && cfg.EOS == None {
+		return nil, fmt.Errorf("%w: AddEOS is set but there is no EOS token", ErrVocab)
+	}
+	enc, err := newSPM(v, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Tokenizer{
+		vocab:      v,
+		enc:        enc,
+		stripSpace: cfg.AddSpacePrefix,
+		addBOS:     cfg.AddBOS,
+		addEOS:     cfg.AddEOS,
+		bos:        cfg.BOS,
+		eos:        cfg.EOS,
+	}, nil
+}
+
+// EncodeOptions says how Encode treats special tokens. The zero value encodes
+// plain text.
+type EncodeOptions struct {
+	// AddSpecial adds the BOS and EOS tokens that the vocabulary asks for.
+	AddSpecial bool
+	// ParseSpecial recognises control and unknown tokens in the text by their
+	// spelling. Leave it false for text from an untrusted user.
+	ParseSpecial bool
+}
+
+// Encode returns the ids of text. Empty text has none but those AddSpecial
+// adds. Text need not be valid UTF-8. Encode fails with ErrTooLong for text of
+// 2 GiB or more, each space counted as three bytes.
+func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
+	if len(text) > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrTooLong, len(text), math.MaxInt32)
+	}
+	var ids []int32
+	if opt.AddSpecial && t.addBOS {
+		ids = append(ids, t.bos)
+	}
+	pos, afterSpecial := 0, true
+	for _, m := range t.vocab.specials.find(text, opt.ParseSpecial) {
+		if pos < m.start {
+			var err error
+			if ids, err = t.enc.appendText(ids, text[pos:m.start], afterSpecial); err != nil {
+				return nil, err
+			}
+		}
+		ids = append(ids, m.id)
+		pos, afterSpecial = m.end, true
+	}
+	if pos < len(text) {
+		var err error
+		if ids, err = t.enc.appendText(ids, text[pos:], afterSpecial); err != nil {
+			return nil, err
+		}
+	}
+	if opt.AddSpecial && t.addEOS {
+		ids = append(ids, t.eos)
+	}
+	return ids, nil
+}
+
+// BOS returns the id of the token that begins a text, or None.
+func (t *Tokenizer) BOS() int32 { return t.bos }
+
+// EOS returns the id of the token that ends a text, or None.
+func (t *Tokenizer) EOS() int32 { return t.eos }
+
+// VocabSize returns the number of tokens. Ids run from 0 to VocabSize()-1.
+func (t *Tokenizer) VocabSize() int { return len(t.vocab.text) }
+
+// IsEOG reports whether id ends a generation: the end of the text, of a turn or
+// of a message, as the metadata names them or as the spelling of the token
+// tells. It is false for an id outside of the vocabulary.
+func (t *Tokenizer) IsEOG(id int32) bool {
+	_, ok := t.vocab.eog[id]
+	return ok
+}
+
+// Text returns the spelling of a token in the vocabulary ("\u2581the",
+// "<0x0A>", "</s>"), or "" for an id outside of it.
+func (t *Tokenizer) Text(id int32) string {
+	if !t.vocab.has(id) {
+		return ""
+	}
+	return t.vocab.text[id]
+}
+
+// Lookup returns the id of the token spelled text, or None.
+func (t *Tokenizer) Lookup(text string) int32 { return t.vocab.lookup(text) }

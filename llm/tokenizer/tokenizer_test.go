@@ -1,0 +1,752 @@
+package tokenizer
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/fucina-go/fucina/gguf"
+)
+
+// readJSON reads a file of testdata.
+func readJSON(t testing.TB, name string, dst any) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, dst); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// loadConfig reads a vocabulary of testdata, lines of [text, score, type].
+func loadConfig(t testing.TB, name string) Config {
+	t.Helper()
+	cfg, err := Defaults(ModelSPM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows [][3]json.RawMessage
+	readJSON(t, name, &rows)
+	for i, r := range rows {
+		var text string
+		var score float32
+		var kind TokenType
+		if err := errors.Join(json.Unmarshal(r[0], &text), json.Unmarshal(r[1], &score), json.Unmarshal(r[2], &kind)); err != nil {
+			t.Fatalf("%s, token %d: %v", name, i, err)
+		}
+		cfg.Tokens = append(cfg.Tokens, text)
+		cfg.Scores = append(cfg.Scores, score)
+		cfg.Types = append(cfg.Types, kind)
+	}
+	return cfg
+}
+
+func mustNew(t testing.TB, cfg Config) *Tokenizer {
+	t.Helper()
+	tok, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func stories(t testing.TB) *Tokenizer {
+	t.Helper()
+	return mustNew(t, loadConfig(t, "stories260K_vocab.json"))
+}
+
+func encode(t testing.TB, tok *Tokenizer, text string, opt EncodeOptions) []int32 {
+	t.Helper()
+	ids, err := tok.Encode(text, opt)
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return ids
+}
+
+func unhex(t testing.TB, s string) string {
+	t.Helper()
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// The vocabulary of a small model, against the ids that llama.cpp gives.
+func TestStoriesGolden(t *testing.T) {
+	tok := stories(t)
+	var golden []struct {
+		TextHex string  `json:"text_hex"`
+		IDs     []int32 `json:"ids"`
+		BOS     []int32 `json:"ids_bos"`
+		Special []int32 `json:"ids_special"`
+	}
+	readJSON(t, "stories260K_golden.json", &golden)
+	if len(golden) == 0 {
+		t.Fatal("no cases")
+	}
+	for _, g := range golden {
+		text := unhex(t, g.TextHex)
+		if got := encode(t, tok, text, EncodeOptions{}); !slices.Equal(got, g.IDs) {
+			t.Errorf("%q:\n got %v\nwant %v", text, got, g.IDs)
+		}
+		if got := encode(t, tok, text, EncodeOptions{AddSpecial: true}); !slices.Equal(got, g.BOS) {
+			t.Errorf("%q with BOS:\n got %v\nwant %v", text, got, g.BOS)
+		}
+		if got := encode(t, tok, text, EncodeOptions{ParseSpecial: true}); !slices.Equal(got, g.Special) {
+			t.Errorf("%q with special tokens parsed:\n got %v\nwant %v", text, got, g.Special)
+		}
+		if got := tok.Decode(g.IDs); got != text {
+			t.Errorf("decoded %q, want %q", got, text)
+		}
+	}
+}
+
+// goldenFile holds results of llama.cpp for texts drawn at random from tokens
+// and bytes.
+type goldenFile struct {
+	EOG   []int32 `json:"eog"`
+	Cases []struct {
+		TextHex     string  `json:"text_hex"`
+		Plain       []int32 `json:"plain"`            // no option
+		Full        []int32 `json:"full"`             // AddSpecial, ParseSpecial
+		Decoded     string  `json:"decoded_hex"`      // of Plain
+		DecodedFull string  `json:"decoded_full_hex"` // of Full
+		Special     string  `json:"special_hex"`      // of Full, special tokens shown
+	} `json:"cases"`
+}
+
+func checkGolden(t *testing.T, tok *Tokenizer, g *goldenFile) {
+	t.Helper()
+	if len(g.Cases) == 0 {
+		t.Fatal("no cases")
+	}
+	for _, c := range g.Cases {
+		text := unhex(t, c.TextHex)
+		if got := encode(t, tok, text, EncodeOptions{}); !slices.Equal(got, c.Plain) {
+			t.Errorf("%q:\n got %v\nwant %v", text, got, c.Plain)
+		}
+		if got := encode(t, tok, text, EncodeOptions{AddSpecial: true, ParseSpecial: true}); !slices.Equal(got, c.Full) {
+			t.Errorf("%q with special tokens:\n got %v\nwant %v", text, got, c.Full)
+		}
+		if got, want := tok.Decode(c.Plain), unhex(t, c.Decoded); got != want {
+			t.Errorf("%v decoded %q, want %q", c.Plain, got, want)
+		}
+		if got, want := tok.Decode(c.Full), unhex(t, c.DecodedFull); got != want {
+			t.Errorf("%v decoded %q, want %q", c.Full, got, want)
+		}
+		s := tok.NewStream(StreamOptions{Start: true, Special: true})
+		var b strings.Builder
+		for _, id := range c.Full {
+			b.WriteString(s.Next(id))
+		}
+		b.WriteString(s.Flush())
+		if got, want := b.String(), strings.ToValidUTF8(unhex(t, c.Special), "\uFFFD"); got != want {
+			t.Errorf("%v streamed %q, want %q", c.Full, got, want)
+		}
+	}
+}
+
+// A vocabulary with special tokens that nest, overlap and repeat, with unused
+// and undefined tokens, and with roles told by spelling.
+func TestSpecialGolden(t *testing.T) {
+	for _, tc := range []struct {
+		file   string
+		change func(*Config)
+	}{
+		{"special_golden.json", func(*Config) {}},
+		{"noprefix_golden.json", func(c *Config) { c.AddBOS, c.AddEOS, c.AddSpacePrefix = false, true, false }},
+	} {
+		t.Run(tc.file, func(t *testing.T) {
+			cfg := loadConfig(t, "special_vocab.json")
+			tc.change(&cfg)
+			tok := mustNew(t, cfg)
+			var g goldenFile
+			readJSON(t, tc.file, &g)
+			checkGolden(t, tok, &g)
+			var eog []int32
+			for id := range int32(tok.VocabSize()) {
+				if tok.IsEOG(id) {
+					eog = append(eog, id)
+				}
+			}
+			if !slices.Equal(eog, g.EOG) {
+				t.Errorf("end of generation: %v, want %v", eog, g.EOG)
+			}
+		})
+	}
+}
+
+// shared returns a file of the data that lies beside a development checkout, or
+// skips the test where it does not.
+func shared(t testing.TB, elem ...string) string {
+	t.Helper()
+	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, elem...)...)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("no test data beside the module: %v", err)
+	}
+	return path
+}
+
+func configFromFile(t testing.TB, path string) Config {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cfg, err := FromMetadata(func(key string) (any, bool) {
+		v, ok := f.Value(key)
+		if !ok {
+			return nil, false
+		}
+		return v.Interface(), true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// The vocabulary of Llama 2 with llama.cpp's own test texts.
+func TestLlamaVocabGolden(t *testing.T) {
+	path := shared(t, "vocab", "ggml-vocab-llama-spm.gguf")
+	tok := mustNew(t, configFromFile(t, path))
+	in, err := os.ReadFile(path + ".inp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.ReadFile(path + ".out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	texts := strings.Split(string(in), "\n__ggml_vocab_test__\n")
+	if len(lines) < 40 || len(texts) < len(lines) {
+		t.Fatalf("%d texts and %d results", len(texts), len(lines))
+	}
+	for i, line := range lines {
+		var want []int32
+		for _, f := range strings.Fields(line) {
+			var id int32
+			if _, err := fmt.Sscan(f, &id); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, id)
+		}
+		got := encode(t, tok, texts[i], EncodeOptions{})
+		if !slices.Equal(got, want) {
+			t.Errorf("%q:\n got %v\nwant %v", texts[i], got, want)
+		}
+		if text := tok.Decode(got); text != texts[i] {
+			t.Errorf("decoded %q, want %q", text, texts[i])
+		}
+	}
+}
+
+// The vocabulary in testdata is the one of the model file.
+func TestStoriesVocabIsTheModels(t *testing.T) {
+	got := loadConfig(t, "stories260K_vocab.json")
+	want := configFromFile(t, shared(t, "models", "stories260K.gguf"))
+	if !slices.Equal(got.Tokens, want.Tokens) || !slices.Equal(got.Scores, want.Scores) || !slices.Equal(got.Types, want.Types) {
+		t.Error("testdata/stories260K_vocab.json differs from the model file")
+	}
+	if got.BOS != want.BOS || got.EOS != want.EOS || got.UNK != want.UNK || got.AddBOS != want.AddBOS || got.AddEOS != want.AddEOS {
+		t.Errorf("roles: %+v, %+v", got, want)
+	}
+}
+
+// small returns a vocabulary of the 256 byte tokens behind <unk>, <s> and </s>,
+// and of normal tokens of descending score.
+func small(normal ...string) Config {
+	cfg, err := Defaults(ModelSPM)
+	if err != nil {
+		panic(err)
+	}
+	add := func(text string, score float32, kind TokenType) {
+		cfg.Tokens = append(cfg.Tokens, text)
+		cfg.Scores = append(cfg.Scores, score)
+		cfg.Types = append(cfg.Types, kind)
+	}
+	add("<unk>", 0, Unknown)
+	add("<s>", 0, Control)
+	add("</s>", 0, Control)
+	for b := range 256 {
+		add(fmt.Sprintf("<0x%02X>", b), 0, Byte)
+	}
+	for i, text := range normal {
+		add(text, float32(-i), Normal)
+	}
+	return cfg
+}
+
+func texts(tok *Tokenizer, ids []int32) []string {
+	out := []string{}
+	for _, id := range ids {
+		out = append(out, tok.Text(id))
+	}
+	return out
+}
+
+func TestMergeOrder(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		normal []string
+		equal  bool // all scores equal
+		text   string
+		want   []string
+	}{
+		{"highest score first", []string{"bc", "ab", "a", "b", "c"}, false, "abc", []string{"a", "bc"}},
+		{"then the other order", []string{"ab", "bc", "a", "b", "c"}, false, "abc", []string{"ab", "c"}},
+		{"ties leftmost", []string{"bc", "ab", "a", "b", "c"}, true, "abc", []string{"ab", "c"}},
+		{"ties leftmost in a run", []string{"aa", "a"}, true, "aaaaa", []string{"aa", "aa", "a"}},
+		{"merges of merges", []string{"aaaa", "aa", "a"}, false, "aaaaaaa", []string{"aaaa", "aa", "a"}},
+		{"no token without a path of pairs", []string{"abc", "a", "b", "c"}, false, "abc", []string{"a", "b", "c"}},
+		{"a better pair appears by a merge", []string{"abc", "cd", "ab", "a", "b", "c", "d"}, false, "abcd", []string{"ab", "cd"}},
+		{"bytes where no token is", []string{"a"}, false, "aé", []string{"a", "<0xC3>", "<0xA9>"}},
+	} {
+		cfg := small(tc.normal...)
+		cfg.AddSpacePrefix = false
+		if tc.equal {
+			cfg.Scores = nil
+		}
+		tok := mustNew(t, cfg)
+		if got := texts(tok, encode(t, tok, tc.text, EncodeOptions{})); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q gives %q, want %q", tc.name, tc.text, got, tc.want)
+		}
+	}
+}
+
+// Without byte tokens a character is one unknown token, also where some of its
+// bytes have tokens.
+func TestUnknown(t *testing.T) {
+	cfg, _ := Defaults(ModelSPM)
+	cfg.Tokens = []string{"<unk>", "<s>", "</s>", "a", "b", "\u2581", "<0xC3>"}
+	cfg.Types = []TokenType{Unknown, Control, Control, Normal, Normal, Normal, Byte}
+	tok := mustNew(t, cfg)
+	got := encode(t, tok, "aéc b\xff", EncodeOptions{})
+	if want := []int32{5, 3, 0, 0, 5, 4, 0}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if text := tok.Decode(got); text != "a b" {
+		t.Errorf("decoded %q, want %q", text, "a b")
+	}
+}
+
+// A byte may be spelled as itself where there is no token <0xNN>.
+func TestByteSpelledAsItself(t *testing.T) {
+	cfg, _ := Defaults(ModelSPM)
+	cfg.Tokens = []string{"<unk>", "<s>", "</s>", "\xc3", "\xa9"}
+	cfg.AddSpacePrefix = false
+	tok := mustNew(t, cfg)
+	if got, want := encode(t, tok, "é", EncodeOptions{}), []int32{3, 4}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		want   error
+		says   string
+	}{
+		{"no model", func(c *Config) { c.Model = "" }, ErrModel, `""`},
+		{"other model", func(c *Config) { c.Model = "t5" }, ErrModel, `"t5"`},
+		{"no tokens", func(c *Config) { c.Tokens, c.Scores, c.Types = nil, nil, nil }, ErrVocab, "no tokens"},
+		{"few scores", func(c *Config) { c.Scores = c.Scores[1:] }, ErrVocab, "259 scores for 260 tokens"},
+		{"empty scores", func(c *Config) { c.Scores = []float32{} }, ErrVocab, "0 scores"},
+		{"many types", func(c *Config) { c.Types = append(c.Types, Normal) }, ErrVocab, "261 types for 260 tokens"},
+		{"type 7", func(c *Config) { c.Types[9] = 7 }, ErrVocab, "token 9 has type 7"},
+		{"type -1", func(c *Config) { c.Types[9] = -1 }, ErrVocab, "token 9 has type -1"},
+		{"NaN", func(c *Config) { c.Scores[5] = float32(math.NaN()) }, ErrVocab, "token 5 has score NaN"},
+		{"duplicate", func(c *Config) { c.Tokens[259] = "<0x41>" }, ErrVocab, "tokens 68 and 259"},
+		{"byte spelled wrong", func(c *Config) { c.Types[259] = Byte }, ErrVocab, "token 259 of type byte"},
+		{"byte with a sign", func(c *Config) { c.Types[259], c.Tokens[259] = Byte, "<0x+1>" }, ErrVocab, "token 259 of type byte"},
+		{"BOS out of range", func(c *Config) { c.BOS = 260 }, ErrVocab, "bos_token_id is 260"},
+		{"EOS negative", func(c *Config) { c.EOS = -2 }, ErrVocab, "eos_token_id is -2"},
+		{"FIM out of range", func(c *Config) { c.FIMSep = math.MaxInt32 }, ErrVocab, "fim_sep_token_id"},
+		{"BOS to add", func(c *Config) { c.BOS = None }, ErrVocab, "no BOS"},
+		{"EOS to add", func(c *Config) { c.EOS, c.AddEOS = None, true }, ErrVocab, "no EOS"},
+		{"byte without token", func(c *Config) { c.Tokens[3+0x41], c.Types[3+0x41], c.UNK = "x", Normal, None }, ErrVocab, "<0x41>"},
+		{"long special tokens", func(c *Config) { c.Types[259], c.Tokens[259] = Control, strings.Repeat("x", 5<<20) }, ErrVocab, "special tokens"},
+	} {
+		cfg := small("a")
+		tc.change(&cfg)
+		tok, err := New(cfg)
+		if !errors.Is(err, tc.want) || tok != nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v, want %v that says %q", tc.name, err, tc.want, tc.says)
+		}
+	}
+}
+
+// Empty spellings occur in files in use; they get a name and stay distinct.
+func TestEmptyTokens(t *testing.T) {
+	cfg := small("", "", "a")
+	cfg.Types[259] = UserDefined
+	tok := mustNew(t, cfg)
+	if got := tok.Text(260); got != "[EMPTY_260]" {
+		t.Errorf("got %q", got)
+	}
+	if got := encode(t, tok, "a", EncodeOptions{}); len(got) == 0 || got[len(got)-1] != 261 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestFromMetadata(t *testing.T) {
+	full := func() map[string]any {
+		return map[string]any{
+			"tokenizer.ggml.model":             "llama",
+			"tokenizer.ggml.tokens":            []string{"<unk>", "<s>", "</s>", "a"},
+			"tokenizer.ggml.scores":            []float32{0, 0, 0, -1},
+			"tokenizer.ggml.token_type":        []int32{2, 3, 3, 1},
+			"tokenizer.ggml.bos_token_id":      uint32(2),
+			"tokenizer.ggml.eos_token_id":      uint64(1),
+			"tokenizer.ggml.eot_token_id":      int32(3),
+			"tokenizer.ggml.unknown_token_id":  uint32(math.MaxUint32),
+			"tokenizer.ggml.fim_pad_token_id":  uint32(math.MaxUint32),
+			"tokenizer.ggml.fim_sep_token_id":  int64(-1),
+			"tokenizer.ggml.add_bos_token":     false,
+			"tokenizer.ggml.add_eos_token":     true,
+			"tokenizer.ggml.add_space_prefix":  false,
+			"tokenizer.ggml.padding_token_id":  "ignored",
+			"tokenizer.ggml.middle_token_id":   uint16(3),
+			"tokenizer.ggml.fim_mid_token_id":  uint16(2),
+			"tokenizer.ggml.add_unknown_thing": 3,
+		}
+	}
+	from := func(m map[string]any) (Config, error) {
+		return FromMetadata(func(key string) (any, bool) { v, ok := m[key]; return v, ok })
+	}
+	cfg, err := from(full())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.BOS != 2 || cfg.EOS != 1 || cfg.EOT != 3 || cfg.UNK != 0 || cfg.FIMPad != None || cfg.FIMSep != None || cfg.FIMMiddle != 3 {
+		t.Errorf("roles: %+v", cfg)
+	}
+	if cfg.AddBOS || !cfg.AddEOS || cfg.AddSpacePrefix {
+		t.Errorf("flags: %+v", cfg)
+	}
+	if !slices.Equal(cfg.Types, []TokenType{Unknown, Control, Control, Normal}) || len(cfg.Tokens) != 4 || cfg.Scores[3] != -1 {
+		t.Errorf("arrays: %+v", cfg)
+	}
+
+	m := full()
+	for key := range m {
+		if key != "tokenizer.ggml.model" && key != "tokenizer.ggml.tokens" {
+			delete(m, key)
+		}
+	}
+	m["tokenizer.ggml.tokens"] = []string{"<unk>", "<s>"}
+	if cfg, err = from(m); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.BOS != 1 || cfg.EOS != None || cfg.UNK != 0 || !cfg.AddBOS || cfg.AddEOS || !cfg.AddSpacePrefix || cfg.Scores != nil || cfg.Types != nil {
+		t.Errorf("defaults: %+v", cfg)
+	}
+
+	for _, tc := range []struct {
+		key   string
+		value any // nil: missing
+		want  error
+	}{
+		{"tokenizer.ggml.model", nil, ErrModel},
+		{"tokenizer.ggml.model", "gpt2", ErrModel},
+		{"tokenizer.ggml.model", 4, ErrMetadata},
+		{"tokenizer.ggml.tokens", nil, ErrMetadata},
+		{"tokenizer.ggml.tokens", []string{}, ErrMetadata},
+		{"tokenizer.ggml.tokens", []int32{1}, ErrMetadata},
+		{"tokenizer.ggml.scores", []float64{1}, ErrMetadata},
+		{"tokenizer.ggml.token_type", []float32{1}, ErrMetadata},
+		{"tokenizer.ggml.bos_token_id", "1", ErrMetadata},
+		{"tokenizer.ggml.bos_token_id", 1.0, ErrMetadata},
+		{"tokenizer.ggml.add_bos_token", uint8(1), ErrMetadata},
+	} {
+		m := full()
+		if tc.value == nil {
+			delete(m, tc.key)
+		} else {
+			m[tc.key] = tc.value
+		}
+		if _, err := from(m); !errors.Is(err, tc.want) {
+			t.Errorf("%s = %v: %v, want %v", tc.key, tc.value, err, tc.want)
+		}
+	}
+}
+
+func TestPieces(t *testing.T) {
+	cfg := small("\u2581the", "a\u2581b", "x", "y", "\u2581z")
+	n := int32(len(cfg.Tokens))
+	cfg.Types[n-3], cfg.Types[n-2], cfg.Types[n-1] = Unused, Undefined, UserDefined
+	tok := mustNew(t, cfg)
+	for _, tc := range []struct {
+		id      int32
+		special bool
+		want    string
+	}{
+		{0, false, ""}, {0, true, "<unk>"},
+		{1, false, ""}, {1, true, "<s>"},
+		{3 + 0xE2, false, "\xe2"}, {3, true, "\x00"},
+		{n - 5, false, " the"}, {n - 4, false, "a b"},
+		{n - 3, true, ""}, {n - 2, true, ""},
+		{n - 1, false, "\u2581z"},
+		{-1, true, ""}, {n, true, ""}, {math.MaxInt32, true, ""}, {math.MinInt32, true, ""},
+	} {
+		if got := string(tok.AppendPiece([]byte("|"), tc.id, tc.special)); got != "|"+tc.want {
+			t.Errorf("token %d, special %v: %q, want %q", tc.id, tc.special, got, "|"+tc.want)
+		}
+	}
+	the := n - 5
+	for _, tc := range []struct {
+		ids  []int32
+		want string
+	}{
+		{nil, ""},
+		{[]int32{the}, "the"},
+		{[]int32{the, the}, "the the"},
+		{[]int32{1, the}, " the"},
+		{[]int32{3 + ' ', the}, " the"},
+		{[]int32{-5, the, n}, " the"},
+	} {
+		if got := tok.Decode(tc.ids); got != tc.want {
+			t.Errorf("%v decoded %q, want %q", tc.ids, got, tc.want)
+		}
+	}
+	if tok.Lookup("\u2581the") != the || tok.Lookup("nope") != None || tok.Text(-1) != "" || tok.Text(n) != "" || tok.IsEOG(-1) || tok.IsEOG(n) {
+		t.Error("Lookup, Text or IsEOG outside of the vocabulary")
+	}
+	if tok.BOS() != 1 || tok.EOS() != 2 || tok.VocabSize() != int(n) || !tok.IsEOG(2) || tok.IsEOG(1) {
+		t.Error("roles")
+	}
+}
+
+func byteIDs(s string) []int32 {
+	var ids []int32
+	for i := range len(s) {
+		ids = append(ids, 3+int32(s[i]))
+	}
+	return ids
+}
+
+func TestStreamSteps(t *testing.T) {
+	tok := mustNew(t, small("a", "\u2581b"))
+	for _, tc := range []struct {
+		name string
+		ids  []int32
+		want []string // of each Next, then of Flush
+	}{
+		{"euro", byteIDs("€"), []string{"", "", "€", ""}},
+		{"four bytes", byteIDs("🦙"), []string{"", "", "", "🦙", ""}},
+		{"spaces stay", []int32{260, 260}, []string{" b", " b", ""}},
+		{"control", []int32{1, 260, 2}, []string{"", " b", "", ""}},
+		{"control within a character", []int32{3 + 0xC3, 1, 3 + 0xA9}, []string{"", "", "é", ""}},
+		{"cut", byteIDs("\xe2\x82"), []string{"", "", "\uFFFD"}},
+		{"cut by a letter", append(byteIDs("\xe2\x82"), 259), []string{"", "", "\uFFFDa", ""}},
+		{"never valid", byteIDs("\xff\xfe"), []string{"\uFFFD", "", ""}},
+		{"run reaches the end", byteIDs("\xff\xe2"), []string{"\uFFFD", "", ""}},
+		{"two runs", []int32{3 + 0xFF, 259, 3 + 0xFF}, []string{"\uFFFD", "a", "\uFFFD", ""}},
+		{"surrogate", byteIDs("\xed\xa0\x80"), []string{"", "\uFFFD", "", ""}},
+	} {
+		s := tok.NewStream(StreamOptions{})
+		var got []string
+		for _, id := range tc.ids {
+			got = append(got, s.Next(id))
+		}
+		got = append(got, s.Flush())
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+	s := tok.NewStream(StreamOptions{Start: true})
+	if got := s.Next(260) + s.Next(260); got != "b b" {
+		t.Errorf("from the start: %q", got)
+	}
+}
+
+// A word, a text and a run of special tokens of a million characters end at
+// once: no step may look at the whole text again.
+func TestLongText(t *testing.T) {
+	const n = 1_000_000
+	cfg := small("aaaaaaaa", "aaaa", "aa", "a", "xy", "x", "y")
+	cfg.Tokens = append(cfg.Tokens, "<t>", "<tt>", "q", "qq", "qqq")
+	cfg.Scores = append(cfg.Scores, 0, 0, 0, 0, 0)
+	cfg.Types = append(cfg.Types, UserDefined, UserDefined, UserDefined, UserDefined, UserDefined)
+	tok := mustNew(t, cfg)
+	for _, tc := range []struct {
+		name, text string
+		ids        int
+	}{
+		{"a run", strings.Repeat("a", n), 3 + n/8},
+		{"pairs", strings.Repeat("xy", n/2), 3 + n/2},
+		{"no pair", strings.Repeat("yx", n/2), 3 + n/2 + 1},
+		{"bytes", strings.Repeat("€", n/3), 3 + n/3*3},
+		{"invalid", strings.Repeat("\xf0", n), 3 + n},
+		{"special tokens", strings.Repeat("<t>", n/4), n / 4},
+		{"nested special tokens", strings.Repeat("q", n), n/3 + 1},
+	} {
+		if got := encode(t, tok, tc.text, EncodeOptions{}); len(got) != tc.ids {
+			t.Errorf("%s: %d ids, want %d", tc.name, len(got), tc.ids)
+		}
+	}
+}
+
+// A hostile vocabulary: thousands of special tokens that are prefixes of each
+// other, and a text that holds them all.
+func TestNestedSpecialTokens(t *testing.T) {
+	cfg := small()
+	for i := 1; i <= 1000; i++ {
+		cfg.Tokens = append(cfg.Tokens, strings.Repeat("q", i))
+		cfg.Scores = append(cfg.Scores, 0)
+		cfg.Types = append(cfg.Types, UserDefined)
+	}
+	tok := mustNew(t, cfg)
+	got := encode(t, tok, strings.Repeat("q", 100_999), EncodeOptions{})
+	if len(got) != 101 || got[0] != 259+999 || got[100] != 259+998 {
+		t.Errorf("%d ids: %v", len(got), got)
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	tok := stories(t)
+	want := encode(t, tok, "Once upon a time", EncodeOptions{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				got, err := tok.Encode("Once upon a time", EncodeOptions{})
+				if err != nil || !slices.Equal(got, want) {
+					t.Errorf("got %v, %v, want %v", got, err, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// roundTrips tells whether decoding must give text back: U+2581 reads as a
+// space, and a control token that text spells by accident is silent.
+func roundTrips(tok *Tokenizer, text string, ids []int32) bool {
+	for _, id := range ids {
+		if tok.vocab.silent(id) {
+			return false
+		}
+	}
+	return !strings.Contains(text, spaceMark)
+}
+
+func FuzzEncode(f *testing.F) {
+	tok := stories(f)
+	special := mustNew(f, loadConfig(f, "special_vocab.json"))
+	for _, s := range []string{"", " ", "Once upon a time", "<s>Hello</s>", "\xff\xe2\x96", "🦙 é\u2581", "<uu><u>abcde", "\x00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		ids := encode(t, tok, text, EncodeOptions{})
+		decoded := tok.Decode(ids)
+		if roundTrips(tok, text, ids) && decoded != text {
+			t.Errorf("%q decoded %q", text, decoded)
+		}
+		s := tok.NewStream(StreamOptions{Start: true})
+		var b strings.Builder
+		for _, id := range ids {
+			p := s.Next(id)
+			if !utf8.ValidString(p) {
+				t.Errorf("%q streamed %q", text, p)
+			}
+			b.WriteString(p)
+		}
+		b.WriteString(s.Flush())
+		if want := strings.ToValidUTF8(decoded, "\uFFFD"); b.String() != want {
+			t.Errorf("%q streamed %q, want %q", text, b.String(), want)
+		}
+		for _, opt := range []EncodeOptions{{}, {AddSpecial: true}, {ParseSpecial: true}, {AddSpecial: true, ParseSpecial: true}} {
+			for _, id := range encode(t, special, text, opt) {
+				if !special.vocab.has(id) {
+					t.Errorf("%q: id %d", text, id)
+				}
+			}
+		}
+	})
+}
+
+// FuzzNew builds vocabularies from arbitrary strings and uses what New accepts.
+func FuzzNew(f *testing.F) {
+	f.Add("<unk>\n<s>\n</s>\na\nb\nab", "\x02\x03\x03\x01\x01\x04", "abab", int32(1))
+	f.Add("<0x41>\n<0x4>", "\x06\x06", "A", int32(-1))
+	f.Add("\n\n<PAD>", "", "[EMPTY_0]", int32(0))
+	f.Fuzz(func(t *testing.T, tokens, types, text string, id int32) {
+		cfg, _ := Defaults(ModelSPM)
+		cfg.Tokens = strings.Split(tokens, "\n")
+		if types != "" {
+			for i := range len(types) {
+				cfg.Types = append(cfg.Types, TokenType(int8(types[i])))
+			}
+		}
+		cfg.BOS, cfg.EOS, cfg.UNK = id, None, 0
+		cfg.AddBOS = id != None
+		tok, err := New(cfg)
+		if err != nil {
+			if !errors.Is(err, ErrVocab) {
+				t.Fatal(err)
+			}
+			return
+		}
+		ids := encode(t, tok, text, EncodeOptions{AddSpecial: true, ParseSpecial: true})
+		for _, id := range ids {
+			if !tok.vocab.has(id) {
+				t.Fatalf("id %d", id)
+			}
+		}
+		tok.Decode(ids)
+	})
+}
+
+func BenchmarkEncode(b *testing.B) {
+	tok := stories(b)
+	const n = 1 << 20
+	for _, bc := range []struct{ name, text string }{
+		{"text", strings.Repeat("Once upon a time, there was a little girl named Lily. She loved to play outside in the park.\n", n/94)},
+		{"word", strings.Repeat("abcdefghijklmnopqrstuvwxyz", n/26)},
+		{"special", strings.Repeat("<s>Lily and Timmy</s>", n/21)},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			b.SetBytes(int64(len(bc.text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := tok.Encode(bc.text, EncodeOptions{ParseSpecial: true}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkStream(b *testing.B) {
+	tok := stories(b)
+	ids := encode(b, tok, strings.Repeat("Once upon a time, there was a little girl. ", 100), EncodeOptions{})
+	b.ReportAllocs()
+	for b.Loop() {
+		s := tok.NewStream(StreamOptions{})
+		for _, id := range ids {
+			s.Next(id)
+		}
+		s.Flush()
+	}
+}

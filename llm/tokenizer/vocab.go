@@ -1,0 +1,185 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// spaceMark stands for a space in the spelling of tokens.
+const spaceMark = "\u2581"
+
+// vocab is the part of a tokenizer that all models share.
+type vocab struct {
+	text     []string // spelling
+	piece    []string // what the token contributes to a decoded text
+	kind     []TokenType
+	index    map[string]int32 // spelling to id
+	maxLen   int              // longest spelling, in bytes
+	eog      map[int32]struct{}
+	specials *specials
+}
+
+func (v *vocab) has(id int32) bool { return id >= 0 && int(id) < len(v.text) }
+
+func (v *vocab) lookup(text string) int32 {
+	if id, ok := v.index[text]; ok {
+		return id
+	}
+	return None
+}
+
+// newVocab checks cfg, completes the roles that cfg leaves open from the
+// spelling of tokens, and sets them in cfg.
+func newVocab(cfg *Config) (*vocab, error) {
+	n := len(cfg.Tokens)
+	switch {
+	case n == 0:
+		return nil, fmt.Errorf("%w: no tokens", ErrVocab)
+	case n > math.MaxInt32:
+		return nil, fmt.Errorf("%w: %d tokens, want at most %d", ErrVocab, n, math.MaxInt32)
+	case cfg.Scores != nil && len(cfg.Scores) != n:
+		return nil, fmt.Errorf("%w: %d scores for %d tokens", ErrVocab, len(cfg.Scores), n)
+	case cfg.Types != nil && len(cfg.Types) != n:
+		return nil, fmt.Errorf("%w: %d types for %d tokens", ErrVocab, len(cfg.Types), n)
+	}
+	for _, k := range idKeys {
+		if id := *k.id(cfg); id != None && (id < 0 || int(id) >= n) {
+			return nil, fmt.Errorf("%w: %s is %d, want %d (none) or 0..%d", ErrVocab, k.key, id, None, n-1)
+		}
+	}
+	v := &vocab{
+		text:  make([]string, n),
+		piece: make([]string, n),
+		kind:  make([]TokenType, n),
+		index: make(map[string]int32, n),
+		eog:   make(map[int32]struct{}),
+	}
+	for i, text := range cfg.Tokens {
+		if text == "" {
+			// A name for a token without one keeps the spellings distinct.
+			text = "[EMPTY_" + strconv.Itoa(i) + "]"
+		}
+		if j, dup := v.index[text]; dup {
+			return nil, fmt.Errorf("%w: tokens %d and %d are both %.80q", ErrVocab, j, i, text)
+		}
+		v.index[text] = int32(i)
+		v.text[i] = text
+		v.maxLen = max(v.maxLen, len(text))
+		v.kind[i] = Normal
+		if cfg.Types != nil {
+			v.kind[i] = cfg.Types[i]
+		}
+		if k := v.kind[i]; k < Undefined || k > Byte {
+			return nil, fmt.Errorf("%w: token %d has type %d, want %d..%d", ErrVocab, i, k, Undefined, Byte)
+		}
+		if cfg.Scores != nil && cfg.Scores[i] != cfg.Scores[i] {
+			return nil, fmt.Errorf("%w: token %d has score NaN", ErrVocab, i)
+		}
+	}
+	v.assignRoles(cfg)
+	for i := range v.text {
+		var err error
+		if v.piece[i], err = v.spell(i); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if v.specials, err = newSpecials(v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// spell returns the decoded text of a token, shown or not.
+func (v *vocab) spell(id int) (string, error) {
+	text := v.text[id]
+	switch v.kind[id] {
+	case Normal:
+		return strings.ReplaceAll(text, spaceMark, " "), nil
+	case Byte:
+		b, ok := parseByte(text)
+		if !ok {
+			return "", fmt.Errorf("%w: token %d of type byte is %.80q, want <0x00>..<0xFF>", ErrVocab, id, text)
+		}
+		return string([]byte{b}), nil
+	case Unknown, Control, UserDefined:
+		return text, nil
+	}
+	return "", nil
+}
+
+// parseByte reads the spelling <0xNN> of a byte token.
+func parseByte(text string) (byte, bool) {
+	if len(text) != 6 || text[:3] != "<0x" || text[5] != '>' {
+		return 0, false
+	}
+	b, err := strconv.ParseUint(text[3:5], 16, 8)
+	return byte(b), err == nil
+}
+
+// silent reports whether a token appears in decoded text only on request.
+func (v *vocab) silent(id int32) bool {
+	return v.kind[id] == Control || v.kind[id] == Unknown
+}
+
+// roleTexts names the spellings by which models in use mark a role that their
+// metadata leaves open.
+var roleTexts = []struct {
+	id    func(*Config) *int32
+	eog   bool // a token in this role ends a generation
+	texts []string
+}{
+	{func(c *Config) *int32 { return &c.FIMPrefix }, false, []string{
+		"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"}},
+	{func(c *Config) *int32 { return &c.FIMSuffix }, false, []string{
+		"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>", "<|suffix|>"}},
+	{func(c *Config) *int32 { return &c.FIMMiddle }, false, []string{
+		"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>", "<|middle|>"}},
+	{func(c *Config) *int32 { return &c.FIMPad }, true, []string{
+		"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
+	{func(c *Config) *int32 { return &c.FIMRepo }, true, []string{
+		"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
+	{func(c *Config) *int32 { return &c.FIMSep }, true, []string{
+		"<|file_sep|>"}},
+}
+
+// eogTexts are spellings that end a generation whatever the metadata says.
+var eogTexts = []string{
+	"</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]",
+	"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>",
+	"<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<|tool_response>", "<turn|>",
+	"<end_of_turn>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "[e~[",
+}
+
+// assignRoles fills the roles that cfg leaves open and collects the tokens that
+// end a generation. A token with a role by its spelling is a control token even
+// where the file types it otherwise, as some converted files do.
+func (v *vocab) assignRoles(cfg *Config) {
+	for _, r := range roleTexts {
+		id := r.id(cfg)
+		for _, text := range r.texts {
+			if *id != None {
+				break
+			}
+			if *id = v.lookup(text); *id != None {
+				v.kind[*id] = Control
+			}
+		}
+		if r.eog && *id != None {
+			v.eog[*id] = struct{}{}
+		}
+	}
+	for _, text := range eogTexts {
+		if id := v.lookup(text); id != None {
+			v.kind[id] = Control
+			v.eog[id] = struct{}{}
+		}
+	}
+	for _, id := range []int32{cfg.EOS, cfg.EOT, cfg.EOM} {
+		if id != None {
+			v.eog[id] = struct{}{}
+		}
+	}
+}
