@@ -1,0 +1,130 @@
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// K-quants: super-blocks of 256 with quantized scales, one per 16 or 32 elements.
+
+// decodeQ2_K: (d*scale)*q - dmin*min per 16 elements, with 4-bit scale and min in
+// one byte. A run of 32 code bytes holds 4 runs of 32 elements, 2 bits each.
+func decodeQ2_K(dst []float32, src []byte) {
+	for ; len(dst) >= 256 && len(src) >= 84; dst, src = dst[256:], src[84:] {
+		y, b := (*[256]float32)(dst), (*[84]byte)(src)
+		d, dmin := half(b[80:]), half(b[82:])
+		for g, s := range b[:16] {
+			dl, ml := d*float32(s&15), dmin*float32(s>>4)
+			codes := (*[16]byte)(b[16+g/8*32+g%2*16:])
+			shift := g % 8 / 2 * 2
+			out := (*[16]float32)(y[16*g:])
+			for j, q := range codes {
+				out[j] = float32(dl*float32(q>>shift&3)) - ml
+			}
+		}
+	}
+}
+
+// decodeQ3_K: (d * (scale-32)) * q per 16 elements. The codes lie as in Q2_K; the
+// high-bit mask holds, for byte l and bit k, the third bit of element 32*k + l,
+// where a set bit means that 4 is not subtracted.
+func decodeQ3_K(dst []float32, src []byte) {
+	for ; len(dst) >= 256 && len(src) >= 110; dst, src = dst[256:], src[110:] {
+		y, b := (*[256]float32)(dst), (*[110]byte)(src)
+		d := half(b[108:])
+		packed := (*[12]byte)(b[96:])
+		for g := range 16 {
+			// Four low bits per scale in the first 8 bytes, two high bits in the rest.
+			s := packed[g%8] >> (g / 8 * 4) & 15
+			s |= packed[8+g%4] >> (g / 4 * 2) & 3 << 4
+			dl := d * float32(int(s)-32)
+			high := (*[16]byte)(b[g%2*16:])
+			codes := (*[16]byte)(b[32+g/8*32+g%2*16:])
+			shift := g % 8 / 2 * 2
+			out := (*[16]float32)(y[16*g:])
+			for j, q := range codes {
+				out[j] = dl * float32(int(q>>shift&3|high[j]>>(g/2)&1<<2)-4)
+			}
+		}
+	}
+}
+
+// scaleMin unpacks 6-bit scale and min j of the 8 pairs in the 12 bytes of Q4_K and
+// Q5_K: pairs 0 to 3 lie in the low 6 bits of bytes j and j+4; of pairs 4 to 7, the
+// low 4 bits share byte j+4 and the high 2 bits top up bytes j-4 and j.
+func scaleMin(p *[12]byte, j int) (scale, min uint8) {
+	if j < 4 {
+		return p[j] & 63, p[j+4] & 63
+	}
+	return p[j+4]&15 | p[j-4]>>6<<4, p[j+4]>>4 | p[j]>>6<<4
+}
+
+// decodeQ4_K: (d*scale)*q - dmin*min per 32 elements. A run of 32 code bytes holds
+// 32 elements in its low halves and the next 32 in its high halves.
+func decodeQ4_K(dst []float32, src []byte) {
+	for ; len(dst) >= 256 && len(src) >= 144; dst, src = dst[256:], src[144:] {
+		y, b := (*[256]float32)(dst), (*[144]byte)(src)
+		d, dmin := half(b[0:]), half(b[2:])
+		packed := (*[12]byte)(b[4:])
+		for g := range 8 {
+			scale, min := scaleMin(packed, g)
+			dl, ml := d*float32(scale), dmin*float32(min)
+			codes := (*[32]byte)(b[16+g/2*32:])
+			shift := g % 2 * 4
+			out := (*[32]float32)(y[32*g:])
+			for j, q := range codes {
+				out[j] = float32(dl*float32(q>>shift&15)) - ml
+			}
+		}
+	}
+}
+
+// decodeQ5_K is Q4_K with a fifth bit: bit g of high byte j belongs to element
+// 32*g + j.
+func decodeQ5_K(dst []float32, src []byte) {
+	for ; len(dst) >= 256 && len(src) >= 176; dst, src = dst[256:], src[176:] {
+		y, b := (*[256]float32)(dst), (*[176]byte)(src)
+		d, dmin := half(b[0:]), half(b[2:])
+		packed, high := (*[12]byte)(b[4:]), (*[32]byte)(b[16:])
+		for g := range 8 {
+			scale, min := scaleMin(packed, g)
+			dl, ml := d*float32(scale), dmin*float32(min)
+			codes := (*[32]byte)(b[48+g/2*32:])
+			shift := g % 2 * 4
+			out := (*[32]float32)(y[32*g:])
+			for j, q := range codes {
+				out[j] = float32(dl*float32(q>>shift&15|high[j]>>g&1<<4)) - ml
+			}
+		}
+	}
+}
+
+// decodeQ6_K: (d*scale) * (q-32) with an int8 scale per 16 elements. In each half of
+// the block, 64 low bytes hold 2 runs of 32 elements in their low halves and 2 in
+// their high halves, and 32 high bytes hold 2 bits of each of the 4 runs.
+func decodeQ6_K(dst []float32, src []byte) {
+	for ; len(dst) >= 256 && len(src) >= 210; dst, src = dst[256:], src[210:] {
+		y, b := (*[256]float32)(dst), (*[210]byte)(src)
+		d := half(b[208:])
+		for g := range 16 {
+			dl := d * float32(int8(b[192+g]))
+			run, part := g%8/2, g%2*16
+			low := (*[16]byte)(b[g/8*64+run%2*32+part:])
+			high := (*[16]byte)(b[128+g/8*32+part:])
+			lowShift, highShift := run/2*4, run*2
+			out := (*[16]float32)(y[16*g:])
+			for j, q := range low {
+				out[j] = dl * float32(int(q>>lowShift&15|high[j]>>highShift&3<<4)-32)
+			}
+		}
+	}
+}
+
+// decodeQ8_K: d * q with an f32 d. The sums of 16 codes that follow are for dot
+// products.
+func decodeQ8_K(dst []float32, src []byte) {
+	for ; len(dst) >= 256 && len(src) >= 292; dst, src = dst[256:], src[292:] {
+		d := math.Float32frombits(binary.LittleEndian.Uint32(src))
+		decodeBytes(dst[:256], d, src[4:260])
+	}
+}

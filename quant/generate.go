@@ -1,0 +1,4 @@
+package quant
+
+// GGML_COMMON_H names a copy of src/ggml-common.h of ggml 0.23.
+//go:generate go run ./internal/gentables -header $GGML_COMMON_H -o tables.go

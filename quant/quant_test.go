@@ -1,0 +1,395 @@
+package quant
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+)
+
+//go:embed testdata
+var testdata embed.FS
+
+func readFile(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := testdata.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func floats(b []byte) []float32 {
+	out := make([]float32, len(b)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return out
+}
+
+// decodable lists the formats that DecodeRow takes.
+func decodable() []dtype.DType {
+	return slices.DeleteFunc(dtype.All(), func(d dtype.DType) bool { return !d.SupportsToFloat() })
+}
+
+// compare fails on the first value whose bits differ. All NaNs are one.
+func compare(t *testing.T, d dtype.DType, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%v: %d values, want %d", d, len(got), len(want))
+	}
+	for i := range got {
+		g, w := math.Float32bits(got[i]), math.Float32bits(want[i])
+		if g != w && (got[i] == got[i] || want[i] == want[i]) {
+			t.Fatalf("%v: element %d of block %d is %v (%08x), want %v (%08x)",
+				d, i%d.BlockSize(), i/d.BlockSize(), got[i], g, want[i], w)
+		}
+	}
+}
+
+func decode(t *testing.T, d dtype.DType, src []byte) []float32 {
+	t.Helper()
+	dst := make([]float32, len(src)/d.Size()*d.BlockSize())
+	if err := DecodeRow(dst, d, src); err != nil {
+		t.Fatal(err)
+	}
+	return dst
+}
+
+// TestDecodeRandomBlocks compares with ggml on blocks of random bytes: every bit of a
+// block is exercised, and so are infinite, NaN and subnormal scales. Each row is
+// decoded from four addresses, which guards the fault that block loads trap where
+// they are not aligned.
+func TestDecodeRandomBlocks(t *testing.T) {
+	for _, d := range decodable() {
+		if d.IsScalar() || d == dtype.Q2_0 || d == dtype.Q8_1 {
+			continue // have their own tests
+		}
+		src := readFile(t, d.String()+".rand.bin")
+		want := floats(readFile(t, d.String()+".rand.f32"))
+		for offset := range 4 {
+			moved := append(make([]byte, offset, offset+len(src)), src...)
+			compare(t, d, decode(t, d, moved[offset:]), want)
+		}
+	}
+}
+
+// TestDecodeEncoded compares with ggml on blocks that its encoders wrote.
+func TestDecodeEncoded(t *testing.T) {
+	for _, d := range decodable() {
+		switch d {
+		case dtype.Q2_0, dtype.F64, dtype.F8E4M3, dtype.F8E5M2, dtype.Q8_1:
+			continue // not ggml's, or never decoded there
+		}
+		compare(t, d, decode(t, d, readFile(t, d.String()+".q.bin")), floats(readFile(t, d.String()+".dq.f32")))
+	}
+}
+
+// TestDecodeQ8_1: ggml encodes Q8_1 but does not decode it; its scale and codes are
+// those of Q8_0.
+func TestDecodeQ8_1(t *testing.T) {
+	compare(t, dtype.Q8_1, decode(t, dtype.Q8_1, readFile(t, "q8_1.q.bin")), floats(readFile(t, "q8_0.dq.f32")))
+}
+
+// TestDecodeQ2_0 builds each block from the codes of two Q2_0_G64 blocks and the
+// scale of the first, and expects the values of those two.
+func TestDecodeQ2_0(t *testing.T) {
+	src := readFile(t, "q2_0_g64.rand.bin")
+	for i := 0; i+36 <= len(src); i += 36 {
+		first, second := src[i:i+18], slices.Clone(src[i+18:i+36])
+		copy(second, first[:2])
+		joined := slices.Concat(first, second[2:])
+		want := decode(t, dtype.Q2_0_G64, slices.Concat(first, second))
+		compare(t, dtype.Q2_0, decode(t, dtype.Q2_0, joined), want)
+	}
+}
+
+// TestDecodeScalars checks f64 and the FP8 formats, which have no golden here, on
+// every code and against package dtype's own cast.
+func TestDecodeScalars(t *testing.T) {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	wide := []byte{}
+	for _, f := range []float64{0, 1, -1.5, 1e300, 1 + 0x1p-24, 1 + 0x1p-24 + 0x1p-50, 1e-320, math.Inf(-1), math.NaN()} {
+		wide = binary.LittleEndian.AppendUint64(wide, math.Float64bits(f))
+	}
+	for d, src := range map[dtype.DType][]byte{dtype.F8E4M3: all, dtype.F8E5M2: all, dtype.F16: all, dtype.BF16: all, dtype.F32: all, dtype.F64: wide} {
+		want := make([]byte, 4*(len(src)/d.Size()))
+		if err := dtype.Convert(want, dtype.F32, src, d); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, d, decode(t, d, src), floats(want))
+	}
+}
+
+// TestE8M0 guards two faults: scale byte 0 read as 0, and 255 as a number. It is
+// 2^-127 and NaN; MXFP4 doubles its levels, so its code 1 is half the scale.
+func TestE8M0(t *testing.T) {
+	for e := range 256 {
+		block := make([]byte, 17)
+		block[0] = byte(e)
+		block[1] = 0xf2 // 1.0 first, -6.0 at 16
+		got := decode(t, dtype.MXFP4, block)
+		one, six := math.Ldexp(1, e-127), math.Ldexp(-6, e-127)
+		if e == 255 {
+			one, six = math.NaN(), math.NaN()
+		}
+		for _, c := range []struct {
+			got  float32
+			want float64
+		}{{got[0], one}, {got[16], six}} {
+			if w := float32(c.want); c.got != w && (w == w || c.got == c.got) {
+				t.Errorf("scale byte %d: %v, want %v", e, c.got, w)
+			}
+		}
+	}
+}
+
+// TestUE4M3 checks NVFP4's scales by value.
+func TestUE4M3(t *testing.T) {
+	for c := range 256 {
+		block := make([]byte, 36)
+		block[1], block[4+8+3] = byte(c), 0x0f // -6 as element 16+3
+		exp, man := c>>3&15, c&7
+		scale := math.Ldexp(1+float64(man)/8, exp-7)
+		if exp == 0 {
+			scale = math.Ldexp(float64(man), -9)
+		}
+		if c == 0x7f {
+			scale = 0
+		}
+		if got := decode(t, dtype.NVFP4, block)[19]; float64(got) != -6*scale {
+			t.Errorf("scale byte %#02x: %v, want %v", c, got, -6*scale)
+		}
+	}
+}
+
+// TestTables guards the fault that one entry of a grid is wrong by a few percent,
+// which no test with a tolerance sees. The hashes are of the tables in ggml 0.23,
+// little-endian.
+func TestTables(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		table  any
+		sha256 string
+	}{
+		{"iq2xxs_grid", iq2xxsGrid, "05826b5d3e472a3a78f196be62ac78acf81df0f909626e12ab9fa2a5d490dd54"},
+		{"iq2xs_grid", iq2xsGrid, "06e47aaca60b4dc1d9b5a3f34540437058a6b142b4d7a59d5ded769b4d1bf1de"},
+		{"iq2s_grid", iq2sGrid, "e1aa1473412b0552c2174c30ef22ab4073f6a181b85a17056e8249bd2932fd88"},
+		{"iq3xxs_grid", iq3xxsGrid, "46e35f5a997efdee6c99ce57854c8a0d4f0ff8ca57e5e8a60c0793ea580acf5d"},
+		{"iq3s_grid", iq3sGrid, "bd1af4945a1717c65610b0284e4628b9a1ba3b306fae3a06f6e5f597356e349f"},
+		{"iq1s_grid", iq1sGrid, "07540ffc1aeaf6ad4d97e96b0fcc765aae39671d4ae4a27bbd0e796fde167c6a"},
+		{"kvalues_iq4nl", iq4nlLevels, "61aa47540aa024b5d6ddaa839b84ffe59f3d5a349af5c6c7ffcb5e0474b46163"},
+		{"kvalues_fp4", fp4Levels, "adf76b672d47eb7fc0afd4db132d548d59d3190aa0ad118fdbf569d5fd478f97"},
+		{"ksigns_iq2xs", evenSigns, "a76742a603f8beca5212ecce0f1f02f11a4887fd2f7c8b15aca0ea3eb3380c31"},
+	} {
+		var b bytes.Buffer
+		if err := binary.Write(&b, binary.LittleEndian, c.table); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(b.Bytes())
+		if got := hex.EncodeToString(sum[:]); got != c.sha256 {
+			t.Errorf("%s has sha256 %s, want %s", c.name, got, c.sha256)
+		}
+	}
+}
+
+func TestDecodersAreComplete(t *testing.T) {
+	for d := range dtype.Count + 2 {
+		_, err := DecoderOf(d)
+		if ok := err == nil; ok != d.SupportsToFloat() {
+			t.Errorf("DecoderOf(%v): %v", d, err)
+		}
+		if err != nil && !errors.Is(err, dtype.ErrUnsupported) {
+			t.Errorf("DecoderOf(%v): %v does not wrap ErrUnsupported", d, err)
+		}
+	}
+}
+
+func TestRowLengths(t *testing.T) {
+	for _, d := range decodable() {
+		n, size := d.BlockSize(), d.Size()
+		if err := DecodeRow(nil, d, nil); err != nil {
+			t.Errorf("%v: empty row: %v", d, err)
+		}
+		lengths := [][2]int{{n, size - 1}, {n, size + 1}, {n, 2 * size}, {2 * n, size}, {0, size}, {n, 0}}
+		if n > 1 {
+			lengths = append(lengths, [2]int{n - 1, size}, [2]int{n + 1, size}, [2]int{896 + 1, 896 / n * size})
+		}
+		if 896%n != 0 {
+			// Guards the fault that a row of 896 columns meets blocks of 256.
+			lengths = append(lengths, [2]int{896, (896 + n - 1) / n * size}, [2]int{896, 896 / n * size})
+		}
+		for _, l := range lengths {
+			dst := slices.Repeat([]float32{42}, l[0])
+			err := DecodeRow(dst, d, make([]byte, l[1]))
+			if !errors.Is(err, ErrLength) || !strings.Contains(err.Error(), d.String()) {
+				t.Errorf("%v: %d elements of %d bytes: %v", d, l[0], l[1], err)
+			}
+			if slices.ContainsFunc(dst, func(f float32) bool { return f != 42 }) {
+				t.Errorf("%v: wrote to dst on an error", d)
+			}
+		}
+	}
+}
+
+func TestEncodeGolden(t *testing.T) {
+	src := floats(readFile(t, "input.f32"))
+	for _, d := range []dtype.DType{dtype.F32, dtype.F16, dtype.BF16, dtype.Q8_0, dtype.Q4_0} {
+		want := readFile(t, d.String()+".q.bin")
+		got := make([]byte, len(want))
+		if err := EncodeRow(got, d, src); err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				t.Fatalf("%v: byte %d of block %d is %#02x, want %#02x", d, i%d.Size(), i/d.Size(), got[i], want[i])
+			}
+		}
+	}
+}
+
+// TestEncodeEdges guards the fault that an all-zero block gets a NaN scale, and
+// covers scales that are subnormal, in f16 or even in f32.
+func TestEncodeEdges(t *testing.T) {
+	for _, d := range []dtype.DType{dtype.Q8_0, dtype.Q4_0} {
+		for _, v := range []float32{0, float32(math.Copysign(0, -1)), 1e-45, -1e-40, 1e-38, 1e-6, -1, 65504, -5e5} {
+			row := make([]float32, 32)
+			row[3] = v
+			row[20] = v / 2
+			b := make([]byte, d.Size())
+			if err := EncodeRow(b, d, row); err != nil {
+				t.Errorf("%v of %v: %v", d, v, err)
+			}
+			for i, f := range decode(t, d, b) {
+				// Half a code of the block's own extreme, and half an f16 step of the scale.
+				if diff := math.Abs(float64(f - row[i])); !(diff <= math.Abs(float64(v))/15+127*0x1p-25) {
+					t.Errorf("%v of a block with %v: element %d comes back as %v, was %v", d, v, i, f, row[i])
+				}
+			}
+		}
+		for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32} {
+			row := make([]float32, 96)
+			row[70] = v
+			err := EncodeRow(make([]byte, 3*d.Size()), d, row)
+			if !errors.Is(err, ErrRange) || !strings.Contains(err.Error(), "elements 64 to 95") {
+				t.Errorf("%v of %v: %v", d, v, err)
+			}
+		}
+	}
+}
+
+func TestEncodeErrors(t *testing.T) {
+	for _, d := range append(dtype.All(), dtype.Invalid, dtype.Count) {
+		err := EncodeRow(make([]byte, d.Size()+1), d, make([]float32, d.BlockSize()))
+		switch d {
+		case dtype.F32, dtype.F16, dtype.BF16, dtype.Q8_0, dtype.Q4_0:
+			if !errors.Is(err, ErrLength) {
+				t.Errorf("%v: %v", d, err)
+			}
+		default:
+			if !errors.Is(err, dtype.ErrUnsupported) {
+				t.Errorf("%v: %v", d, err)
+			}
+		}
+	}
+}
+
+func FuzzDecodeRow(f *testing.F) {
+	for _, d := range decodable() {
+		f.Add(uint8(d), uint16(d.BlockSize()), bytes.Repeat([]byte{0xa5}, d.Size()))
+		f.Add(uint8(d), uint16(2*d.BlockSize()), bytes.Repeat([]byte{0xff}, 2*d.Size()))
+	}
+	f.Fuzz(func(t *testing.T, tag uint8, n uint16, src []byte) {
+		d := dtype.DType(tag)
+		dst := make([]float32, n)
+		err := DecodeRow(dst, d, src)
+		if fits := d.SupportsToFloat() && int(n)%d.BlockSize() == 0 && int(n)/d.BlockSize()*d.Size() == len(src); fits != (err == nil) {
+			t.Errorf("%v, %d elements, %d bytes: %v", d, n, len(src), err)
+		}
+		// A Decoder must stay inside its slices on any lengths.
+		if decode, err := DecoderOf(d); err == nil {
+			decode(dst, src)
+		}
+	})
+}
+
+func FuzzEncodeRow(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, 32))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		src := floats(b)
+		src = src[:len(src)/32*32]
+		for _, d := range []dtype.DType{dtype.F32, dtype.F16, dtype.BF16, dtype.Q8_0, dtype.Q4_0} {
+			row := make([]byte, len(src)/d.BlockSize()*d.Size())
+			err := EncodeRow(row, d, src)
+			if err != nil && !(d.IsBlockQuantized() && errors.Is(err, ErrRange)) {
+				t.Errorf("%v: %v", d, err)
+			}
+			if err == nil && d.IsBlockQuantized() {
+				for i, v := range decode(t, d, row) {
+					if v-v != 0 {
+						t.Errorf("%v: element %d, %v, comes back as %v", d, i, src[i], v)
+					}
+				}
+			}
+		}
+	})
+}
+
+func ExampleDecodeRow() {
+	row := make([]byte, dtype.Q8_0.Size())
+	values := make([]float32, 32)
+	values[0], values[1] = 1.27, -0.5
+	if err := EncodeRow(row, dtype.Q8_0, values); err != nil {
+		fmt.Println(err)
+	}
+	if err := DecodeRow(values, dtype.Q8_0, row); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Printf("%.3f %.3f %.3f\n", values[0], values[1], values[2])
+	// Output: 1.270 -0.500 0.000
+}
+
+func BenchmarkDecodeRow(b *testing.B) {
+	for _, d := range decodable() {
+		b.Run(d.String(), func(b *testing.B) {
+			dst := make([]float32, 4096)
+			src := make([]byte, 4096/d.BlockSize()*d.Size())
+			for i := range src {
+				src[i] = byte(i * 37)
+			}
+			b.SetBytes(int64(len(src)))
+			for b.Loop() {
+				if err := DecodeRow(dst, d, src); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkEncodeRow(b *testing.B) {
+	src := floats(readFile(b, "input.f32"))
+	for _, d := range []dtype.DType{dtype.F16, dtype.BF16, dtype.Q8_0, dtype.Q4_0} {
+		b.Run(d.String(), func(b *testing.B) {
+			dst := make([]byte, len(src)/d.BlockSize()*d.Size())
+			b.SetBytes(int64(4 * len(src)))
+			for b.Loop() {
+				if err := EncodeRow(dst, d, src); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
