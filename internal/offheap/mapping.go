@@ -1,0 +1,86 @@
+package offheap
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"unsafe"
+)
+
+// Mapping is a read-only view of the first bytes of a file. It does not need the
+// file to stay open. Copies denote the same view, and exactly one of them is
+// unmapped; all slices of [Mapping.Bytes] die with it. The zero Mapping is empty.
+//
+// Writing to the bytes faults. If another process shortens the file, reading
+// bytes that are no longer there faults too (on Unix as SIGBUS, which ends the
+// process unless the reading goroutine has set debug.SetPanicOnFault).
+//
+// Where the system cannot map files, the bytes are a copy on the Go heap.
+type Mapping struct {
+	ptr unsafe.Pointer
+	n   int
+}
+
+// MapFile maps the first n bytes of f for reading, starting on a page boundary.
+// An n of zero gives the empty Mapping. The error wraps [io.ErrUnexpectedEOF]
+// when the file is shorter, [ErrNoMemory] when n exceeds the address space.
+func MapFile(f *os.File, n int64) (Mapping, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return Mapping{}, fmt.Errorf("offheap: mapping: %w", err)
+	}
+	if n < 0 {
+		return Mapping{}, fmt.Errorf("offheap: mapping %s: length %d is negative", f.Name(), n)
+	}
+	if info.Size() < n {
+		return Mapping{}, fmt.Errorf("offheap: mapping %d bytes of %s, which has %d: %w", n, f.Name(), info.Size(), io.ErrUnexpectedEOF)
+	}
+	if n > math.MaxInt-int64(pageSize) {
+		return Mapping{}, fmt.Errorf("offheap: mapping %d bytes of %s: %w", n, f.Name(), ErrNoMemory)
+	}
+	if n == 0 {
+		return Mapping{}, nil
+	}
+	p, err := mapFile(f, int(n))
+	if err != nil {
+		return Mapping{}, fmt.Errorf("offheap: mapping %d bytes of %s: %w", n, f.Name(), err)
+	}
+	return Mapping{ptr: p, n: int(n)}, nil
+}
+
+// Bytes returns the mapped bytes, not to be written. The slice is valid until
+// Unmap.
+func (m Mapping) Bytes() []byte { return unsafe.Slice((*byte)(m.ptr), m.n) }
+
+// DropPages tells the system that bytes [off, off+n) will not be read soon, so
+// that it can take their memory; reading them again fetches them from the file.
+// Only pages wholly inside the range are meant. It is a hint: it never fails and
+// does nothing on systems without such a call. A range outside the mapping
+// panics.
+func (m Mapping) DropPages(off, n int) {
+	if off < 0 || n < 0 || off > m.n || n > m.n-off {
+		panic(fmt.Sprintf("offheap: dropping %d bytes at %d of a mapping of %d", n, off, m.n))
+	}
+	page := os.Getpagesize()
+	end := off + n
+	if end < m.n {
+		end &^= page - 1
+	}
+	if off = roundUp(off, page); off < end {
+		dropPages(m.Bytes()[off:end])
+	}
+}
+
+// Unmap ends the mapping and sets m to the empty Mapping, for which it does
+// nothing.
+func (m *Mapping) Unmap() error {
+	if m.ptr == nil {
+		return nil
+	}
+	if err := unmapFile(m.ptr, m.n); err != nil {
+		return fmt.Errorf("offheap: unmapping %d bytes of a file: %w", m.n, err)
+	}
+	*m = Mapping{}
+	return nil
+}

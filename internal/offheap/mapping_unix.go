@@ -1,0 +1,31 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package offheap
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func mapFile(f *os.File, n int) (unsafe.Pointer, error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var p unsafe.Pointer
+	var mapErr error
+	err = conn.Control(func(fd uintptr) {
+		p, mapErr = unix.MmapPtr(int(fd), 0, nil, uintptr(n), unix.PROT_READ, unix.MAP_SHARED)
+	})
+	if err == nil {
+		err = mapErr
+	}
+	return p, err
+}
+
+func unmapFile(p unsafe.Pointer, n int) error { return unix.MunmapPtr(p, uintptr(n)) }
+
+// dropPages ignores the error: advice that is not taken costs memory only.
+func dropPages(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTNEED) }

@@ -1,0 +1,29 @@
+package offheap
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+func mapFile(f *os.File, n int) (unsafe.Pointer, error) {
+	size := uint64(n)
+	h, err := windows.CreateFileMapping(windows.Handle(f.Fd()), nil, windows.PAGE_READONLY, uint32(size>>32), uint32(size), nil)
+	if err != nil {
+		return nil, err
+	}
+	// The view keeps the mapping object alive.
+	defer windows.CloseHandle(h)
+	addr, err := windows.MapViewOfFile(h, windows.FILE_MAP_READ, 0, 0, uintptr(n))
+	if err != nil {
+		return nil, err
+	}
+	return *(*unsafe.Pointer)(unsafe.Pointer(&addr)), nil
+}
+
+func unmapFile(p unsafe.Pointer, _ int) error { return windows.UnmapViewOfFile(uintptr(p)) }
+
+// dropPages leaves the pages to the system, which trims a working set by itself
+// and has no call for views of files.
+func dropPages([]byte) {}
