@@ -475,6 +475,19 @@ func TestHugeCountsAllocateLittle(t *testing.T) {
 	}
 }
 
+// A tensor count that the whole file could hold, but not what follows the
+// metadata, is refused before anything is allocated for it.
+func TestTensorCountAfterMetadata(t *testing.T) {
+	var b ggufbuild.Builder
+	b.SetString("padding", strings.Repeat("x", 24_000))
+	image := b.Bytes()
+	binary.LittleEndian.PutUint64(image[8:], 1000)
+	_, err := gguf.Parse(image)
+	if !errors.Is(err, gguf.ErrMalformed) || !strings.Contains(err.Error(), "1000 tensors are described at byte") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // Every truncation of a valid file is an error, or the file without padding
 // that nothing needs; none is a panic.
 func TestTruncation(t *testing.T) {
