@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -15,10 +16,13 @@ type spm struct {
 	bytes  [256]int32
 	unk    int32
 	prefix bool
+	// words is set if no token crosses from other text into U+2581. Then no
+	// merge does either, and the words of a text are encoded one by one.
+	words bool
 }
 
 func newSPM(v *vocab, cfg *Config) (*spm, error) {
-	s := &spm{vocab: v, scores: cfg.Scores, unk: cfg.UNK, prefix: cfg.AddSpacePrefix}
+	s := &spm{vocab: v, scores: cfg.Scores, unk: cfg.UNK, prefix: cfg.AddSpacePrefix, words: true}
 	for b := range s.bytes {
 		id := v.lookup(fmt.Sprintf("<0x%02X>", b))
 		if id == None {
@@ -30,7 +34,21 @@ func newSPM(v *vocab, cfg *Config) (*spm, error) {
 		}
 		s.bytes[b] = id
 	}
+	for _, text := range v.text {
+		for i := 1; i < len(text); i++ {
+			if wordStart(text, i) {
+				s.words = false
+				return s, nil
+			}
+		}
+	}
 	return s, nil
+}
+
+// wordStart reports whether text[i:] begins with U+2581 and text[:i] does not
+// end with one.
+func wordStart(text string, i int) bool {
+	return strings.HasPrefix(text[i:], spaceMark) && !strings.HasSuffix(text[:i], spaceMark)
 }
 
 // symbol is a run of text that is one token or one character, in a list that
@@ -61,14 +79,36 @@ func (s *spm) appendText(dst []int32, text string, afterSpecial bool) ([]int32, 
 	if s.prefix && afterSpecial {
 		text = spaceMark + text
 	}
-	m := merger{spm: s, text: text}
-	m.split()
-	m.merge()
-	for i := int32(0); i >= 0; i = m.symbols[i].next {
-		sym := m.symbols[i]
-		dst = s.appendSymbol(dst, text[sym.start:sym.start+sym.size])
+	m := merger{spm: s}
+	for pos := 0; pos < len(text); {
+		end := s.segment(text, pos)
+		m.text = text[pos:end]
+		m.split()
+		m.merge()
+		for i := int32(0); i >= 0; i = m.symbols[i].next {
+			sym := m.symbols[i]
+			dst = s.appendSymbol(dst, m.text[sym.start:sym.start+sym.size])
+		}
+		pos = end
 	}
 	return dst, nil
+}
+
+// segment returns the end of the stretch of text that begins at pos and that no
+// merge leaves.
+func (s *spm) segment(text string, pos int) int {
+	if !s.words {
+		return len(text)
+	}
+	for {
+		pos += charLen(text[pos])
+		if pos >= len(text) {
+			return len(text)
+		}
+		if wordStart(text, pos) {
+			return pos
+		}
+	}
 }
 
 // appendSymbol appends the id of a symbol. Only tokens come out of a merge, so
@@ -91,7 +131,7 @@ func (s *spm) appendSymbol(dst []int32, text string) []int32 {
 // merger is the working state of one appendText.
 type merger struct {
 	spm     *spm
-	text    string
+	text    string // one segment
 	symbols []symbol
 	queue   []bigram // a binary heap by before
 }
@@ -99,7 +139,7 @@ type merger struct {
 // split makes a symbol of every character. In text that is not UTF-8 a
 // character is as long as its first byte says.
 func (m *merger) split() {
-	m.symbols = make([]symbol, 0, len(m.text))
+	m.symbols = slices.Grow(m.symbols[:0], len(m.text))
 	for pos := 0; pos < len(m.text); {
 		size := min(charLen(m.text[pos]), len(m.text)-pos)
 		i := int32(len(m.symbols))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -577,6 +578,42 @@ func TestStreamSteps(t *testing.T) {
 	s := tok.NewStream(StreamOptions{Start: true})
 	if got := s.Next(260) + s.Next(260); got != "b b" {
 		t.Errorf("from the start: %q", got)
+	}
+}
+
+// Encoding word by word gives what encoding the whole text gives, also where
+// invalid bytes swallow the start of a word.
+func TestWords(t *testing.T) {
+	tok := mustNew(t, small("\u2581", "\u2581\u2581", "a", "\u2581a", "aa", "\u2581\u2581a", "\xf0", "\u2581b", "b"))
+	s := tok.enc.(*spm)
+	if !s.words {
+		t.Fatal("no token crosses into a word")
+	}
+	whole := *s
+	whole.words = false
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		var b strings.Builder
+		for range rng.IntN(12) {
+			b.WriteString([]string{"a", "b", " ", " ", "\u2581", "\xf0", "\xe2", "\x96\x81", "é"}[rng.IntN(9)])
+		}
+		if b.Len() == 0 {
+			continue
+		}
+		got, err := s.appendText(nil, b.String(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := whole.appendText(nil, b.String(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", b.String(), texts(tok, got), texts(tok, want))
+		}
+	}
+	if tok := mustNew(t, small("a\u2581")); tok.enc.(*spm).words {
+		t.Error("a token crosses into a word")
 	}
 }
 
