@@ -34,8 +34,10 @@ type Provider interface {
 	// Submit enqueues the operation. A provider that computes in host memory may
 	// have completed it when Submit returns, and then returns the zero Work.
 	Submit(q Queue, op Op, a *Args) (accel.Work, error)
-	// WaitFor makes what is submitted to q later run after w, without waiting
-	// here. If w fails, so does q's later work.
+	// WaitFor makes what is submitted to q later run after w has ended, without
+	// waiting here. On a compute queue w's failure is also that of q's later work,
+	// whose inputs it may be; on a transfer queue WaitFor only orders, and who
+	// reads the bytes looks at their writer.
 	WaitFor(q Queue, w accel.Work) error
 
 	// Alloc returns n bytes of device memory, aligned for every kernel, contents

@@ -46,6 +46,7 @@ type Buffer struct {
 	refs   atomic.Int32
 	kind   kind
 	ro     bool
+	stable bool
 	gen    atomic.Uint64
 	shadow atomic.Pointer[accel.HostShadow]
 
@@ -145,6 +146,14 @@ func (b *Buffer) ReadOnly() bool { return b.ro }
 // Borrowed reports whether the host bytes are the caller's.
 func (b *Buffer) Borrowed() bool { return b.kind == lent }
 
+// MarkStable declares that the contents will rarely or never change while the
+// buffer lives, as those of weights, so that a device may keep a copy. For the
+// buffer's creator, before the buffer is shared; never for pooled buffers.
+func (b *Buffer) MarkStable() { b.stable = true }
+
+// Stable reports whether the contents were declared stable.
+func (b *Buffer) Stable() bool { return b.stable }
+
 // Generation counts the mutations so far.
 func (b *Buffer) Generation() uint64 { return b.gen.Load() }
 
@@ -190,6 +199,18 @@ func (b *Buffer) Unique() bool { return b.refs.Load() == 1 }
 func (b *Buffer) Revive() {
 	if !b.refs.CompareAndSwap(0, 1) {
 		panic("storage: revival of a live " + b.origin())
+	}
+}
+
+// DropHost frees the host memory of a reclaimed buffer that owns it. Only its
+// Reclaimer may call it; a later host access brings fresh, undefined memory.
+func (b *Buffer) DropHost() {
+	if b.refs.Load() != 0 {
+		panic("storage: host memory taken from a live " + b.origin())
+	}
+	if b.block.Cap() > 0 {
+		b.host.Store(nil)
+		offheap.Free(&b.block)
 	}
 }
 

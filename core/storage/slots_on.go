@@ -120,6 +120,7 @@ func (s *slots) validateDevice(b *Buffer) error {
 	}
 	w, err := s.mem.Upload(0, b.bytes(), after)
 	if err != nil {
+		s.readers.Add(w) // a part may be under way
 		return fmt.Errorf("storage: upload of %s: %w", b.origin(), err)
 	}
 	s.writer, s.readers = w, after[:0]

@@ -1,0 +1,288 @@
+//go:build cuda || metal || accel
+
+package residency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/storage"
+)
+
+// Block is the device memory of one buffer.
+type Block struct {
+	m    *Manager
+	mem  provider.Mem
+	uses accel.Fences // of the last owner; only read while a buffer has the block
+
+	owner      *storage.Buffer // set while the block is adopted
+	prev, next *Block          // in Manager.adopted
+}
+
+var _ accel.Memory = (*Block)(nil)
+
+// Mem returns the provider's memory.
+func (b *Block) Mem() provider.Mem { return b.mem }
+
+// Upload implements accel.Memory.
+func (b *Block) Upload(off int, src []byte, after accel.Fences) (accel.Work, error) {
+	return b.m.up.upload(b.mem.Slice(off, len(src)), src, after)
+}
+
+// Download implements accel.Memory.
+func (b *Block) Download(dst []byte, off int, after accel.Work) (accel.Work, error) {
+	return b.m.down.download(dst, b.mem.Slice(off, len(dst)), after)
+}
+
+// Read implements accel.Memory.
+func (b *Block) Read(ctx context.Context, dst []byte, off int, after accel.Work) error {
+	return b.m.down.read(ctx, dst, b.mem.Slice(off, len(dst)), after)
+}
+
+// Free implements accel.Memory: the block becomes idle under the given fences.
+func (b *Block) Free(uses accel.Fences) {
+	m := b.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size := int64(b.mem.Len)
+	if b.owner != nil {
+		m.adopted.remove(b)
+		b.owner = nil
+		m.stats.Adopted -= size
+	}
+	m.stats.Used -= size
+	m.stats.UsedBlocks--
+	b.uses = append(b.uses[:0], uses...)
+	if b.uses.Err() != nil {
+		m.quarantine(b)
+		return
+	}
+	m.stats.Idle += size
+	m.free[b.mem.Len] = append(m.free[b.mem.Len], b)
+}
+
+// quarantine keeps a block out of use: the device may still write to it. The
+// caller holds mu and has taken the block off every other list.
+func (m *Manager) quarantine(b *Block) {
+	m.stats.Quarantined += int64(b.mem.Len)
+	m.quarantined = append(m.quarantined, b)
+}
+
+// blockSize rounds a request so that nearby sizes share blocks: powers of two up
+// to 4 KiB, multiples of 4 KiB above.
+func blockSize(n int) int {
+	const quantum = 4 << 10
+	if n <= 256 {
+		return 256
+	}
+	if n <= quantum {
+		return 1 << bits.Len(uint(n-1))
+	}
+	return (n + quantum - 1) &^ (quantum - 1)
+}
+
+// Acquire returns a block of at least n bytes for work on the queue with timeline
+// t. Its first writer must follow the uses that Ensure passes on to the buffer.
+func (m *Manager) Acquire(t *accel.Timeline, n int) (*Block, error) {
+	size := blockSize(n)
+	if b := m.reuse(t, size, false); b != nil {
+		return b, nil
+	}
+	b, err := m.allocate(size)
+	if err == nil {
+		return b, nil
+	}
+	if !errors.Is(err, accel.ErrOutOfMemory) {
+		return nil, err
+	}
+	if m.trim(size) {
+		if b, err := m.allocate(size); err == nil {
+			return b, nil
+		}
+	}
+	if b := m.reuse(t, size, true); b != nil {
+		return b, nil
+	}
+	for m.evict() {
+		m.trim(size)
+		if b, err := m.allocate(size); err == nil {
+			return b, nil
+		}
+		// The evicted block itself may fit, under its fences.
+		if b := m.reuse(t, size, true); b != nil {
+			return b, nil
+		}
+	}
+	// Blocks that only wait for their fences: wait for them and search again.
+	m.settle()
+	m.trim(size)
+	if b, err = m.allocate(size); err != nil {
+		return nil, fmt.Errorf("residency: %d bytes: %w", size, err)
+	}
+	return b, nil
+}
+
+// reuse takes an idle block of the size: the last freed one that work on t may use
+// without waiting, or with anyFence the last freed one.
+func (m *Manager) reuse(t *accel.Timeline, size int, anyFence bool) *Block {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.free[size]
+	for i := len(list) - 1; i >= 0; i-- {
+		b := list[i]
+		failed := b.uses.Err() != nil
+		if !failed && !anyFence && !free(b.uses, t) {
+			continue
+		}
+		list = append(list[:i], list[i+1:]...)
+		m.free[size] = list
+		m.stats.Idle -= int64(size)
+		if failed {
+			m.quarantine(b)
+			continue
+		}
+		m.stats.Used += int64(size)
+		m.stats.UsedBlocks++
+		return b
+	}
+	return nil
+}
+
+// free reports whether work on t may follow the uses without a wait.
+func free(uses accel.Fences, t *accel.Timeline) bool {
+	for _, w := range uses {
+		if w.Timeline() != t && !w.Done() {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *Manager) allocate(size int) (*Block, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	held := m.stats.Used + m.stats.Idle + m.stats.Quarantined
+	if held+int64(size) > m.budget {
+		return nil, fmt.Errorf("%w: %d bytes over the %d held pass the budget of %d", accel.ErrOutOfMemory, size, held, m.budget)
+	}
+	mem, err := m.p.Alloc(size)
+	if err != nil {
+		return nil, err
+	}
+	b := &Block{m: m, mem: mem}
+	m.stats.Used += int64(size)
+	m.stats.UsedBlocks++
+	return b, nil
+}
+
+// trim gives idle blocks whose fences have ended back to the provider, and reports
+// whether there were any. Blocks of the size that is wanted are kept.
+func (m *Manager) trim(keep int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	trimmed := false
+	for size, list := range m.free {
+		if size == keep {
+			continue
+		}
+		rest := list[:0]
+		for _, b := range list {
+			switch {
+			case !b.uses.Done():
+				rest = append(rest, b)
+				continue
+			case b.uses.Err() != nil:
+				m.quarantine(b)
+			default:
+				m.p.Free(b.mem)
+				trimmed = true
+			}
+			m.stats.Idle -= int64(size)
+		}
+		clear(list[len(rest):])
+		m.free[size] = rest
+	}
+	return trimmed
+}
+
+// settle waits for the fences of every idle block.
+func (m *Manager) settle() {
+	var uses accel.Fences
+	m.mu.Lock()
+	for _, list := range m.free {
+		for _, b := range list {
+			for _, w := range b.uses {
+				uses.Add(w)
+			}
+		}
+	}
+	m.mu.Unlock()
+	_ = uses.Wait(context.Background()) // a failure shows when the block is looked at
+}
+
+// evict gives up the device copy of the least recently used adopted weight that
+// can spare it, and reports whether there was one.
+func (m *Manager) evict() bool {
+	// DropDevice comes back to the manager, so it is called without the lock; a
+	// buffer that ended meanwhile has nothing to drop.
+	m.mu.Lock()
+	var candidates []*storage.Buffer
+	for b := m.adopted.oldest(); b != nil; b = m.adopted.newer(b) {
+		candidates = append(candidates, b.owner)
+	}
+	m.mu.Unlock()
+	for _, buf := range candidates {
+		if buf.DropDevice() {
+			m.mu.Lock()
+			m.stats.Evictions++
+			m.mu.Unlock()
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Manager) adopt(b *Block, owner *storage.Buffer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b.owner = owner
+	m.adopted.add(b)
+	m.stats.Adopted += int64(b.mem.Len)
+}
+
+func (m *Manager) touch(b *Block) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b.owner != nil {
+		m.adopted.remove(b)
+		m.adopted.add(b)
+	}
+}
+
+// lru is a list of adopted blocks, from the least to the most recently used.
+type lru struct{ root Block }
+
+func (l *lru) init() { l.root.prev, l.root.next = &l.root, &l.root }
+
+func (l *lru) add(b *Block) {
+	b.prev, b.next = l.root.prev, &l.root
+	b.prev.next, l.root.prev = b, b
+}
+
+func (l *lru) remove(b *Block) {
+	b.prev.next, b.next.prev = b.next, b.prev
+	b.prev, b.next = nil, nil
+}
+
+func (l *lru) oldest() *Block { return l.newer(&l.root) }
+
+func (l *lru) newer(b *Block) *Block {
+	if b.next == &l.root {
+		return nil
+	}
+	return b.next
+}

@@ -1,0 +1,21 @@
+// Package residency manages what lives on a device with its own memory.
+//
+// A [Manager] hands out device memory in stream-ordered blocks, keeps adopted
+// weights resident within a byte budget, and moves bytes over an upload and a
+// download queue through rings of pinned memory (plain memory where the provider
+// has no pinned memory).
+//
+// Invariants:
+//   - Giving a block back never waits. The block keeps the fences of its last
+//     uses: the same queue may reuse it at once, another queue waits for them on
+//     the device. A block behind a failed fence is quarantined until Close.
+//   - A block is given back to the provider only when its fences have ended.
+//   - Only bytes whose host copy is valid are evicted, least recently used first.
+//   - Memory that runs out is looked for, in this order: a reusable block, the
+//     provider, idle blocks of other sizes, a block of the right size whose fences
+//     must be waited for, adopted weights, and idle blocks that are still in use.
+//   - Bytes handed to Upload are copied before it returns.
+//
+// The package knows only the provider interface. It has no content in a build
+// without an accelerator tag.
+package residency

@@ -1,0 +1,146 @@
+//go:build cuda || metal || accel
+
+package residency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/storage"
+)
+
+// Options are the limits of a Manager; zero fields take their defaults.
+type Options struct {
+	// Budget is the most device memory to hold, in bytes. The default is 80% of
+	// what is free when the manager is made.
+	Budget int64
+	// SlotBytes and Slots size the rings of staging memory: by default 4 slots of
+	// 1 MiB each way.
+	SlotBytes int
+	Slots     int
+}
+
+const (
+	defaultSlotBytes = 1 << 20
+	defaultSlots     = 4
+	// budgetShare of the free memory is the default budget: the rest is left to
+	// the driver and to other programs.
+	budgetShare = 0.8
+)
+
+// Manager is the device memory of one engine. It is safe for concurrent use.
+type Manager struct {
+	p       provider.Provider
+	budget  int64
+	up      *ring
+	down    *ring
+	retired storage.Retired
+
+	mu          sync.Mutex
+	free        map[int][]*Block // idle blocks by size, last freed last
+	quarantined []*Block
+	headers     []*Block
+	adopted     lru
+	stats       Stats
+}
+
+// Stats are a Manager's counters, in bytes unless said otherwise.
+type Stats struct {
+	Used        int64 // in blocks that a buffer has
+	UsedBlocks  int64
+	Idle        int64 // in blocks that wait for reuse
+	Quarantined int64 // behind a failed fence
+	Adopted     int64 // in blocks of adopted weights; part of Used
+	Evictions   int64 // adopted weights given up for want of memory, a count
+	Retired     int64 // host blocks that outlived their buffer, a count
+}
+
+// New returns a manager of p's memory. The caller closes it before p.
+func New(p provider.Provider, opt Options) (*Manager, error) {
+	if opt.Budget <= 0 {
+		opt.Budget = int64(budgetShare * float64(p.Info().FreeBytes))
+	}
+	if opt.SlotBytes <= 0 {
+		opt.SlotBytes = defaultSlotBytes
+	}
+	if opt.Slots <= 0 {
+		opt.Slots = defaultSlots
+	}
+	m := &Manager{p: p, budget: opt.Budget, free: make(map[int][]*Block)}
+	m.adopted.init()
+	var err error
+	if m.up, err = newRing(p, provider.UploadQueue, opt.Slots, opt.SlotBytes); err != nil {
+		return nil, fmt.Errorf("residency: %w", err)
+	}
+	if m.down, err = newRing(p, provider.DownloadQueue, opt.Slots, opt.SlotBytes); err != nil {
+		return nil, errors.Join(fmt.Errorf("residency: %w", err), m.up.close())
+	}
+	return m, nil
+}
+
+// Stats returns the counters.
+func (m *Manager) Stats() Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.stats
+	s.Retired = int64(m.retired.Sweep())
+	return s
+}
+
+// Ensure gives b device memory for work on the queue with timeline t, unless it
+// has some. A weight is adopted: it stays until its buffer ends or memory runs
+// out. It reports whether this call adopted it. The bytes are not moved yet.
+func (m *Manager) Ensure(b *storage.Buffer, t *accel.Timeline, weight bool) (adopted bool, err error) {
+	if mem := b.DeviceMemory(); mem != nil {
+		if blk, ok := mem.(*Block); ok && weight {
+			m.touch(blk)
+		}
+		return false, nil
+	}
+	blk, err := m.Acquire(t, b.Size())
+	if err != nil {
+		return false, err
+	}
+	if weight {
+		m.adopt(blk, b)
+	}
+	if !b.Attach(blk, blk.uses, &m.retired) {
+		blk.Free(blk.uses) // someone else was faster
+		return false, nil
+	}
+	return weight, nil
+}
+
+// Close waits for the device, gives everything back and reports blocks that
+// buffers still hold. Buffers must not be used afterwards.
+func (m *Manager) Close(ctx context.Context) error {
+	var errs []error
+	// A dead queue's failure has been reported where its results were wanted;
+	// here it only matters that the work has ended.
+	_ = m.p.Sync(ctx)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("residency: close: %w", err)
+	}
+	errs = append(errs, m.up.close(), m.down.close(), m.retired.Drain(ctx))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, list := range m.free {
+		for _, b := range list {
+			m.p.Free(b.mem)
+		}
+	}
+	for _, b := range m.quarantined {
+		m.p.Free(b.mem)
+	}
+	clear(m.free)
+	m.quarantined, m.headers = nil, nil
+	m.stats.Idle, m.stats.Quarantined = 0, 0
+	if n := m.stats.UsedBlocks; n != 0 {
+		errs = append(errs, fmt.Errorf("residency: close: buffers still hold %d device blocks, %d bytes", n, m.stats.Used))
+	}
+	return errors.Join(errs...)
+}

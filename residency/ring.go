@@ -1,0 +1,160 @@
+//go:build cuda || metal || accel
+
+package residency
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+// ring is one transfer queue and its staging memory.
+type ring struct {
+	p     provider.Provider
+	q     provider.Queue
+	slots chan *slot // idle slots, the longest idle first
+	all   []*slot
+
+	mu sync.Mutex // one goroutine at a time submits to q
+}
+
+// slot is a piece of staging memory. A slot that is idle may still be in use by
+// work, when its last user did not wait.
+type slot struct {
+	p     []byte
+	block offheap.Block // when the memory is not the provider's
+	work  accel.Work
+}
+
+func newRing(p provider.Provider, kind provider.QueueKind, slots, size int) (*ring, error) {
+	q, err := p.NewQueue(kind)
+	if err != nil {
+		return nil, err
+	}
+	r := &ring{p: p, q: q, slots: make(chan *slot, slots)}
+	pinned, _ := p.(provider.PinnedAllocator)
+	for range slots {
+		s := new(slot)
+		if pinned != nil {
+			s.p, err = pinned.AllocPinned(size)
+		} else if s.block, err = offheap.Alloc(size); err == nil {
+			s.p = s.block.Bytes()
+		}
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		r.all = append(r.all, s)
+		r.slots <- s
+	}
+	return r, nil
+}
+
+// close ends the queue, which waits for its work, and frees the staging memory.
+func (r *ring) close() error {
+	err := r.p.CloseQueue(r.q)
+	pinned, _ := r.p.(provider.PinnedAllocator)
+	for _, s := range r.all {
+		if pinned != nil {
+			pinned.FreePinned(s.p)
+		} else {
+			offheap.Free(&s.block)
+		}
+	}
+	r.all = nil
+	return err
+}
+
+// take returns a slot whose memory no transfer uses.
+func (r *ring) take(ctx context.Context) (*slot, error) {
+	var s *slot
+	select {
+	case s = <-r.slots:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := s.work.Wait(ctx); err != nil {
+		if !s.work.Done() {
+			r.slots <- s
+			return nil, err
+		}
+		// Its last transfer failed, which is for the transfer's owner to report.
+	}
+	s.work = accel.Work{}
+	return s, nil
+}
+
+// after makes the queue wait for w. The caller holds mu.
+func (r *ring) after(w accel.Work) error {
+	if w.Timeline() == r.q.Timeline() || w.Done() {
+		return nil
+	}
+	return r.p.WaitFor(r.q, w)
+}
+
+func (r *ring) upload(dst provider.Mem, src []byte, after accel.Fences) (accel.Work, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range after {
+		if err := r.after(w); err != nil {
+			return accel.Work{}, err
+		}
+	}
+	var last accel.Work // copies of one queue end in order
+	for off := 0; off < len(src); {
+		s, err := r.take(context.Background())
+		if err != nil {
+			return last, err
+		}
+		n := copy(s.p, src[off:])
+		w, err := r.p.Upload(r.q, dst.Slice(off, n), s.p[:n])
+		s.work = w
+		r.slots <- s
+		if err != nil {
+			return last, err
+		}
+		last = w
+		off += n
+	}
+	return last, nil
+}
+
+func (r *ring) download(dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.after(after); err != nil {
+		return accel.Work{}, err
+	}
+	return r.p.Download(r.q, dst, src)
+}
+
+// read copies src to dst through staging memory, and waits.
+func (r *ring) read(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) error {
+	for off := 0; off < len(dst); {
+		n, err := r.readPiece(ctx, dst[off:], src, off, after)
+		if err != nil {
+			return err
+		}
+		off += n
+	}
+	return nil
+}
+
+func (r *ring) readPiece(ctx context.Context, dst []byte, src provider.Mem, off int, after accel.Work) (int, error) {
+	s, err := r.take(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { r.slots <- s }()
+	n := min(len(dst), len(s.p))
+	if s.work, err = r.download(s.p[:n], src.Slice(off, n), after); err != nil {
+		return 0, err
+	}
+	if err := s.work.Wait(ctx); err != nil {
+		return 0, err
+	}
+	return copy(dst, s.p[:n]), nil
+}

@@ -1,0 +1,145 @@
+package tags
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fucina-go/fucina/core/shape"
+)
+
+// ErrTag reports an axis name that an operation cannot use: unknown, repeated, or
+// in the wrong place.
+var ErrTag = errors.New("invalid axis")
+
+// List is the names of a tensor's axes, outermost first, held inline. The empty
+// list belongs to a scalar. Lists compare with ==.
+type List struct {
+	names [shape.MaxRank]string
+	n     uint8
+}
+
+// Of returns the list of names. It fails with ErrTag for an empty or repeated name
+// or more than shape.MaxRank of them.
+func Of(names ...string) (List, error) {
+	var l List
+	if len(names) > shape.MaxRank {
+		return List{}, fmt.Errorf("%w: %d axes, want at most %d", ErrTag, len(names), shape.MaxRank)
+	}
+	for _, name := range names {
+		if name == "" {
+			return List{}, fmt.Errorf("%w: empty name", ErrTag)
+		}
+		if l.Index(name) >= 0 {
+			return List{}, fmt.Errorf("%w: %q stands twice", ErrTag, strings.Clone(name))
+		}
+		l.names[l.n] = name
+		l.n++
+	}
+	return l, nil
+}
+
+// Len returns the number of axes.
+func (l *List) Len() int { return int(l.n) }
+
+// At returns the name of axis i.
+func (l *List) At(i int) string { return l.names[:l.n][i] }
+
+// Slice returns the names; it aliases l.
+func (l *List) Slice() []string { return l.names[:l.n] }
+
+// Index returns the place of name, or -1.
+func (l *List) Index(name string) int {
+	for i, s := range l.names[:l.n] {
+		if s == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Without returns l without axis i.
+func (l List) Without(i int) List {
+	copy(l.names[i:l.n], l.names[i+1:l.n])
+	l.n--
+	l.names[l.n] = ""
+	return l
+}
+
+// Renamed returns l with axis i called name, which no other axis may have.
+func (l List) Renamed(i int, name string) (List, error) {
+	if j := l.Index(name); name == "" || j >= 0 && j != i {
+		return List{}, fmt.Errorf("%w: cannot rename %q to %q in %s", ErrTag, l.names[i], strings.Clone(name), l.String())
+	}
+	l.names[i] = name
+	return l, nil
+}
+
+// Union returns l followed by the names that only other has: the axes of a
+// pointwise result.
+func (l List) Union(other *List) (List, error) {
+	for _, name := range other.names[:other.n] {
+		if l.Index(name) >= 0 {
+			continue
+		}
+		if l.n == shape.MaxRank {
+			return List{}, fmt.Errorf("%w: %s and %s have more than %d axes together", ErrTag, l.String(), other.String(), shape.MaxRank)
+		}
+		l.names[l.n] = name
+		l.n++
+	}
+	return l, nil
+}
+
+// Dot returns the axes of a contraction over name, which both lists must have: the
+// shared axes, then those of l alone, then those of other alone.
+func (l *List) Dot(other *List, name string) (List, error) {
+	if l.Index(name) < 0 || other.Index(name) < 0 {
+		return List{}, fmt.Errorf("%w: no axis %q in both %s and %s", ErrTag, strings.Clone(name), l.String(), other.String())
+	}
+	var out List
+	add := func(s string) error {
+		if out.n == shape.MaxRank {
+			return fmt.Errorf("%w: dot of %s and %s has more than %d axes", ErrTag, l.String(), other.String(), shape.MaxRank)
+		}
+		out.names[out.n] = s
+		out.n++
+		return nil
+	}
+	for pass := range 2 {
+		for _, s := range l.names[:l.n] {
+			if shared := other.Index(s) >= 0; s != name && shared == (pass == 0) {
+				if err := add(s); err != nil {
+					return List{}, err
+				}
+			}
+		}
+	}
+	for _, s := range other.names[:other.n] {
+		if s != name && l.Index(s) < 0 {
+			if err := add(s); err != nil {
+				return List{}, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// String formats the names as "{batch d}".
+func (l List) String() string {
+	return "{" + strings.Join(l.names[:l.n], " ") + "}"
+}
+
+// Describe formats names and sizes as "{batch:2 d:3}".
+func (l List) Describe(s shape.Shape) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, name := range l.names[:l.n] {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%s:%d", name, s.Dim(i))
+	}
+	b.WriteByte('}')
+	return b.String()
+}
