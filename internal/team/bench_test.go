@@ -1,0 +1,66 @@
+package team_test
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fucina-go/fucina/internal/team"
+)
+
+// spend is a task of about n nanoseconds.
+func spend(n int) uint32 {
+	x := uint32(n)
+	for range n {
+		x = x*1664525 + 1013904223
+	}
+	return x
+}
+
+var results [64]struct {
+	x uint32
+	_ [60]byte
+}
+
+// BenchmarkDispatch measures a run of one task per processor, empty and of some
+// microseconds, beside goroutines started for the purpose.
+func BenchmarkDispatch(b *testing.B) {
+	lanes := min(max(runtime.GOMAXPROCS(0), 2), len(results))
+	for _, work := range []int{0, 2000, 20000} {
+		fn := func(task, _ int) { results[task].x = spend(work) }
+		b.Run(fmt.Sprintf("team/%d", work), func(b *testing.B) {
+			tm := team.New(lanes)
+			defer tm.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				tm.Run(lanes, fn)
+			}
+		})
+		b.Run(fmt.Sprintf("goroutines/%d", work), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				var next atomic.Int64
+				var wg sync.WaitGroup
+				run := func(lane int) {
+					for task := int(next.Add(1)) - 1; task < lanes; task = int(next.Add(1)) - 1 {
+						fn(task, lane)
+					}
+				}
+				for lane := 1; lane < lanes; lane++ {
+					wg.Go(func() { run(lane) })
+				}
+				run(0)
+				wg.Wait()
+			}
+		})
+		b.Run(fmt.Sprintf("inline/%d", work), func(b *testing.B) {
+			for b.Loop() {
+				for task := range lanes {
+					fn(task, 0)
+				}
+			}
+		})
+	}
+}

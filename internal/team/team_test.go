@@ -1,0 +1,408 @@
+package team_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/internal/team"
+)
+
+var laneCounts = []int{1, 2, 3, 8}
+
+// Plain writes, one per task: under the race detector this also shows that no two
+// lanes share a task and that Run's return orders them before the reads.
+func TestEveryTaskRunsOnce(t *testing.T) {
+	for _, lanes := range laneCounts {
+		tm := team.New(lanes)
+		if tm.Size() != lanes {
+			t.Errorf("Size = %d, want %d", tm.Size(), lanes)
+		}
+		runs := make([]int, 300)
+		for round := range 300 {
+			tasks := round
+			tm.Run(tasks, func(task, lane int) {
+				if lane < 0 || lane >= lanes {
+					t.Errorf("lane %d of %d", lane, lanes)
+				}
+				runs[task]++
+			})
+			for task, n := range runs {
+				if want := boolInt(task < tasks); n != want {
+					t.Fatalf("%d lanes, %d tasks: task %d ran %d times, want %d", lanes, tasks, task, n, want)
+				}
+				runs[task] = 0
+			}
+		}
+		tm.Run(-1, func(int, int) { t.Error("a task of a run with none") })
+		tm.Close()
+	}
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Scratch memory by lane is written without locks.
+func TestLanesAreExclusive(t *testing.T) {
+	tm := team.New(4)
+	defer tm.Close()
+	sums := make([]struct {
+		n int
+		_ [56]byte
+	}, tm.Size())
+	for range 200 {
+		tm.Run(50, func(task, lane int) { sums[lane].n += task })
+	}
+	total := 0
+	for _, s := range sums {
+		total += s.n
+	}
+	if want := 200 * 50 * 49 / 2; total != want {
+		t.Errorf("sum %d, want %d", total, want)
+	}
+}
+
+// All lanes must be able to work at once: each task waits for the others.
+func TestLanesRunTogether(t *testing.T) {
+	const lanes = 4
+	tm := team.New(lanes)
+	defer tm.Close()
+	for range 50 {
+		var arrived sync.WaitGroup
+		arrived.Add(lanes)
+		var used [lanes]atomic.Int32
+		tm.Run(lanes, func(_, lane int) {
+			used[lane].Add(1)
+			arrived.Done()
+			arrived.Wait()
+		})
+		for lane := range used {
+			if n := used[lane].Load(); n != 1 {
+				t.Fatalf("lane %d ran %d tasks, want 1", lane, n)
+			}
+		}
+	}
+}
+
+// A run inside a task happens on the task's own goroutine.
+func TestNesting(t *testing.T) {
+	tm := team.New(3)
+	defer tm.Close()
+	for range 100 {
+		var inner [4][5]int
+		tm.Run(4, func(i, _ int) {
+			tm.Run(5, func(j, lane int) {
+				if lane != 0 {
+					t.Errorf("nested run on lane %d, want 0", lane)
+				}
+				inner[i][j]++
+			})
+		})
+		for i := range inner {
+			for j, n := range inner[i] {
+				if n != 1 {
+					t.Fatalf("task %d of %d ran %d times", j, i, n)
+				}
+			}
+		}
+	}
+}
+
+func TestConcurrentCallers(t *testing.T) {
+	tm := team.New(3)
+	defer tm.Close()
+	var wg sync.WaitGroup
+	for caller := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(caller), 0))
+			for range 200 {
+				runs := make([]int, rng.IntN(40))
+				tm.Run(len(runs), func(task, _ int) { runs[task]++ })
+				for task, n := range runs {
+					if n != 1 {
+						t.Errorf("caller %d: task %d of %d ran %d times", caller, task, len(runs), n)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A caller that finds the team busy does not wait for it.
+func TestBusyTeamRunsInline(t *testing.T) {
+	tm := team.New(2)
+	defer tm.Close()
+	inside, finish := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	go tm.Run(2, func(int, int) {
+		once.Do(func() { close(inside) })
+		<-finish
+	})
+	<-inside
+	var order []int
+	tm.Run(5, func(task, lane int) {
+		if lane != 0 {
+			t.Errorf("lane %d, want 0", lane)
+		}
+		order = append(order, task)
+	})
+	close(finish)
+	if fmt.Sprint(order) != "[0 1 2 3 4]" {
+		t.Errorf("order %v", order)
+	}
+}
+
+// Workers that parked are woken, whatever they were doing when the run began.
+func TestRunAfterIdleness(t *testing.T) {
+	tm := team.New(3)
+	defer tm.Close()
+	for i := range 100 {
+		var n atomic.Int32
+		tm.Run(3, func(int, int) { n.Add(1) })
+		if n.Load() != 3 {
+			t.Fatalf("%d tasks ran, want 3", n.Load())
+		}
+		time.Sleep(time.Duration(i) * 10 * time.Microsecond)
+	}
+}
+
+func TestOneProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	tm := team.New(4)
+	for range 100 {
+		var n atomic.Int32
+		tm.Run(10, func(int, int) {
+			n.Add(1)
+			runtime.Gosched()
+		})
+		if n.Load() != 10 {
+			t.Fatalf("%d tasks ran, want 10", n.Load())
+		}
+	}
+	tm.Close()
+}
+
+// catch runs f and returns what it panicked with.
+func catch(f func()) (v any) {
+	defer func() { v = recover() }()
+	f()
+	return nil
+}
+
+func TestPanicOnWorker(t *testing.T) {
+	tm := team.New(2)
+	defer tm.Close()
+	cause := errors.New("kernel broke")
+	for range 50 {
+		var barrier sync.WaitGroup
+		barrier.Add(2)
+		v := catch(func() {
+			tm.Run(2, func(_, lane int) {
+				barrier.Done()
+				barrier.Wait()
+				if lane == 1 {
+					panic(cause)
+				}
+			})
+		})
+		p, ok := v.(*team.Panic)
+		if !ok || p.Value != cause || !errors.Is(p, cause) {
+			t.Fatalf("Run panicked with %v, want a *team.Panic of %v", v, cause)
+		}
+		if !strings.Contains(p.Error(), "kernel broke") || !strings.Contains(string(p.Stack), "TestPanicOnWorker") {
+			t.Fatalf("panic lacks its value or stack: %v", p)
+		}
+		expectUsable(t, tm)
+	}
+}
+
+func TestPanicOnCaller(t *testing.T) {
+	tm := team.New(3)
+	defer tm.Close()
+	for range 50 {
+		var barrier sync.WaitGroup
+		barrier.Add(3)
+		var late atomic.Int32
+		v := catch(func() {
+			tm.Run(3, func(_, lane int) {
+				barrier.Done()
+				barrier.Wait()
+				if lane == 0 {
+					panic("mine")
+				}
+				runtime.Gosched()
+				late.Add(1)
+			})
+		})
+		if v != "mine" {
+			t.Fatalf("Run panicked with %v, want the task's own value", v)
+		}
+		if late.Load() != 2 {
+			t.Fatalf("Run unwound before the workers had ended their tasks")
+		}
+		expectUsable(t, tm)
+	}
+}
+
+func TestPanicSkipsTheRest(t *testing.T) {
+	tm := team.New(2)
+	defer tm.Close()
+	var began atomic.Int32
+	v := catch(func() {
+		tm.Run(1_000_000, func(int, int) {
+			began.Add(1)
+			panic("stop")
+		})
+	})
+	if v == nil || began.Load() > 2 {
+		t.Errorf("%d tasks began, panic %v, want at most one per lane", began.Load(), v)
+	}
+	expectUsable(t, tm)
+}
+
+// A task that ends its goroutine, as a test's FailNow does, must not hang Run.
+func TestGoexit(t *testing.T) {
+	tm := team.New(2)
+	defer tm.Close()
+	for _, lane := range []int{1, 0} {
+		var barrier sync.WaitGroup
+		barrier.Add(2)
+		ended := make(chan any)
+		go func() {
+			defer func() { ended <- recover() }()
+			tm.Run(2, func(_, l int) {
+				barrier.Done()
+				barrier.Wait()
+				if l == lane {
+					runtime.Goexit()
+				}
+			})
+		}()
+		v := <-ended
+		if p, ok := v.(*team.Panic); lane == 1 && (!ok || !strings.Contains(p.Error(), "Goexit")) {
+			t.Errorf("worker ended: Run panicked with %v, want a *team.Panic that says so", v)
+		}
+		if lane == 0 && v != nil {
+			t.Errorf("caller ended: panic %v", v)
+		}
+		expectUsable(t, tm)
+	}
+}
+
+// expectUsable checks that all lanes still work.
+func expectUsable(t *testing.T, tm *team.Team) {
+	t.Helper()
+	var barrier sync.WaitGroup
+	barrier.Add(tm.Size())
+	seen := make([]bool, tm.Size())
+	tm.Run(tm.Size(), func(_, lane int) {
+		seen[lane] = true
+		barrier.Done()
+		barrier.Wait()
+	})
+	for lane, ok := range seen {
+		if !ok {
+			t.Fatalf("lane %d is gone", lane)
+		}
+	}
+}
+
+func TestNewPanics(t *testing.T) {
+	for _, n := range []int{0, -1} {
+		if catch(func() { team.New(n) }) == nil {
+			t.Errorf("New(%d): no panic", n)
+		}
+	}
+}
+
+func TestClose(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for _, lanes := range laneCounts {
+		for _, used := range []bool{false, true} {
+			for _, idle := range []time.Duration{0, 5 * time.Millisecond} {
+				tm := team.New(lanes)
+				if used {
+					tm.Run(lanes, func(int, int) {})
+				}
+				time.Sleep(idle)
+				tm.Close()
+				tm.Close()
+				sum := 0
+				tm.Run(10, func(task, lane int) {
+					if lane != 0 {
+						t.Errorf("lane %d after Close", lane)
+					}
+					sum += task
+				})
+				if sum != 45 {
+					t.Errorf("sum %d after Close, want 45", sum)
+				}
+			}
+		}
+	}
+	// A goroutine counts until its last instruction, a little after it is gone
+	// for Close.
+	for range 1000 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+}
+
+func TestCloseDuringRuns(t *testing.T) {
+	for range 50 {
+		tm := team.New(3)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for range 20 {
+					var n atomic.Int32
+					tm.Run(7, func(int, int) { n.Add(1) })
+					if n.Load() != 7 {
+						t.Errorf("%d tasks ran, want 7", n.Load())
+					}
+				}
+			})
+		}
+		tm.Close()
+		wg.Wait()
+	}
+}
+
+func TestRunAllocatesNothing(t *testing.T) {
+	if invariants.RaceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	tm := team.New(3)
+	defer tm.Close()
+	var sums [3]int
+	fn := func(task, lane int) { sums[lane] += task }
+	tm.Run(8, fn)
+	if got := testing.AllocsPerRun(500, func() { tm.Run(8, fn) }); got != 0 {
+		t.Errorf("%v allocations per run, want 0", got)
+	}
+}
+
+func ExampleTeam_Run() {
+	tm := team.New(2)
+	defer tm.Close()
+	row := make([]float32, 4)
+	tm.Run(len(row), func(task, _ int) { row[task] = float32(task * task) })
+	fmt.Println(row)
+	// Output: [0 1 4 9]
+}
