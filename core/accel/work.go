@@ -98,9 +98,10 @@ func (t *Timeline) Complete(seq uint64) {
 	t.mu.Unlock()
 }
 
-// Fail records that the points first to last failed with err. Points up to last
-// count as ended for those who wait. With last == Forever, everything issued
-// later fails too: the queue is dead.
+// Fail records that the points first to last failed with err. They have ended as
+// soon as every point before first has: report first as the point after the last
+// one known to have completed, or complete what is before it. With last ==
+// Forever, everything issued later fails too: the queue is dead.
 func (t *Timeline) Fail(first, last uint64, err error) {
 	t.mu.Lock()
 	t.failures = append(t.failures, failure{first, last, err})
@@ -109,7 +110,7 @@ func (t *Timeline) Fail(first, last uint64, err error) {
 	t.mu.Unlock()
 }
 
-// failureOf returns the failure that covers seq. The caller holds mu.
+// failureOf returns the failure that covers seq, ended or not. The caller holds mu.
 func (t *Timeline) failureOf(seq uint64) error {
 	for i := range t.failures {
 		if f := &t.failures[i]; f.first <= seq && seq <= f.last {
@@ -117,6 +118,19 @@ func (t *Timeline) failureOf(seq uint64) error {
 		}
 	}
 	return nil
+}
+
+// endedOf reports whether seq has ended, and with what failure. A failed point has
+// ended only once the points before the failed stretch have: a set of fences lets
+// it stand for them. The caller holds mu.
+func (t *Timeline) endedOf(seq uint64) (bool, error) {
+	completed := t.completed.Load()
+	for i := range t.failures {
+		if f := &t.failures[i]; f.first <= seq && seq <= f.last && (completed >= seq || completed+1 >= f.first) {
+			return true, f.err
+		}
+	}
+	return completed >= seq, nil
 }
 
 // Dead returns the failure that covers everything issued from now on, or nil.
@@ -145,7 +159,7 @@ func (w Work) Seq() uint64 { return w.seq }
 func (w Work) IsZero() bool { return w.t == nil }
 
 // Err returns the failure of the work, or nil if it completed or is still pending.
-// It never waits.
+// A failure may be known before the work has ended. It never waits.
 func (w Work) Err() error {
 	if w.t == nil || !w.t.failed.Load() {
 		return nil
@@ -157,7 +171,17 @@ func (w Work) Err() error {
 
 // Done reports whether the work has ended, in success or failure. It never waits.
 func (w Work) Done() bool {
-	return w.t == nil || w.t.completed.Load() >= w.seq || w.Err() != nil
+	t := w.t
+	if t == nil || t.completed.Load() >= w.seq {
+		return true
+	}
+	if !t.failed.Load() {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ended, _ := t.endedOf(w.seq)
+	return ended
 }
 
 // Wait parks until the work has ended or ctx is done, and returns the work's
@@ -184,11 +208,8 @@ func (w Work) Wait(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
-		if err := t.failureOf(w.seq); err != nil {
+		if ended, err := t.endedOf(w.seq); ended {
 			return err
-		}
-		if t.completed.Load() >= w.seq {
-			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return err

@@ -123,13 +123,17 @@ func Borrow(data []byte, opt BorrowOptions) *Buffer {
 	return b
 }
 
+// allocateHost gives the buffer host memory, unless another goroutine was faster.
 func (b *Buffer) allocateHost() error {
 	block, err := offheap.Alloc(b.size)
 	if err != nil {
 		return fmt.Errorf("storage: %d bytes of host memory: %w", b.size, err)
 	}
-	b.block = block
-	b.host.Store(unsafe.SliceData(block.Bytes()))
+	if !b.host.CompareAndSwap(nil, unsafe.SliceData(block.Bytes())) {
+		offheap.Free(&block)
+		return nil
+	}
+	b.block = block // read again only by the end of the buffer
 	return nil
 }
 

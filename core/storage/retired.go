@@ -18,15 +18,24 @@ type Retired struct {
 }
 
 type retiree struct {
-	block offheap.Block
-	uses  accel.Fences
+	block    offheap.Block
+	resource accel.Resource // tied to the block; may be nil
+	uses     accel.Fences
 }
 
-// add takes the block, leaving it zero. The fences are copied.
-func (r *Retired) add(block *offheap.Block, uses accel.Fences) {
+func (e *retiree) free() {
+	if e.resource != nil {
+		e.resource.Destroy()
+	}
+	offheap.Free(&e.block)
+}
+
+// add takes the block, leaving it zero, and the resource tied to it. The fences
+// are copied.
+func (r *Retired) add(block *offheap.Block, resource accel.Resource, uses accel.Fences) {
 	r.Sweep()
 	r.mu.Lock()
-	r.list = append(r.list, retiree{*block, append(accel.Fences(nil), uses...)})
+	r.list = append(r.list, retiree{*block, resource, append(accel.Fences(nil), uses...)})
 	r.mu.Unlock()
 	*block = offheap.Block{}
 }
@@ -40,7 +49,7 @@ func (r *Retired) Sweep() int {
 	for i := range r.list {
 		e := &r.list[i]
 		if e.uses.Done() && e.uses.Err() == nil {
-			offheap.Free(&e.block)
+			e.free()
 			continue
 		}
 		kept = append(kept, *e)
@@ -54,15 +63,19 @@ func (r *Retired) Sweep() int {
 // owner, once the device is idle, closed or reset.
 func (r *Retired) Drain(ctx context.Context) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.list {
-		_ = r.list[i].uses.Wait(ctx) // a failed transfer has ended too
-		if err := ctx.Err(); err != nil && !r.list[i].uses.Done() {
-			r.list = r.list[i:]
+	list := r.list
+	r.list = nil // a Release meanwhile must not wait for this one
+	r.mu.Unlock()
+	for i := range list {
+		e := &list[i]
+		_ = e.uses.Wait(ctx) // a failed transfer has ended too
+		if err := ctx.Err(); err != nil && !e.uses.Done() {
+			r.mu.Lock()
+			r.list = append(r.list, list[i:]...)
+			r.mu.Unlock()
 			return err
 		}
-		offheap.Free(&r.list[i].block)
+		e.free()
 	}
-	r.list = nil
 	return nil
 }

@@ -26,10 +26,11 @@ type slots struct {
 
 	writer  accel.Work   // latest writer of the device bytes: an op or an upload
 	readers accel.Fences // latest reader of the device bytes, per queue
+	failed  accel.Fences // failed users whose place others took: the device may still be at work
 
-	fetch    accel.Work // download that will validate the host copy
-	fetchGen uint64     // the generation that it fetches
-	hostUse  accel.Fences
+	fetch    accel.Work   // download that will validate the host copy
+	fetchGen uint64       // the generation that it fetches
+	hostUse  accel.Fences // downloads into the host bytes that have not ended well
 
 	resource accel.Resource
 }
@@ -109,15 +110,16 @@ func (s *slots) validateDevice(b *Buffer) error {
 		if !s.hostValid {
 			return err
 		}
-		s.devValid = false // a failed upload: the host still has the bytes
+		// A failed upload: the host still has the bytes.
+		s.failed.Add(s.writer)
+		s.writer, s.devValid = accel.Work{}, false
 	}
 	if s.devValid || !s.hostValid {
 		return nil
 	}
+	s.readers = s.setAside(s.readers)
 	after := s.readers
-	if s.writer.Err() == nil {
-		after.Add(s.writer)
-	}
+	after.Add(s.writer)
 	w, err := s.mem.Upload(0, b.bytes(), after)
 	if err != nil {
 		s.readers.Add(w) // a part may be under way
@@ -128,24 +130,48 @@ func (s *slots) validateDevice(b *Buffer) error {
 	return nil
 }
 
+// setAside returns the works of f that have not failed, and keeps those that have
+// for freeDevice.
+func (s *slots) setAside(f accel.Fences) accel.Fences {
+	kept := f[:0]
+	for _, w := range f {
+		if w.Err() != nil {
+			s.failed.Add(w)
+			continue
+		}
+		kept = append(kept, w)
+	}
+	return kept
+}
+
+// replaceUsers makes w, which follows every earlier user of the device bytes,
+// stand for them all.
+func (s *slots) replaceUsers(w accel.Work) {
+	if s.writer.Err() != nil {
+		s.failed.Add(s.writer)
+	}
+	s.writer, s.readers = w, s.setAside(s.readers)[:0]
+}
+
 // EndDevice ends an operation that BeginDevice began. submitted says whether the
 // operation was accepted; w is its fence, and may be zero if it has completed.
 func (b *Buffer) EndDevice(a Access, w accel.Work, submitted bool) {
 	s := &b.slots
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.pins--
-	if !submitted {
-		return
-	}
-	if a == Read {
+	wrote := submitted && a != Read
+	switch {
+	case wrote:
+		s.replaceUsers(w)
+		s.devValid, s.hostValid = true, false
+		b.gen.Add(1) // under mu: a fetch belongs to one generation
+	case submitted:
 		s.readers.Add(w)
-		return
 	}
-	// w follows every earlier user, so it stands for them all.
-	s.writer, s.readers = w, s.readers[:0]
-	s.devValid, s.hostValid = true, false
-	b.mutated()
+	s.mu.Unlock()
+	if wrote {
+		b.dropShadow()
+	}
 }
 
 // DropDevice gives the device bytes back if the host copy is valid and no
@@ -166,9 +192,12 @@ func (b *Buffer) DropDevice() bool {
 // or is the buffer's end.
 func (s *slots) freeDevice() {
 	s.readers.Add(s.writer)
+	for _, w := range s.failed {
+		s.readers.Add(w)
+	}
 	s.mem.Free(s.readers)
 	s.mem = nil
-	s.writer, s.readers = accel.Work{}, s.readers[:0]
+	s.writer, s.readers, s.failed = accel.Work{}, s.readers[:0], s.failed[:0]
 	s.hostValid, s.devValid = false, false
 	s.fetch, s.fetchGen = accel.Work{}, 0
 }
@@ -202,27 +231,27 @@ func (b *Buffer) Resource() accel.Resource {
 
 func (s *slots) release(b *Buffer) {
 	s.mu.Lock() // an evictor may be looking at the buffer
-	defer s.mu.Unlock()
 	if s.mem != nil {
 		if s.pins != 0 {
+			s.mu.Unlock()
 			panic("storage: last release of a buffer in a device operation: " + b.origin())
 		}
 		s.freeDevice()
 	}
-	if len(s.hostUse) == 0 {
-		return
+	uses := s.hostUse
+	s.hostUse = nil
+	s.mu.Unlock()
+	switch {
+	case uses.Done() && uses.Err() == nil:
+	case b.kind == lent:
+		// The bytes are the caller's as soon as this returns. A failure
+		// leaves nothing to report it to: the transfer has ended either way.
+		_ = uses.Wait(context.Background())
+	default:
+		s.retired.add(&b.block, s.resource, uses)
+		s.resource = nil
+		b.host.Store(nil)
 	}
-	if !s.hostUse.Done() {
-		if b.kind == lent {
-			// The bytes are the caller's as soon as this returns. A failure
-			// leaves nothing to report it to: the transfer has ended either way.
-			_ = s.hostUse.Wait(context.Background())
-		} else {
-			s.retired.add(&b.block, s.hostUse)
-			b.host.Store(nil)
-		}
-	}
-	s.hostUse = s.hostUse[:0]
 }
 
 func (s *slots) destroy() {
@@ -239,35 +268,34 @@ func (s *slots) host(ctx context.Context, b *Buffer, a Access) error {
 	if s.mem == nil {
 		return s.ensureHost(b)
 	}
-	if a != Overwrite {
-		if err := s.validateHost(ctx, b); err != nil {
-			return err
+	for {
+		if a != Overwrite {
+			if err := s.validateHost(ctx, b); err != nil {
+				return err
+			}
+			if a == Read {
+				return nil
+			}
 		}
-		if a == Read {
-			return nil
+		// A write waits for every user of both copies. A reader's failure is not
+		// this buffer's, and a writer's no longer matters to Overwrite.
+		if s.writer.Done() && s.readers.Done() && s.hostUse.Done() {
+			break
 		}
-	}
-	// A write waits for every user of both copies. A reader's failure is not this
-	// buffer's, and a writer's no longer matters to Overwrite.
-	for !s.writer.Done() || !s.readers.Done() || !s.hostUse.Done() {
 		uses := append(accel.Fences(nil), s.readers...)
 		uses.Add(s.writer)
 		for _, w := range s.hostUse {
 			uses.Add(w)
 		}
-		s.mu.Unlock()
-		_ = uses.Wait(ctx)
-		err := ctx.Err()
-		s.mu.Lock()
-		if err != nil && !uses.Done() {
+		if err := s.await(ctx, uses); err != nil {
 			return err
 		}
 	}
-	s.hostUse = s.hostUse[:0]
 	if err := s.ensureHost(b); err != nil {
 		return err
 	}
-	s.writer, s.readers = accel.Work{}, s.readers[:0]
+	s.hostUse = unended(s.hostUse)
+	s.replaceUsers(accel.Work{})
 	s.fetch = accel.Work{}
 	s.hostValid, s.devValid = true, false
 	return nil
@@ -282,6 +310,13 @@ func (s *slots) validateHost(ctx context.Context, b *Buffer) error {
 		}
 		gen := b.gen.Load()
 		if s.fetch.IsZero() || s.fetchGen != gen {
+			if !s.hostUse.Done() {
+				// A download that nobody wants any more still fills the host bytes.
+				if err := s.await(ctx, append(accel.Fences(nil), s.hostUse...)); err != nil {
+					return err
+				}
+				continue
+			}
 			if err := s.ensureHost(b); err != nil {
 				return err
 			}
@@ -309,10 +344,33 @@ func (s *slots) validateHost(ctx context.Context, b *Buffer) error {
 		if s.fetch == fetch && b.gen.Load() == gen && s.mem != nil {
 			s.fetch = accel.Work{}
 			s.hostValid = true
-			s.hostUse = s.hostUse[:0]
+			s.hostUse = unended(s.hostUse)
 		}
 	}
 	return s.ensureHost(b)
+}
+
+// await waits until all of uses have ended, well or not, with mu given up
+// meanwhile, and returns ctx's error if that comes first.
+func (s *slots) await(ctx context.Context, uses accel.Fences) error {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	_ = uses.Wait(ctx)
+	if err := ctx.Err(); err != nil && !uses.Done() {
+		return err
+	}
+	return nil
+}
+
+// unended returns the works of f that have not ended well.
+func unended(f accel.Fences) accel.Fences {
+	kept := f[:0]
+	for _, w := range f {
+		if !w.Done() || w.Err() != nil {
+			kept = append(kept, w)
+		}
+	}
+	return kept
 }
 
 func (s *slots) ensureHost(b *Buffer) error {

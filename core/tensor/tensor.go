@@ -265,6 +265,9 @@ func (t *Tensor) Permute(order ...int) (Tensor, error) {
 
 // BroadcastTo returns a zero-stride view of shape s, right-aligned as in NumPy.
 func (t *Tensor) BroadcastTo(s shape.Shape) (Tensor, error) {
+	if _, err := s.Elements(); err != nil {
+		return Tensor{}, err
+	}
 	st, err := shape.BroadcastStrides(&t.shape, &t.strides, &s)
 	if err != nil {
 		return Tensor{}, err
@@ -312,14 +315,14 @@ func (t *Tensor) CanTakeInPlace() bool {
 
 // Bytes returns the contiguous view's host bytes for the access a. Overwrite means
 // every byte of the view; it is passed on as Update if the buffer holds more than
-// the view. It fails with ErrUnsupportedView if t is not contiguous.
+// the view that another owner could read. It fails with ErrUnsupportedView if t is not contiguous.
 func (t *Tensor) Bytes(ctx context.Context, a storage.Access) ([]byte, error) {
 	if !t.IsContiguous() {
 		return nil, fmt.Errorf("%w: data of %s with strides %s needs a contiguous tensor", ErrUnsupportedView, t.String(), t.strides)
 	}
 	size := t.dt.Size()
 	n := t.StorageLen() * size
-	if a == storage.Overwrite && (t.offset != 0 || !t.buf.Unique()) {
+	if a == storage.Overwrite && n != t.buf.Size() && (t.offset != 0 || !t.buf.Unique()) {
 		a = storage.Update
 	}
 	p, err := t.buf.Host(ctx, a)
