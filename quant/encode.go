@@ -79,18 +79,19 @@ func extreme(x []float32) (float32, error) {
 	return ext, nil
 }
 
-// putScale stores d as binary16 and returns 1/d, or 0 for a zero d, so that a block
-// of zeros has no NaN in it.
+// putScale stores d as binary16 and returns 1/d. Where that is no number, d being
+// zero or nearly so, it returns 0: every code of the block is then that of zero.
 func putScale(dst []byte, d float32) (inverse float32, err error) {
 	h := dtype.F16FromFloat32(d)
 	if h&0x7fff == 0x7c00 {
 		return 0, fmt.Errorf("%w: scale %v overflows f16", ErrRange, d)
 	}
 	binary.LittleEndian.PutUint16(dst, uint16(h))
-	if d == 0 {
+	inverse = 1 / d
+	if math.IsInf(float64(inverse), 0) {
 		return 0, nil
 	}
-	return 1 / d, nil
+	return inverse, nil
 }
 
 // encodeQ8_0 scales the largest magnitude to 127 and rounds halves away from zero.
@@ -104,13 +105,14 @@ func encodeQ8_0(dst []byte, x []float32) error {
 		return err
 	}
 	for j, v := range x {
-		dst[2+j] = uint8(int8(clamp(math.Round(float64(v*inverse)), -127, 127)))
+		dst[2+j] = uint8(int8(math.Round(float64(v * inverse))))
 	}
 	return nil
 }
 
 // encodeQ4_0 maps the value of largest magnitude, with its sign, to code 0 (which
-// stands for -8), and the others to the nearest code.
+// stands for -8), and the others to the nearest code; its own negative would be 16
+// and becomes 15.
 func encodeQ4_0(dst []byte, x []float32) error {
 	ext, err := extreme(x)
 	if err != nil {
@@ -120,20 +122,9 @@ func encodeQ4_0(dst []byte, x []float32) error {
 	if err != nil {
 		return err
 	}
-	code := func(v float32) byte {
-		return byte(clamp(float64(float32(v*inverse)+8.5), 0, 15))
-	}
+	code := func(v float32) byte { return byte(min(float32(v*inverse)+8.5, 15)) }
 	for j := range 16 {
 		dst[2+j] = code(x[j]) | code(x[j+16])<<4
 	}
 	return nil
-}
-
-// clamp bounds v, which a subnormal scale can make infinite, or, times a zero, NaN:
-// as its scale rounds to zero, the code no longer matters.
-func clamp(v, lo, hi float64) float64 {
-	if !(v > lo) {
-		return lo
-	}
-	return min(v, hi)
 }

@@ -290,6 +290,39 @@ func TestEncodeEdges(t *testing.T) {
 	}
 }
 
+// TestEncodeCodes pins what the goldens leave open: rounding of exact halves (away
+// from zero), which of two equal magnitudes sets the sign of a Q4_0 scale (the first),
+// and the codes of a block whose scale vanishes.
+func TestEncodeCodes(t *testing.T) {
+	block := func(values ...float32) []float32 { return append(values, make([]float32, 32-len(values))...) }
+	for _, c := range []struct {
+		name  string
+		dtype dtype.DType
+		in    []float32
+		want  []byte // scale, then the first codes
+	}{
+		{"halves", dtype.Q8_0, block(127, 0.5, 1.5, 2.5, -0.5, -2.5), []byte{0, 0x3c, 127, 1, 2, 3, 0xff, 0xfd}},
+		{"negative extreme", dtype.Q8_0, block(-127, 127), []byte{0, 0x3c, 0x81, 127}},
+		{"zeros", dtype.Q8_0, block(), []byte{0, 0, 0, 0}},
+		{"scale below f16", dtype.Q8_0, block(1e-9, -1e-9), []byte{0, 0, 127, 0x81}},
+		{"scale without an inverse", dtype.Q8_0, block(1e-38, 0), []byte{0, 0, 0, 0}},
+		{"first of two extremes", dtype.Q4_0, block(8, -8), []byte{0, 0xbc, 0x80, 0x8f}},
+		{"first of two extremes", dtype.Q4_0, block(-8, 8), []byte{0, 0x3c, 0x80, 0x8f}},
+		{"halves", dtype.Q4_0, block(-8, 0.5, -0.5, -1.5), []byte{0, 0x3c, 0x80, 0x89, 0x88, 0x87}},
+		{"zeros", dtype.Q4_0, block(), []byte{0, 0x80, 0x88}},
+		{"negative zeros", dtype.Q4_0, slices.Repeat([]float32{float32(math.Copysign(0, -1))}, 32), []byte{0, 0x80, 0x88}},
+		{"scale without an inverse", dtype.Q4_0, block(-1e-39, 0), []byte{0, 0, 0x88}},
+	} {
+		got := make([]byte, c.dtype.Size())
+		if err := EncodeRow(got, c.dtype, c.in); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(got, c.want) {
+			t.Errorf("%v, %s: % x, want % x", c.dtype, c.name, got[:len(c.want)], c.want)
+		}
+	}
+}
+
 func TestEncodeErrors(t *testing.T) {
 	for _, d := range append(dtype.All(), dtype.Invalid, dtype.Count) {
 		err := EncodeRow(make([]byte, d.Size()+1), d, make([]float32, d.BlockSize()))
