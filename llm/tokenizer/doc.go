@@ -16,9 +16,9 @@
 // first, then lower ids; within one token the leftmost occurrence wins. Every
 // stretch between special tokens is then encoded by itself.
 //
-// For "llama" a stretch is encoded so: one space goes in front of it where it
-// starts the text or follows a special token (AddSpacePrefix), spaces become
-// U+2581, and, starting from single characters, the adjacent pair whose
+// For "llama" a stretch is encoded so: one space goes in front of it
+// (AddSpacePrefix), so at the start of the text and behind every special token;
+// spaces become U+2581, and, starting from single characters, the adjacent pair whose
 // concatenation is the vocabulary entry of highest score is merged until no
 // pair is an entry; equal scores merge leftmost first. A character that is no
 // entry becomes its byte tokens <0x00>..<0xFF>, or the unknown token where the
@@ -26,8 +26,9 @@
 //
 // Two properties of this algorithm are worth knowing. Merging sees the whole
 // vocabulary, so plain text may merge into a control token whose parts are
-// entries as well, ParseSpecial or not. And text that itself contains U+2581
-// decodes with spaces in its place.
+// entries as well, ParseSpecial or not. And two kinds of text do not come back
+// from decoding as they were: U+2581 in the text comes back as a space, and in
+// invalid UTF-8 a space behind a truncated character as U+2581.
 //
 // # Decoding
 //

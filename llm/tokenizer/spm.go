@@ -71,12 +71,12 @@ func (a bigram) before(b bigram) bool {
 	return a.score > b.score || a.score == b.score && a.left < b.left
 }
 
-func (s *spm) appendText(dst []int32, text string, afterSpecial bool) ([]int32, error) {
+func (s *spm) appendText(dst []int32, text string) ([]int32, error) {
 	if n := len(text) + (len(spaceMark)-1)*strings.Count(text, " ") + len(spaceMark); n > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d bytes with spaces escaped, want at most %d", ErrTooLong, n, math.MaxInt32)
 	}
 	text = strings.ReplaceAll(text, " ", spaceMark)
-	if s.prefix && afterSpecial {
+	if s.prefix {
 		text = spaceMark + text
 	}
 	m := merger{spm: s}

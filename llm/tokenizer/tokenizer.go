@@ -8,10 +8,10 @@ import (
 // encoder turns plain text into ids. It is what distinguishes one tokenizer
 // model from another; implementations are read-only after construction.
 type encoder interface {
-	// appendText appends the ids of text to dst. text holds no special token
-	// that the caller wants recognised and is not empty; afterSpecial says that
-	// it starts the input or follows a special token.
-	appendText(dst []int32, text string, afterSpecial bool) ([]int32, error)
+	// appendText appends the ids of text to dst. text is not empty and holds no
+	// special token that is to be recognised; it starts the input or follows a
+	// special token, and it ends the input or precedes one.
+	appendText(dst []int32, text string) ([]int32, error)
 }
 
 // Tokenizer encodes text into token ids and decodes ids into text. It is
@@ -82,20 +82,20 @@ func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
 	if opt.AddSpecial && t.addBOS {
 		ids = append(ids, t.bos)
 	}
-	pos, afterSpecial := 0, true
+	pos := 0
 	for _, m := range t.vocab.specials.find(text, opt.ParseSpecial) {
 		if pos < m.start {
 			var err error
-			if ids, err = t.enc.appendText(ids, text[pos:m.start], afterSpecial); err != nil {
+			if ids, err = t.enc.appendText(ids, text[pos:m.start]); err != nil {
 				return nil, err
 			}
 		}
 		ids = append(ids, m.id)
-		pos, afterSpecial = m.end, true
+		pos = m.end
 	}
 	if pos < len(text) {
 		var err error
-		if ids, err = t.enc.appendText(ids, text[pos:], afterSpecial); err != nil {
+		if ids, err = t.enc.appendText(ids, text[pos:]); err != nil {
 			return nil, err
 		}
 	}
