@@ -13,13 +13,21 @@ func decodeQ2_K(dst []float32, src []byte) {
 	for ; len(dst) >= 256 && len(src) >= 84; dst, src = dst[256:], src[84:] {
 		y, b := (*[256]float32)(dst), (*[84]byte)(src)
 		d, dmin := half(b[80:]), half(b[82:])
-		for g, s := range b[:16] {
-			dl, ml := d*float32(s&15), dmin*float32(s>>4)
-			codes := (*[16]byte)(b[16+g/8*32+g%2*16:])
-			shift := g % 8 / 2 * 2
-			out := (*[16]float32)(y[16*g:])
+		for part := range 4 {
+			// Half of a run of code bytes: 16 elements of each of 4 groups.
+			first := part/2*8 + part%2
+			var dl, ml [4]float32
+			for k := range 4 {
+				s := b[first+2*k]
+				dl[k], ml[k] = d*float32(s&15), dmin*float32(s>>4)
+			}
+			codes := (*[16]byte)(b[16+16*part:])
+			out := (*[112]float32)(y[16*first:])
 			for j, q := range codes {
-				out[j] = float32(dl*float32(q>>shift&3)) - ml
+				out[j] = float32(dl[0]*float32(q&3)) - ml[0]
+				out[j+32] = float32(dl[1]*float32(q>>2&3)) - ml[1]
+				out[j+64] = float32(dl[2]*float32(q>>4&3)) - ml[2]
+				out[j+96] = float32(dl[3]*float32(q>>6)) - ml[3]
 			}
 		}
 	}
@@ -33,17 +41,24 @@ func decodeQ3_K(dst []float32, src []byte) {
 		y, b := (*[256]float32)(dst), (*[110]byte)(src)
 		d := half(b[108:])
 		packed := (*[12]byte)(b[96:])
-		for g := range 16 {
-			// Four low bits per scale in the first 8 bytes, two high bits in the rest.
-			s := packed[g%8] >> (g / 8 * 4) & 15
-			s |= packed[8+g%4] >> (g / 4 * 2) & 3 << 4
-			dl := d * float32(int(s)-32)
-			high := (*[16]byte)(b[g%2*16:])
-			codes := (*[16]byte)(b[32+g/8*32+g%2*16:])
-			shift := g % 8 / 2 * 2
-			out := (*[16]float32)(y[16*g:])
+		for part := range 4 {
+			first := part/2*8 + part%2
+			var dl [4]float32
+			for k := range 4 {
+				// Four low bits per scale in the first 8 bytes, two high bits in the rest.
+				g := first + 2*k
+				s := packed[g%8]>>(g/8*4)&15 | packed[8+g%4]>>(g/4*2)&3<<4
+				dl[k] = d * float32(int(s)-32)
+			}
+			high := (*[16]byte)(b[part%2*16:])
+			codes := (*[16]byte)(b[32+16*part:])
+			out := (*[112]float32)(y[16*first:])
 			for j, q := range codes {
-				out[j] = dl * float32(int(q>>shift&3|high[j]>>(g/2)&1<<2)-4)
+				h := high[j] >> (part / 2 * 4)
+				out[j] = dl[0] * float32(int(q&3|h&1<<2)-4)
+				out[j+32] = dl[1] * float32(int(q>>2&3|h>>1&1<<2)-4)
+				out[j+64] = dl[2] * float32(int(q>>4&3|h>>2&1<<2)-4)
+				out[j+96] = dl[3] * float32(int(q>>6|h>>3&1<<2)-4)
 			}
 		}
 	}
@@ -66,14 +81,16 @@ func decodeQ4_K(dst []float32, src []byte) {
 		y, b := (*[256]float32)(dst), (*[144]byte)(src)
 		d, dmin := half(b[0:]), half(b[2:])
 		packed := (*[12]byte)(b[4:])
-		for g := range 8 {
-			scale, min := scaleMin(packed, g)
-			dl, ml := d*float32(scale), dmin*float32(min)
-			codes := (*[32]byte)(b[16+g/2*32:])
-			shift := g % 2 * 4
-			out := (*[32]float32)(y[32*g:])
+		for g := range 4 {
+			scale0, min0 := scaleMin(packed, 2*g)
+			scale1, min1 := scaleMin(packed, 2*g+1)
+			d0, m0 := d*float32(scale0), dmin*float32(min0)
+			d1, m1 := d*float32(scale1), dmin*float32(min1)
+			codes := (*[32]byte)(b[16+32*g:])
+			out := (*[64]float32)(y[64*g:])
 			for j, q := range codes {
-				out[j] = float32(dl*float32(q>>shift&15)) - ml
+				out[j] = float32(d0*float32(q&15)) - m0
+				out[j+32] = float32(d1*float32(q>>4)) - m1
 			}
 		}
 	}
@@ -86,14 +103,17 @@ func decodeQ5_K(dst []float32, src []byte) {
 		y, b := (*[256]float32)(dst), (*[176]byte)(src)
 		d, dmin := half(b[0:]), half(b[2:])
 		packed, high := (*[12]byte)(b[4:]), (*[32]byte)(b[16:])
-		for g := range 8 {
-			scale, min := scaleMin(packed, g)
-			dl, ml := d*float32(scale), dmin*float32(min)
-			codes := (*[32]byte)(b[48+g/2*32:])
-			shift := g % 2 * 4
-			out := (*[32]float32)(y[32*g:])
+		for g := range 4 {
+			scale0, min0 := scaleMin(packed, 2*g)
+			scale1, min1 := scaleMin(packed, 2*g+1)
+			d0, m0 := d*float32(scale0), dmin*float32(min0)
+			d1, m1 := d*float32(scale1), dmin*float32(min1)
+			codes := (*[32]byte)(b[48+32*g:])
+			out := (*[64]float32)(y[64*g:])
 			for j, q := range codes {
-				out[j] = float32(dl*float32(q>>shift&15|high[j]>>g&1<<4)) - ml
+				h := high[j] >> (2 * g)
+				out[j] = float32(d0*float32(q&15|h&1<<4)) - m0
+				out[j+32] = float32(d1*float32(q>>4|h>>1&1<<4)) - m1
 			}
 		}
 	}
@@ -106,15 +126,21 @@ func decodeQ6_K(dst []float32, src []byte) {
 	for ; len(dst) >= 256 && len(src) >= 210; dst, src = dst[256:], src[210:] {
 		y, b := (*[256]float32)(dst), (*[210]byte)(src)
 		d := half(b[208:])
-		for g := range 16 {
-			dl := d * float32(int8(b[192+g]))
-			run, part := g%8/2, g%2*16
-			low := (*[16]byte)(b[g/8*64+run%2*32+part:])
-			high := (*[16]byte)(b[128+g/8*32+part:])
-			lowShift, highShift := run/2*4, run*2
-			out := (*[16]float32)(y[16*g:])
-			for j, q := range low {
-				out[j] = dl * float32(int(q>>lowShift&15|high[j]>>highShift&3<<4)-32)
+		for part := range 4 {
+			first := part/2*8 + part%2
+			var dl [4]float32
+			for k := range 4 {
+				dl[k] = d * float32(int8(b[192+first+2*k]))
+			}
+			low := (*[48]byte)(b[part/2*64+part%2*16:])
+			high := (*[16]byte)(b[128+16*part:])
+			out := (*[112]float32)(y[16*first:])
+			for j, h := range high {
+				q0, q1 := low[j], low[j+32]
+				out[j] = dl[0] * float32(int(q0&15|h&3<<4)-32)
+				out[j+32] = dl[1] * float32(int(q1&15|h>>2&3<<4)-32)
+				out[j+64] = dl[2] * float32(int(q0>>4|h>>4&3<<4)-32)
+				out[j+96] = dl[3] * float32(int(q1>>4|h>>6<<4)-32)
 			}
 		}
 	}

@@ -11,8 +11,11 @@ func decodeQ1_0(dst []float32, src []byte) {
 		y, b := (*[128]float32)(dst), (*[18]byte)(src)
 		d := half(b[0:])
 		pair := [2]float32{-d, d}
-		for j := range y {
-			y[j] = pair[b[2+j/8]>>(j%8)&1]
+		for i, q := range b[2:] {
+			out := (*[8]float32)(y[8*i:])
+			for j := range out {
+				out[j] = pair[q>>j&1]
+			}
 		}
 	}
 }

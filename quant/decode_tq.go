@@ -36,12 +36,14 @@ func decodeTQ2_0(dst []float32, src []byte) {
 		y, b := (*[256]float32)(dst), (*[66]byte)(src)
 		d := half(b[64:])
 		levels := [4]float32{-d, 0 * d, d, 2 * d}
-		for g := range 8 {
-			codes := (*[32]byte)(b[g/4*32:])
-			shift := g % 4 * 2
-			out := (*[32]float32)(y[32*g:])
+		for g := range 2 {
+			codes := (*[32]byte)(b[32*g:])
+			out := (*[128]float32)(y[128*g:])
 			for j, q := range codes {
-				out[j] = levels[q>>shift&3]
+				out[j] = levels[q&3]
+				out[j+32] = levels[q>>2&3]
+				out[j+64] = levels[q>>4&3]
+				out[j+96] = levels[q>>6]
 			}
 		}
 	}
