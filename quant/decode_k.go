@@ -19,7 +19,7 @@ func decodeQ2_K(dst []float32, src []byte) {
 			var dl, ml [4]float32
 			for k := range 4 {
 				s := b[first+2*k]
-				dl[k], ml[k] = d*float32(s&15), dmin*float32(s>>4)
+				dl[k], ml[k] = d*float32(s&15), float32(dmin*float32(s>>4))
 			}
 			codes := (*[16]byte)(b[16+16*part:])
 			out := (*[112]float32)(y[16*first:])
@@ -84,8 +84,8 @@ func decodeQ4_K(dst []float32, src []byte) {
 		for g := range 4 {
 			scale0, min0 := scaleMin(packed, 2*g)
 			scale1, min1 := scaleMin(packed, 2*g+1)
-			d0, m0 := d*float32(scale0), dmin*float32(min0)
-			d1, m1 := d*float32(scale1), dmin*float32(min1)
+			d0, m0 := d*float32(scale0), float32(dmin*float32(min0))
+			d1, m1 := d*float32(scale1), float32(dmin*float32(min1))
 			codes := (*[32]byte)(b[16+32*g:])
 			out := (*[64]float32)(y[64*g:])
 			for j, q := range codes {
@@ -106,8 +106,8 @@ func decodeQ5_K(dst []float32, src []byte) {
 		for g := range 4 {
 			scale0, min0 := scaleMin(packed, 2*g)
 			scale1, min1 := scaleMin(packed, 2*g+1)
-			d0, m0 := d*float32(scale0), dmin*float32(min0)
-			d1, m1 := d*float32(scale1), dmin*float32(min1)
+			d0, m0 := d*float32(scale0), float32(dmin*float32(min0))
+			d1, m1 := d*float32(scale1), float32(dmin*float32(min1))
 			codes := (*[32]byte)(b[48+32*g:])
 			out := (*[64]float32)(y[64*g:])
 			for j, q := range codes {

@@ -6,7 +6,8 @@
 // are named where they occur: the sign and payload of NaNs, and the E8M0 scale 255
 // of [dtype.MXFP4], which is a NaN as the OCP Microscaling specification says. The
 // order of the f32 operations is therefore part of each decoder, and products that
-// feed a sum are rounded explicitly, so that no compiler fuses them.
+// feed a sum, even in a later statement, are rounded by an explicit conversion, so
+// that no compiler fuses the two.
 //
 // A row is a run of whole blocks along the last axis. Source bytes are
 // little-endian and need no alignment. Nothing here allocates, keeps a reference
