@@ -1,0 +1,377 @@
+package accel
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var errBroken = errors.New("broken")
+
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// pending reports, without waiting, whether w is still to be waited for.
+func pending(w Work) bool { return errors.Is(w.Wait(cancelled()), context.Canceled) }
+
+func TestZeroWork(t *testing.T) {
+	var w Work
+	if !w.IsZero() || !w.Done() || w.Err() != nil || w.Seq() != 0 || w.Timeline() != nil {
+		t.Errorf("zero Work = %+v", w)
+	}
+	if err := w.Wait(cancelled()); err != nil {
+		t.Errorf("waiting for the zero Work: %v", err)
+	}
+	if last := NewTimeline("q", nil).Last(); !last.IsZero() {
+		t.Errorf("last point of a fresh timeline = %+v", last)
+	}
+}
+
+func TestTimelineCompletes(t *testing.T) {
+	q := NewTimeline("q", nil)
+	a, b := q.Issue(), q.Issue()
+	if a.Seq() != 1 || b.Seq() != 2 || q.Issued() != 2 || q.Last() != b || q.Name() != "q" {
+		t.Fatalf("issued %d, %d of %d", a.Seq(), b.Seq(), q.Issued())
+	}
+	if a.Done() || !pending(a) {
+		t.Error("a point is complete before it completed")
+	}
+	q.Complete(1)
+	if !a.Done() || pending(a) || b.Done() || !pending(b) {
+		t.Error("completion of 1 is not completion up to 1")
+	}
+	q.Complete(2)
+	q.Complete(1) // going back
+	if q.Completed() != 2 || !b.Done() {
+		t.Errorf("completed %d, want 2", q.Completed())
+	}
+	if err := errors.Join(a.Wait(context.Background()), b.Wait(context.Background()), b.Err()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFailureWindow(t *testing.T) {
+	tests := []struct {
+		name        string
+		first, last uint64
+		completed   uint64 // reported before the failure
+		failed      []uint64
+		done        []uint64
+		waiting     []uint64
+	}{
+		{"middle", 3, 4, 2, []uint64{3, 4}, []uint64{1, 2}, []uint64{5, 6}},
+		{"one", 3, 3, 2, []uint64{3}, []uint64{1, 2}, []uint64{4, 5, 6}},
+		{"all", 1, Forever, 0, []uint64{1, 2, 3, 4, 5, 6}, nil, nil},
+		{"from 5 on", 5, Forever, 4, []uint64{5, 6}, []uint64{1, 2, 3, 4}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			q := NewTimeline("q", nil)
+			works := make([]Work, 7)
+			for i := 1; i <= 6; i++ {
+				works[i] = q.Issue()
+			}
+			q.Complete(tt.completed)
+			q.Fail(tt.first, tt.last, errBroken)
+			for _, i := range tt.failed {
+				w := works[i]
+				for range 2 { // again: the failure is not used up
+					if err := w.Wait(context.Background()); !errors.Is(err, errBroken) {
+						t.Errorf("wait for %d: %v", i, err)
+					}
+				}
+				if !w.Done() || !errors.Is(w.Err(), errBroken) {
+					t.Errorf("point %d: done %v, error %v", i, w.Done(), w.Err())
+				}
+			}
+			for _, i := range tt.done {
+				if w := works[i]; !w.Done() || w.Wait(context.Background()) != nil {
+					t.Errorf("point %d, completed before the failure, has it", i)
+				}
+			}
+			for _, i := range tt.waiting {
+				if w := works[i]; w.Done() || w.Err() != nil || !pending(w) {
+					t.Errorf("point %d after the window has ended", i)
+				}
+			}
+			if dead := q.Dead() != nil; dead != (tt.last == Forever) {
+				t.Errorf("dead = %v", dead)
+			}
+			if w := q.Issue(); (w.Err() != nil) != (tt.last == Forever) {
+				t.Errorf("a point issued later has the error %v", w.Err())
+			}
+			// The queue goes on, and the failed points stay failed.
+			q.Complete(6)
+			for _, i := range tt.failed {
+				if err := works[i].Wait(context.Background()); !errors.Is(err, errBroken) {
+					t.Errorf("after completion, wait for %d: %v", i, err)
+				}
+			}
+			for _, i := range tt.waiting {
+				if err := works[i].Wait(context.Background()); err != nil {
+					t.Errorf("after completion, wait for %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// A set of fences lets a failed point stand for those before it, so that it must
+// not end while they run: memory would be freed under them.
+func TestFailedPointEndsAfterEarlierOnes(t *testing.T) {
+	q := NewTimeline("q", nil)
+	running, failed := q.Issue(), q.Issue()
+	var uses Fences
+	uses.Add(running)
+	uses.Add(failed)
+	q.Fail(2, 2, errBroken)
+	if failed.Done() || uses.Done() || !pending(failed) {
+		t.Error("the failed point has ended while point 1 runs")
+	}
+	if err := failed.Err(); !errors.Is(err, errBroken) {
+		t.Errorf("the failure is known, but Err is %v", err)
+	}
+	done := make(chan error)
+	go func() { done <- failed.Wait(context.Background()) }()
+	q.Complete(1)
+	if err := <-done; !errors.Is(err, errBroken) {
+		t.Errorf("wait: %v", err)
+	}
+	if !uses.Done() {
+		t.Error("the set has not ended")
+	}
+}
+
+func TestWaitParksUntilCompletion(t *testing.T) {
+	q := NewTimeline("q", nil)
+	w := q.Issue()
+	const waiters = 16
+	var ended atomic.Int32
+	var started, wg sync.WaitGroup
+	started.Add(waiters)
+	for range waiters {
+		wg.Go(func() {
+			started.Done()
+			if err := w.Wait(context.Background()); err != nil {
+				t.Error(err)
+			}
+			if !w.Done() {
+				t.Error("woken before completion")
+			}
+			ended.Add(1)
+		})
+	}
+	started.Wait()
+	if n := ended.Load(); n != 0 {
+		t.Fatalf("%d waiters returned before completion", n)
+	}
+	q.Complete(1)
+	wg.Wait()
+}
+
+func TestWaitHonoursContext(t *testing.T) {
+	q := NewTimeline("q", nil)
+	w := q.Issue()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	done := make(chan error)
+	go func() { done <- w.Wait(ctx) }()
+	other := make(chan error)
+	go func() { other <- w.Wait(context.Background()) }()
+	cancel(errBroken)
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled wait: %v", err)
+	}
+	select {
+	case err := <-other:
+		t.Errorf("the cancellation ended someone else's wait: %v", err)
+	default:
+	}
+	q.Complete(1)
+	if err := <-other; err != nil {
+		t.Error(err)
+	}
+	if err := w.Wait(ctx); err != nil {
+		t.Errorf("a completed work with a cancelled context: %v", err)
+	}
+	expired, stop := context.WithTimeout(context.Background(), time.Nanosecond)
+	defer stop()
+	if err := q.Issue().Wait(expired); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("expired wait: %v", err)
+	}
+}
+
+func TestFailureWakesWaiters(t *testing.T) {
+	q := NewTimeline("q", nil)
+	w, later := q.Issue(), q.Issue()
+	errs := make(chan error)
+	for range 8 {
+		go func() { errs <- w.Wait(context.Background()) }()
+		go func() { errs <- later.Wait(context.Background()) }()
+	}
+	q.Fail(1, Forever, errBroken)
+	for range 16 {
+		if err := <-errs; !errors.Is(err, errBroken) {
+			t.Errorf("wait: %v", err)
+		}
+	}
+}
+
+func TestKick(t *testing.T) {
+	var kicked []uint64
+	var q *Timeline
+	q = NewTimeline("q", func(seq uint64) {
+		kicked = append(kicked, seq)
+		q.Complete(seq) // a kick may complete at once: no lock is held
+	})
+	for range 3 {
+		q.Issue()
+	}
+	w := q.Last()
+	if w.Done() || w.Err() != nil || len(kicked) != 0 {
+		t.Fatalf("kicked %v without a wait", kicked)
+	}
+	if err := w.Wait(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Wait(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(kicked, []uint64{3}) {
+		t.Errorf("kicked %v, want [3]: once, for the point waited for", kicked)
+	}
+}
+
+func TestFencesKeepLatestPerQueue(t *testing.T) {
+	p, q := NewTimeline("p", nil), NewTimeline("q", nil)
+	p1, p2, q1 := p.Issue(), p.Issue(), q.Issue()
+	var f Fences
+	for _, w := range []Work{p1, q1, {}, p2, p1} {
+		f.Add(w)
+	}
+	if !slices.Equal(f, Fences{p2, q1}) {
+		t.Fatalf("set = %v, want the latest of each queue", f)
+	}
+	if f.Done() {
+		t.Error("done at once")
+	}
+	p.Complete(2)
+	if f.Done() {
+		t.Error("done with q pending")
+	}
+	q.Complete(1)
+	if !f.Done() || f.Err() != nil || f.Wait(context.Background()) != nil {
+		t.Error("not done at the end")
+	}
+	if !(Fences(nil)).Done() || (Fences(nil)).Wait(cancelled()) != nil {
+		t.Error("the empty set is not done")
+	}
+}
+
+func TestFencesWaitForAllDespiteFailure(t *testing.T) {
+	p, q := NewTimeline("p", nil), NewTimeline("q", nil)
+	var f Fences
+	f.Add(p.Issue())
+	f.Add(q.Issue())
+	p.Fail(1, 1, errBroken)
+	if err := f.Err(); !errors.Is(err, errBroken) {
+		t.Errorf("Err = %v", err)
+	}
+	if f.Done() {
+		t.Error("done with q pending")
+	}
+	if err := f.Wait(cancelled()); !errors.Is(err, errBroken) {
+		t.Errorf("cancelled wait: %v, want the first failure", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.Wait(context.Background()) }()
+	select {
+	case err := <-done:
+		t.Errorf("returned with q pending: %v", err)
+	default:
+	}
+	q.Complete(1)
+	if err := <-done; !errors.Is(err, errBroken) {
+		t.Errorf("wait: %v", err)
+	}
+}
+
+// PROBLEMS 14: a failure names the window it may lie in, not an innocent call.
+func TestWindowError(t *testing.T) {
+	err := error(&WindowError{Queue: "compute 0", First: 3, Last: 5, Ops: "mul_mat, add, softmax", Err: ErrDeviceLost})
+	if !errors.Is(err, ErrDeviceLost) || errors.Is(err, ErrDeviceFailed) {
+		t.Errorf("%v does not unwrap to its cause alone", err)
+	}
+	for _, part := range []string{"compute 0", "3", "5", "mul_mat, add, softmax", "device lost"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q lacks %q", err, part)
+		}
+	}
+}
+
+func TestConcurrentTimeline(t *testing.T) {
+	q := NewTimeline("q", nil)
+	const points = 1000
+	works := make(chan Work, points)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for w := range works {
+				err := w.Wait(context.Background())
+				if failed := w.Seq()%10 == 0; failed != errors.Is(err, errBroken) {
+					t.Errorf("point %d: %v", w.Seq(), err)
+				}
+				if !w.Done() {
+					t.Errorf("point %d has not ended", w.Seq())
+				}
+			}
+		})
+	}
+	for range points {
+		works <- q.Issue()
+	}
+	close(works)
+	for seq := uint64(1); seq <= points; seq++ {
+		if seq%10 == 0 {
+			q.Fail(seq, seq, errBroken)
+		}
+		q.Complete(seq)
+	}
+	wg.Wait()
+}
+
+func TestWaitDoesNotAllocate(t *testing.T) {
+	var q *Timeline
+	q = NewTimeline("q", func(seq uint64) { q.Complete(seq) })
+	ctx := context.Background()
+	var f Fences
+	if n := testing.AllocsPerRun(100, func() {
+		w := q.Issue()
+		f.Add(w)
+		if w.Done() || w.Wait(ctx) != nil || f.Wait(ctx) != nil {
+			t.Error("wait failed")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+func BenchmarkWaitEnded(b *testing.B) {
+	q := NewTimeline("q", nil)
+	w := q.Issue()
+	q.Complete(1)
+	ctx := context.Background()
+	for b.Loop() {
+		if err := w.Wait(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
