@@ -24,3 +24,7 @@ func (s *slots) readAt(ctx context.Context, b *Buffer, dst []byte, off int) erro
 	copy(dst, b.bytes()[off:])
 	return nil
 }
+
+// NewestOnDevice reports whether the device holds the newest bytes and the host
+// does not.
+func (b *Buffer) NewestOnDevice() bool { return false }

@@ -1,0 +1,17 @@
+//go:build cuda || metal || accel
+
+package storage
+
+import (
+	"testing"
+	"unsafe"
+)
+
+func TestHeaderSize(t *testing.T) {
+	if n := unsafe.Sizeof(Buffer{}); n != 104+unsafe.Sizeof(slots{}) || n != 304 {
+		t.Errorf("the header has %d bytes, %d of them slots; want 304", n, unsafe.Sizeof(slots{}))
+	}
+	if !HasAccelerator {
+		t.Error("no HasAccelerator in a build with one")
+	}
+}

@@ -1,0 +1,227 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/core/tensor"
+)
+
+// Context is a queue over an engine. One goroutine at a time drives it: a method
+// that finds another inside fails with ErrBusy.
+type Context struct {
+	e      *Engine
+	cpu    provider.Queue
+	dev    deviceQueue
+	scopes []*Scope
+
+	busy   atomic.Bool
+	closed atomic.Bool
+	std    context.Context
+
+	// The call in progress: its arguments live here so that an op allocates
+	// nothing.
+	args provider.Args
+	bufs [provider.MaxIn]*storage.Buffer
+}
+
+// NewContext returns a context with a queue of its own on every provider.
+func (e *Engine) NewContext() (*Context, error) {
+	c := &Context{e: e, std: context.Background()}
+	var err error
+	if c.cpu, err = e.cpu.NewQueue(provider.Compute); err != nil {
+		return nil, fmt.Errorf("exec: context: %w", err)
+	}
+	if err := c.dev.open(&e.dev); err != nil {
+		return nil, errors.Join(fmt.Errorf("exec: context: %w", err), e.cpu.CloseQueue(c.cpu))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, errors.Join(fmt.Errorf("exec: context of an engine that is %w", ErrClosed), c.close())
+	}
+	e.contexts[c] = struct{}{}
+	return c, nil
+}
+
+// Engine returns the context's engine.
+func (c *Context) Engine() *Engine { return c.e }
+
+// SetCancel makes waits inside the context's ops end with ctx's error once ctx is
+// done. nil stands for context.Background().
+func (c *Context) SetCancel(ctx context.Context) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	c.std = ctx
+}
+
+// enter claims the context for the calling goroutine until exit. It fails with
+// ErrBusy if another goroutine is inside and with ErrClosed after Close.
+func (c *Context) enter() error {
+	if !c.busy.CompareAndSwap(false, true) {
+		return fmt.Errorf("exec: %w", ErrBusy)
+	}
+	if c.closed.Load() {
+		c.busy.Store(false)
+		return fmt.Errorf("exec: context: %w", ErrClosed)
+	}
+	return nil
+}
+
+// Close waits for the context's work, closes its open scopes and ends its queues.
+// It is idempotent.
+func (c *Context) Close() error {
+	c.e.mu.Lock()
+	_, open := c.e.contexts[c]
+	delete(c.e.contexts, c)
+	c.e.mu.Unlock()
+	if !open {
+		return nil
+	}
+	return c.close()
+}
+
+func (c *Context) close() error {
+	if !c.busy.CompareAndSwap(false, true) {
+		return fmt.Errorf("exec: close: %w", ErrBusy)
+	}
+	defer c.exit()
+	c.closed.Store(true)
+	for len(c.scopes) > 0 {
+		c.scopes[len(c.scopes)-1].close()
+	}
+	return errors.Join(c.dev.close(), c.e.cpu.CloseQueue(c.cpu))
+}
+
+// begin starts the arguments of an op with its inputs.
+func (c *Context) begin(in ...*tensor.Tensor) {
+	c.args = provider.Args{NIn: len(in)}
+	for i, t := range in {
+		c.args.In[i] = operand(t)
+		c.bufs[i] = t.Buffer()
+	}
+}
+
+// exit ends the claim, and forgets the buffers of the call so that none is kept
+// reachable.
+func (c *Context) exit() {
+	clear(c.bufs[:])
+	c.busy.Store(false)
+}
+
+func operand(t *tensor.Tensor) provider.Operand {
+	return provider.Operand{
+		DType: t.DType(), Weight: t.Buffer().Stable(),
+		Shape: t.Shape(), Strides: t.Strides(), Offset: t.Offset(),
+	}
+}
+
+// run executes op on the arguments that begin and the caller have set, into a new
+// contiguous tensor.
+func (c *Context) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
+	st, err := s.Storage(d)
+	if err != nil {
+		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+	}
+	c.args.Out = provider.Operand{DType: d, Shape: s, Strides: st.Contiguous()}
+	n, err := s.Bytes(d)
+	if err != nil {
+		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+	}
+	var why error
+	if c.onDevice(op) {
+		buf := c.e.pool.AcquireLazy(n)
+		if err = c.runDevice(op, buf, storage.Overwrite); err == nil {
+			return tensor.FromBuffer(buf, d, s)
+		}
+		buf.Release()
+		if !c.fallBack(op, err) {
+			return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+		}
+		why = err
+	}
+	buf, err := c.e.pool.Acquire(n)
+	if err != nil {
+		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+	}
+	if err := c.runHost(op, buf, storage.Overwrite); err != nil {
+		buf.Release()
+		return tensor.Tensor{}, describe(op, err, why)
+	}
+	return tensor.FromBuffer(buf, d, s)
+}
+
+// runInto executes op on the arguments that begin and the caller have set, into
+// the view out of an existing buffer.
+func (c *Context) runInto(op provider.Op, out *tensor.Tensor) error {
+	c.args.Out = operand(out)
+	var why error
+	if c.onDevice(op) {
+		err := c.runDevice(op, out.Buffer(), storage.Update)
+		if err == nil {
+			return nil
+		}
+		if !c.fallBack(op, err) {
+			return fmt.Errorf("%s: %w", op, err)
+		}
+		why = err
+	}
+	if err := c.runHost(op, out.Buffer(), storage.Update); err != nil {
+		return describe(op, err, why)
+	}
+	return nil
+}
+
+// describe names the op, and why it was not run on the device if that is the story.
+func describe(op provider.Op, err, why error) error {
+	if why != nil && !errors.Is(err, why) && err.Error() != why.Error() {
+		return fmt.Errorf("%s: %w (on the cpu, after: %w)", op, err, why)
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+// runHost executes op on the CPU. It waits for what a device still computes.
+func (c *Context) runHost(op provider.Op, out *storage.Buffer, access storage.Access) error {
+	a := &c.args
+	a.Workspace = provider.Mem{}
+	plan := c.e.cpu.Plan(op, a)
+	if !plan.Supported {
+		return fmt.Errorf("%w: %s", ErrUnsupported, plan.Reason)
+	}
+	for i := range a.NIn {
+		p, err := c.bufs[i].Host(c.std, storage.Read)
+		if err != nil {
+			return err
+		}
+		a.In[i].Mem = provider.Mem{Host: p, Len: len(p)}
+	}
+	p, err := out.Host(c.std, access)
+	if err != nil {
+		return err
+	}
+	a.Out.Mem = provider.Mem{Host: p, Len: len(p)}
+	if plan.Workspace > 0 {
+		ws, err := c.e.pool.Acquire(plan.Workspace)
+		if err != nil {
+			return err
+		}
+		defer ws.Release()
+		p, err := ws.Host(c.std, storage.Overwrite)
+		if err != nil {
+			return err
+		}
+		a.Workspace = provider.Mem{Host: p, Len: len(p)}
+	}
+	w, err := c.e.cpu.Submit(c.cpu, op, a)
+	if err != nil {
+		return err
+	}
+	return w.Wait(c.std)
+}

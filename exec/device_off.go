@@ -1,0 +1,37 @@
+//go:build !cuda && !metal && !accel
+
+package exec
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/storage"
+)
+
+// device is an engine's device; this build has none.
+type device struct{}
+
+func (*device) open(opt Options) error {
+	if opt.Device != nil {
+		return fmt.Errorf("%w: %s: this build has no accelerator support", provider.ErrUnavailable, opt.Device.Info().Name)
+	}
+	return nil
+}
+
+func (*device) provider() provider.Provider { return nil }
+func (*device) fallbacks() (int64, string)  { return 0, "" }
+func (*device) close(context.Context) error { return nil }
+
+type deviceQueue struct{}
+
+func (*deviceQueue) open(*device) error { return nil }
+func (*deviceQueue) close() error       { return nil }
+
+func (*Context) onDevice(provider.Op) bool        { return false }
+func (*Context) fallBack(provider.Op, error) bool { return true }
+
+func (*Context) runDevice(provider.Op, *storage.Buffer, storage.Access) error {
+	panic("exec: device operation in a build without devices")
+}

@@ -1,0 +1,16 @@
+// Package exec runs operations on raw tensors: it owns the engine, the buffer
+// pool, tensor handles and scopes, decides where each operation runs, and holds
+// the op library.
+//
+// An [Engine] is shared by goroutines: providers, residency, pool. A [Context] is
+// one queue over an engine and is driven by one goroutine at a time, which is
+// checked. An op validates, allocates, submits and returns; nothing is deferred.
+//
+// Placement: with a device, an op runs there if the provider's plan supports it
+// and either some operand other than weights is newest on the device, or the work
+// is worth moving the operands. Otherwise, or when memory runs out or the device
+// is lost before the op was submitted, the CPU runs it with the same semantics.
+//
+// Ownership: every tensor that an op returns is the caller's, who releases it
+// once. Operands are only borrowed for the call.
+package exec

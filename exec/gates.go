@@ -1,0 +1,73 @@
+package exec
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/fucina-go/fucina/core/provider"
+)
+
+// gates are the least work, by op, for which an op whose operands are all on the
+// host, or weights, is sent to the device. The table starts from the provider's
+// own figures. FUCINA_GPU_MIN_WORK replaces every entry, and
+// FUCINA_GPU_MIN_WORK_<OP>, such as FUCINA_GPU_MIN_WORK_MATMUL, one of them; both
+// count the units of work.
+type gates [provider.OpCount]int64
+
+func newGates(defaults *[provider.OpCount]int64) (gates, error) {
+	var g gates
+	if defaults != nil {
+		g = *defaults
+	}
+	const env = "FUCINA_GPU_MIN_WORK"
+	all, err := envWork(env)
+	if err != nil {
+		return g, err
+	}
+	for op := provider.Op(1); op < provider.OpCount; op++ {
+		if all >= 0 {
+			g[op] = all
+		}
+		one, err := envWork(env + "_" + strings.ToUpper(op.String()))
+		if err != nil {
+			return g, err
+		}
+		if one >= 0 {
+			g[op] = one
+		}
+	}
+	return g, nil
+}
+
+// envWork returns the variable's value, or -1 if it is not set.
+func envWork(name string) (int64, error) {
+	s, ok := os.LookupEnv(name)
+	if !ok || s == "" {
+		return -1, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s is %q, want a count of at least 0", name, s)
+	}
+	return n, nil
+}
+
+func (g *gates) pass(op provider.Op, a *provider.Args) bool { return work(op, a) >= g[op] }
+
+// work is the size of an op as the gates count it: multiply-adds for matmul and
+// attention, output elements for the others.
+func work(op provider.Op, a *provider.Args) int64 {
+	n := int64(1)
+	for _, d := range a.Out.Shape.Slice() {
+		n *= int64(d)
+	}
+	switch op {
+	case provider.OpMatMul:
+		n *= int64(a.In[0].Shape.Dim(-1))
+	case provider.OpAttention:
+		n *= 2 * int64(a.In[1].Shape.Dim(0))
+	}
+	return n
+}

@@ -1,0 +1,106 @@
+package exec
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/tensor"
+)
+
+// RoPEScaling describes rotary position angles and their stretching to longer
+// contexts. The zero values of the scaling fields mean no scaling.
+type RoPEScaling struct {
+	Dims     int     // rotated elements per head, even
+	FreqBase float64 // 10000 in the original
+	// FreqScale is 1/factor of linear (position interpolation) scaling, also the
+	// interpolated part of YaRN; 0 stands for 1.
+	FreqScale float64
+	// FreqFactors divide the frequency of each pair, as llama 3 files carry them;
+	// nil, or Dims/2 entries.
+	FreqFactors []float32
+
+	// YaRN (Peng et al. 2023, arXiv 2309.00071): the mix of extrapolation and
+	// interpolation, 0 for none; the factor on attention magnitude, 0 for 1; the
+	// number of rotations at which the ramp begins and ends; and the context
+	// length that the model was trained with.
+	ExtFactor       float64
+	AttnFactor      float64
+	BetaFast        float64
+	BetaSlow        float64
+	OriginalContext int
+}
+
+// Table returns the host tensor [n, Dims/2, 2] of (cos, sin) for positions 0 to
+// n-1, f32, with stable contents. Angles are computed in float64: a device's own
+// sine would be wrong at long positions.
+func (r RoPEScaling) Table(n int) (tensor.Tensor, error) {
+	if r.Dims < 2 || r.Dims%2 != 0 {
+		return tensor.Tensor{}, fmt.Errorf("rope: %d rotated elements, want an even number of at least 2", r.Dims)
+	}
+	if !(r.FreqBase > 0) || math.IsInf(r.FreqBase, 1) {
+		return tensor.Tensor{}, fmt.Errorf("rope: frequency base %v, want a positive number", r.FreqBase)
+	}
+	if r.FreqFactors != nil && len(r.FreqFactors) != r.Dims/2 {
+		return tensor.Tensor{}, fmt.Errorf("rope: %d frequency factors, want %d", len(r.FreqFactors), r.Dims/2)
+	}
+	freqScale, attn := r.FreqScale, r.AttnFactor
+	if freqScale == 0 {
+		freqScale = 1
+	}
+	if attn == 0 {
+		attn = 1
+	}
+	if !(freqScale > 0) || !(attn > 0) {
+		return tensor.Tensor{}, fmt.Errorf("rope: frequency scale %v and attention factor %v, want positive numbers", r.FreqScale, r.AttnFactor)
+	}
+	low, high := 0.0, 0.0
+	if r.ExtFactor != 0 {
+		if r.OriginalContext < 1 || !(r.BetaFast > 0) || !(r.BetaSlow > 0) {
+			return tensor.Tensor{}, fmt.Errorf("rope: yarn with original context %d, beta %v and %v, want positive numbers", r.OriginalContext, r.BetaFast, r.BetaSlow)
+		}
+		low = max(0, math.Floor(r.correction(r.BetaFast)))
+		high = min(float64(r.Dims-1), math.Ceil(r.correction(r.BetaSlow)))
+		attn *= 1 + 0.1*math.Log(1/freqScale)
+	}
+	s, err := shape.Of(n, r.Dims/2, 2)
+	if err != nil {
+		return tensor.Tensor{}, fmt.Errorf("rope: %w", err)
+	}
+	if _, err := s.Elements(); err != nil {
+		return tensor.Tensor{}, fmt.Errorf("rope: %w", err)
+	}
+	values := make([]float32, 0, n*r.Dims)
+	freq := make([]float64, r.Dims/2)
+	for i := range freq {
+		f := math.Pow(r.FreqBase, -2*float64(i)/float64(r.Dims))
+		if r.FreqFactors != nil {
+			f /= float64(r.FreqFactors[i])
+		}
+		scaled := freqScale * f
+		if r.ExtFactor != 0 {
+			y := (float64(i) - low) / max(0.001, high-low)
+			mix := (1 - min(1, max(0, y))) * r.ExtFactor
+			scaled = scaled*(1-mix) + f*mix
+		}
+		freq[i] = scaled
+	}
+	for pos := range n {
+		for _, f := range freq {
+			sin, cos := math.Sincos(float64(pos) * f)
+			values = append(values, float32(cos*attn), float32(sin*attn))
+		}
+	}
+	t, err := tensor.FromSlice(s, values)
+	if err != nil {
+		return tensor.Tensor{}, fmt.Errorf("rope: %w", err)
+	}
+	t.Buffer().MarkStable()
+	return t, nil
+}
+
+// correction is the pair whose wavelength makes the given number of rotations over
+// the original context.
+func (r RoPEScaling) correction(rotations float64) float64 {
+	return float64(r.Dims) * math.Log(float64(r.OriginalContext)/(rotations*2*math.Pi)) / (2 * math.Log(r.FreqBase))
+}
