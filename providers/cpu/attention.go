@@ -1,0 +1,312 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/quant"
+)
+
+// attention is OpAttention, with the softmax computed online (Milakov and
+// Gimelshein, "Online normalizer calculation for softmax", 2018) over blocks of
+// keys. A unit is a few tokens of the query heads that share a KV head: a block of
+// the cache is widened once for all of them. Blocks start at multiples of keyBlock
+// from the first key, so that the order of a row's operations depends on nothing
+// but its own position.
+type attention struct {
+	t, s, heads, kvHeads, d, dv int
+	group                       int // query heads of a KV head
+	tokens                      int // in a unit
+	tiles                       int // units of a KV head
+	past, window                int
+	scale, softCap              float32
+	qr, or                      rows // of the heads of all tokens
+	k, v                        cache
+	lane                        int // bytes of workspace for each lane
+	need                        int
+	q, out                      []float32
+	scratch                     []byte
+}
+
+// keyBlock is the number of keys in a block.
+const keyBlock = 64
+
+// queryRows is the number of query rows that a unit aims at.
+const queryRows = 16
+
+// cache is the keys or the values.
+type cache struct {
+	dt        dtype.DType
+	row, head int // strides in elements
+	d         int
+	decode    quant.Decoder
+	bytes     []byte
+	// direct is the cache where rows are used in place.
+	direct []float32
+}
+
+func (c *cache) prepare(name string, o *provider.Operand) error {
+	if o.DType != dtype.F32 && o.DType != dtype.F16 {
+		return unsupported("%s is %v, want f32 or f16", name, o.DType)
+	}
+	if err := check(name, o); err != nil {
+		return err
+	}
+	if o.Shape.Rank() != 3 {
+		return mismatch("%s %v, want [keys heads elements]", name, o.Shape)
+	}
+	var err error
+	if c.decode, err = quant.DecoderOf(o.DType); err != nil {
+		return unsupported("%s: %v", name, err)
+	}
+	c.dt, c.d = o.DType, o.Shape.Dim(2)
+	c.row, c.head = o.Strides.Dim(0), o.Strides.Dim(1)
+	return checkInner(name, o)
+}
+
+func (c *cache) bind(name string, o *provider.Operand) (err error) {
+	if c.bytes, err = bind(name, o); err != nil {
+		return err
+	}
+	if c.dt == dtype.F32 && aligned(c.bytes, 4) {
+		c.direct = floats(c.bytes)
+	}
+	return nil
+}
+
+// widen fills block, which has room for keyBlock rows, with the rows lo to hi-1
+// of a head, unless rows are used in place.
+func (c *cache) widen(block []float32, head, lo, hi int) {
+	if c.direct != nil {
+		return
+	}
+	size := c.dt.Size()
+	for j := lo; j < hi; j++ {
+		src := c.bytes[(j*c.row+head*c.head)*size:][:c.d*size]
+		c.decode(block[(j-lo)*c.d:][:c.d], src)
+	}
+}
+
+// at returns row j of a head; the block was widened from row lo on.
+func (c *cache) at(block []float32, head, lo, j int) []float32 {
+	if c.direct != nil {
+		return c.direct[j*c.row+head*c.head:][:c.d]
+	}
+	return block[(j-lo)*c.d:][:c.d]
+}
+
+func (k *attention) prepare(a *provider.Args, lanes int) error {
+	if err := wantInputs(a, 3); err != nil {
+		return err
+	}
+	q, out := &a.In[0], &a.Out
+	if err := checkRows("q", q); err != nil {
+		return err
+	}
+	if err := k.k.prepare("k", &a.In[1]); err != nil {
+		return err
+	}
+	if err := k.v.prepare("v", &a.In[2]); err != nil {
+		return err
+	}
+	if err := checkRows("out", out); err != nil {
+		return err
+	}
+	if q.Shape.Rank() != 3 {
+		return mismatch("q %v, want [tokens heads elements]", q.Shape)
+	}
+	ks, vs := &a.In[1].Shape, &a.In[2].Shape
+	k.t, k.heads, k.d = q.Shape.Dim(0), q.Shape.Dim(1), q.Shape.Dim(2)
+	k.s, k.kvHeads, k.dv = ks.Dim(0), ks.Dim(1), vs.Dim(2)
+	switch {
+	case ks.Dim(2) != k.d:
+		return mismatch("q %v and k %v, want heads of one length", q.Shape, *ks)
+	case vs.Dim(0) != k.s || vs.Dim(1) != k.kvHeads:
+		return mismatch("k %v and v %v, want equal numbers of keys and heads", *ks, *vs)
+	case k.heads%k.kvHeads != 0:
+		return mismatch("%d query heads, want a multiple of the %d KV heads", k.heads, k.kvHeads)
+	case out.Shape != shape.Must(k.t, k.heads, k.dv):
+		return mismatch("out %v, want [%d %d %d]", out.Shape, k.t, k.heads, k.dv)
+	case a.Past < 0 || a.Past > k.s-k.t:
+		return mismatch("%d tokens after %d past ones, want all of them among the %d keys", k.t, a.Past, k.s)
+	case a.Window < 0:
+		return mismatch("window of %d keys", a.Window)
+	}
+	if err := checkOut(out); err != nil {
+		return err
+	}
+	k.past, k.window, k.scale, k.softCap = a.Past, a.Window, a.Scale, a.SoftCap
+	k.group = k.heads / k.kvHeads
+	k.tokens = min(k.t, max(1, queryRows/k.group))
+	k.tiles = (k.t + k.tokens - 1) / k.tokens
+	k.qr.init(q, 2)
+	k.or.init(out, 2)
+	n := k.tokens * k.group
+	k.lane = (8*n + 4*n + 4*n*k.dv + 4*keyBlock*(k.d+k.dv) + 127) &^ 63
+	k.need = k.lane * lanes
+	return nil
+}
+
+func (k *attention) bind(a *provider.Args) (err error) {
+	if k.q, err = bindFloats("q", &a.In[0]); err != nil {
+		return err
+	}
+	if err = k.k.bind("k", &a.In[1]); err != nil {
+		return err
+	}
+	if err = k.v.bind("v", &a.In[2]); err != nil {
+		return err
+	}
+	if k.out, err = bindFloats("out", &a.Out); err != nil {
+		return err
+	}
+	k.scratch, err = workspace(a, k.need)
+	return err
+}
+
+func (k *attention) release() {
+	k.q, k.out, k.scratch = nil, nil, nil
+	k.k, k.v = cache{}, cache{}
+}
+
+func (k *attention) work() (units, cost int) {
+	keys := k.past + (k.t+1)/2
+	if k.window > 0 {
+		keys = min(keys, k.window)
+	}
+	return k.kvHeads * k.tiles, k.tokens * k.group * keys * (k.d + k.dv)
+}
+
+// sees returns the keys that token t sees: lo to hi-1.
+func (k *attention) sees(t int) (lo, hi int) {
+	hi = k.past + t + 1
+	if k.window > 0 {
+		lo = max(0, hi-k.window)
+	}
+	return lo, hi
+}
+
+func (k *attention) run(lo, hi int, s *scratch) {
+	n := k.tokens * k.group
+	b := k.scratch[s.lane*k.lane:][:k.lane]
+	sum := doubles(b[:8*n])
+	f := floats(b[8*n:])
+	top, f := f[:n], f[n:]
+	acc, f := f[:n*k.dv], f[n*k.dv:]
+	keys, values := f[:keyBlock*k.d], f[keyBlock*k.d:][:keyBlock*k.dv]
+	for u := lo; u < hi; u++ {
+		// Neighbouring units read the same cache rows.
+		head, t0 := u/k.tiles, u%k.tiles*k.tokens
+		t1 := min(t0+k.tokens, k.t)
+		clear(sum)
+		clear(acc)
+		for i := range top {
+			top[i] = float32(math.Inf(-1))
+		}
+		first, _ := k.sees(t0)
+		_, end := k.sees(t1 - 1)
+		for first < end {
+			next := min(first/keyBlock*keyBlock+keyBlock, end)
+			k.k.widen(keys, head, first, next)
+			k.v.widen(values, head, first, next)
+			for t := t0; t < t1; t++ {
+				from, to := k.sees(t)
+				from, to = max(from, first), min(to, next)
+				if from >= to {
+					continue
+				}
+				for g := range k.group {
+					i := (t-t0)*k.group + g
+					q := k.q[k.qr.at(t*k.heads+head*k.group+g):][:k.d]
+					p := s.floats[:to-from]
+					k.scores(p, q, keys, head, first, from)
+					if weigh(p, &top[i], &sum[i], acc[i*k.dv:][:k.dv]) {
+						k.accumulate(acc[i*k.dv:][:k.dv], p, values, head, first, from)
+					}
+				}
+			}
+			first = next
+		}
+		for t := t0; t < t1; t++ {
+			for g := range k.group {
+				i := (t-t0)*k.group + g
+				out := k.out[k.or.at(t*k.heads+head*k.group+g):][:k.dv]
+				inv := float32(1 / sum[i])
+				for j, v := range acc[i*k.dv:][:len(out)] {
+					out[j] = v * inv
+				}
+			}
+		}
+	}
+}
+
+// scores fills p with the scores of q against the keys from on.
+func (k *attention) scores(p, q, block []float32, head, first, from int) {
+	for j := 0; j < len(p); j += tile {
+		n := min(tile, len(p)-j)
+		var w [tile][]float32
+		for r := range w {
+			w[r] = k.k.at(block, head, first, from+j+min(r, n-1))
+		}
+		var s [tile]float32
+		s[0], s[1], s[2], s[3] = dot4(q, w[0], w[1], w[2], w[3])
+		copy(p[j:], s[:])
+	}
+	for j, s := range p {
+		s *= k.scale
+		if k.softCap > 0 {
+			s = k.softCap * float32(math.Tanh(float64(s/k.softCap)))
+		}
+		p[j] = s
+	}
+}
+
+// weigh turns the scores p into weights relative to the greatest score so far,
+// adds them to sum, and rescales what was summed relative to the former greatest.
+// It returns false if p has no weight: if all its scores are -Inf.
+func weigh(p []float32, top *float32, sum *float64, acc []float32) bool {
+	m, nan := *top, false
+	for _, s := range p {
+		if s > m {
+			m = s
+		}
+		nan = nan || s != s
+	}
+	if nan {
+		*sum = math.NaN()
+		return true
+	}
+	if math.IsInf(float64(m), -1) {
+		return false
+	}
+	if m > *top {
+		c := exp(float64(*top) - float64(m))
+		*sum *= c
+		for i := range acc {
+			acc[i] *= float32(c)
+		}
+		*top = m
+	}
+	for i, s := range p {
+		w := exp(float64(s) - float64(m))
+		p[i] = float32(w)
+		*sum += w
+	}
+	return true
+}
+
+// accumulate adds the values from on, weighted by p, to acc.
+func (k *attention) accumulate(acc, p, block []float32, head, first, from int) {
+	for len(p) >= tile {
+		axpy4(acc, p[0], p[1], p[2], p[3],
+			k.v.at(block, head, first, from), k.v.at(block, head, first, from+1),
+			k.v.at(block, head, first, from+2), k.v.at(block, head, first, from+3))
+		p, from = p[tile:], from+tile
+	}
+	for _, w := range p {
+		axpy(acc, w, k.v.at(block, head, first, from))
+		from++
+	}
+}

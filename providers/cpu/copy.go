@@ -1,0 +1,190 @@
+package cpu
+
+import (
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/quant"
+)
+
+// copyKernel is OpCopy.
+type copyKernel struct {
+	from, to dtype.DType
+	grid     grid
+
+	// Block rows to f32.
+	decode     quant.Decoder
+	xr, or     rows
+	blocks     int // in a row
+	xInner     int // stride of a row's blocks
+	outInner   int // stride of a row's f32
+	blockElems int
+
+	x, out []byte
+}
+
+func (k *copyKernel) prepare(a *provider.Args, _ int) error {
+	if err := wantInputs(a, 1); err != nil {
+		return err
+	}
+	x, out := &a.In[0], &a.Out
+	if err := check("x", x); err != nil {
+		return err
+	}
+	if err := check("out", out); err != nil {
+		return err
+	}
+	if err := shape.RequireSame(&x.Shape, &out.Shape); err != nil {
+		return err
+	}
+	if err := checkOut(out); err != nil {
+		return err
+	}
+	*k = copyKernel{from: x.DType, to: out.DType}
+	switch {
+	case k.from.IsScalar() && k.to.IsScalar():
+		k.grid.init(&x.Shape, &x.Strides, &out.Strides)
+	case k.from == k.to:
+		st, err := x.Shape.Storage(k.from)
+		if err != nil {
+			return err
+		}
+		if !st.IsContiguous(&x.Strides) || !st.IsContiguous(&out.Strides) {
+			return unsupported("a copy of %v needs contiguous operands, got strides %v and %v", k.from, x.Strides, out.Strides)
+		}
+		k.grid.init(&st, &x.Strides, &out.Strides)
+	case k.to == dtype.F32:
+		var err error
+		if k.decode, err = quant.DecoderOf(k.from); err != nil {
+			return unsupported("x: %v", err)
+		}
+		last := x.Shape.Rank() - 1
+		k.xr.init(x, last)
+		k.or.init(out, last)
+		k.blockElems = k.from.BlockSize()
+		k.blocks = x.Shape.Dim(last) / k.blockElems
+		k.xInner, k.outInner = x.Strides.Dim(last), out.Strides.Dim(last)
+	default:
+		return unsupported("copy of %v to %v", k.from, k.to)
+	}
+	return nil
+}
+
+func (k *copyKernel) bind(a *provider.Args) (err error) {
+	if k.x, err = bind("x", &a.In[0]); err != nil {
+		return err
+	}
+	if k.out, err = bind("out", &a.Out); err != nil {
+		return err
+	}
+	if k.decode != nil {
+		// The decoders write f32.
+		_, err = bindFloats("out", &a.Out)
+	}
+	return err
+}
+
+func (k *copyKernel) release() { k.x, k.out, k.decode = nil, nil, nil }
+
+func (k *copyKernel) work() (units, cost int) {
+	if k.decode != nil {
+		return k.xr.n, 4 * k.blocks * k.blockElems
+	}
+	cost = min(k.grid.dims[k.grid.rank-1], segment)
+	if k.from != k.to {
+		cost *= 4
+	}
+	return k.grid.units, cost
+}
+
+func (k *copyKernel) run(lo, hi int, s *scratch) {
+	if k.decode != nil {
+		k.runDecode(lo, hi, s)
+		return
+	}
+	from, to := k.from.Size(), k.to.Size()
+	sx, so := k.grid.inner(0), k.grid.inner(1)
+	for u := lo; u < hi; u++ {
+		off, n := k.grid.at(u)
+		x, out := k.x[off[0]*from:], k.out[off[1]*to:]
+		switch {
+		case sx == 1 && so == 1:
+			k.convert(out[:n*to], x[:n*from])
+		case k.from == k.to:
+			moveStrided(out, so, x, sx, from, n)
+		default:
+			k.convertStrided(out, so, x, sx, n, s)
+		}
+	}
+}
+
+// convert writes the elements of src to dst, both contiguous.
+func (k *copyKernel) convert(dst, src []byte) {
+	if k.from == k.to {
+		copy(dst, src)
+		return
+	}
+	if err := dtype.Convert(dst, k.to, src, k.from); err != nil {
+		// prepare let only scalar formats through, and the lengths are ours.
+		panic("cpu: copy: " + err.Error())
+	}
+}
+
+// convertStrided goes through contiguous scratch.
+func (k *copyKernel) convertStrided(out []byte, so int, x []byte, sx, n int, s *scratch) {
+	from, to := k.from.Size(), k.to.Size()
+	for done := 0; done < n; {
+		c := min(n-done, len(s.floats))
+		a, b := s.from[:c*from], s.to[:c*to]
+		moveStrided(a, 1, x[done*sx*from:], sx, from, c)
+		k.convert(b, a)
+		moveStrided(out[done*so*to:], so, b, 1, to, c)
+		done += c
+	}
+}
+
+// moveStrided copies n elements of size bytes; strides count elements.
+func moveStrided(dst []byte, ds int, src []byte, ss, size, n int) {
+	ds, ss = ds*size, ss*size
+	switch size {
+	case 1:
+		for i := range n {
+			dst[i*ds] = src[i*ss]
+		}
+	case 2:
+		for i := range n {
+			*(*[2]byte)(dst[i*ds:]) = *(*[2]byte)(src[i*ss:])
+		}
+	case 4:
+		for i := range n {
+			*(*[4]byte)(dst[i*ds:]) = *(*[4]byte)(src[i*ss:])
+		}
+	default:
+		for i := range n {
+			copy(dst[i*ds:][:size], src[i*ss:][:size])
+		}
+	}
+}
+
+// runDecode takes one block at a time where a side is strided.
+func (k *copyKernel) runDecode(lo, hi int, s *scratch) {
+	size, bs := k.from.Size(), k.blockElems
+	for r := lo; r < hi; r++ {
+		x, out := k.x[k.xr.at(r)*size:], floats(k.out[4*k.or.at(r):])
+		if k.xInner == 1 && k.outInner == 1 {
+			k.decode(out[:k.blocks*bs], x[:k.blocks*size])
+			continue
+		}
+		for b := range k.blocks {
+			src := x[b*k.xInner*size:][:size]
+			if k.outInner == 1 {
+				k.decode(out[b*bs:][:bs], src)
+				continue
+			}
+			k.decode(s.floats[:bs], src)
+			for i, v := range s.floats[:bs] {
+				out[(b*bs+i)*k.outInner] = v
+			}
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+)
+
+// elementwise is OpAdd, OpMul or OpSwiGLU.
+type elementwise struct {
+	op   provider.Op
+	grid grid
+	in   [2][]byte
+	out  []byte
+	// fast says that the output's runs are contiguous and each input's are, or
+	// repeat one element, and that all are aligned.
+	fast bool
+}
+
+func (k *elementwise) prepare(a *provider.Args, _ int) error {
+	if err := wantInputs(a, 2); err != nil {
+		return err
+	}
+	x, y, out := &a.In[0], &a.In[1], &a.Out
+	if err := checkFloat("left", x); err != nil {
+		return err
+	}
+	if err := checkFloat("right", y); err != nil {
+		return err
+	}
+	if err := checkFloat("out", out); err != nil {
+		return err
+	}
+	if x.Shape != out.Shape || y.Shape != out.Shape {
+		return mismatch("left %v and right %v, want the shape of out, %v", x.Shape, y.Shape, out.Shape)
+	}
+	if err := checkOut(out); err != nil {
+		return err
+	}
+	k.grid = grid{}
+	k.grid.init(&out.Shape, &x.Strides, &y.Strides, &out.Strides)
+	return nil
+}
+
+func (k *elementwise) bind(a *provider.Args) (err error) {
+	if k.in[0], err = bind("left", &a.In[0]); err != nil {
+		return err
+	}
+	if k.in[1], err = bind("right", &a.In[1]); err != nil {
+		return err
+	}
+	if k.out, err = bind("out", &a.Out); err != nil {
+		return err
+	}
+	g := &k.grid
+	k.fast = g.inner(2) == 1 && g.inner(0) <= 1 && g.inner(1) <= 1 &&
+		aligned(k.in[0], 4) && aligned(k.in[1], 4) && aligned(k.out, 4)
+	return nil
+}
+
+func (k *elementwise) release() { k.in, k.out = [2][]byte{}, nil }
+
+func (k *elementwise) work() (units, cost int) {
+	cost = min(k.grid.dims[k.grid.rank-1], segment)
+	if k.op == provider.OpSwiGLU {
+		cost *= 8
+	}
+	return k.grid.units, cost
+}
+
+func (k *elementwise) run(lo, hi int, s *scratch) {
+	for u := lo; u < hi; u++ {
+		off, n := k.grid.at(u)
+		if k.fast {
+			k.runFast(off, n)
+			continue
+		}
+		sx, sy, so := 4*k.grid.inner(0), 4*k.grid.inner(1), 4*k.grid.inner(2)
+		x, y, out := k.in[0][4*off[0]:], k.in[1][4*off[1]:], k.out[4*off[2]:]
+		for i := range n {
+			v := math.Float32frombits(binary.LittleEndian.Uint32(x[i*sx:]))
+			w := math.Float32frombits(binary.LittleEndian.Uint32(y[i*sy:]))
+			switch k.op {
+			case provider.OpAdd:
+				v += w
+			case provider.OpMul:
+				v *= w
+			default:
+				v = swiglu(v, w)
+			}
+			binary.LittleEndian.PutUint32(out[i*so:], math.Float32bits(v))
+		}
+	}
+}
+
+func (k *elementwise) runFast(off [3]int, n int) {
+	x, y := floats(k.in[0][4*off[0]:]), floats(k.in[1][4*off[1]:])
+	out := floats(k.out[4*off[2]:])[:n]
+	xs, ys := k.grid.inner(0), k.grid.inner(1)
+	if k.op == provider.OpSwiGLU {
+		for i := range out {
+			out[i] = swiglu(x[i*xs], y[i*ys])
+		}
+		return
+	}
+	if xs == 0 {
+		// Both operations commute.
+		x, y, xs, ys = y, x, ys, xs
+	}
+	switch {
+	case xs == 0:
+		v := x[0] + y[0]
+		if k.op == provider.OpMul {
+			v = x[0] * y[0]
+		}
+		for i := range out {
+			out[i] = v
+		}
+	case ys == 0:
+		x, v := x[:n], y[0]
+		if k.op == provider.OpMul {
+			for i := range out {
+				out[i] = x[i] * v
+			}
+			return
+		}
+		for i := range out {
+			out[i] = x[i] + v
+		}
+	default:
+		x, y := x[:n], y[:n]
+		if k.op == provider.OpMul {
+			for i := range out {
+				out[i] = x[i] * y[i]
+			}
+			return
+		}
+		for i := range out {
+			out[i] = x[i] + y[i]
+		}
+	}
+}
+
+// swiglu returns x*sigmoid(x)*y.
+func swiglu(x, y float32) float32 {
+	v := float64(x)
+	return float32(v/(1+exp(-v))) * y
+}
+
+// sameRows checks x and out for an operation on the rows of their last axis.
+func sameRows(x, out *provider.Operand) error {
+	if err := checkRows("x", x); err != nil {
+		return err
+	}
+	if err := checkRows("out", out); err != nil {
+		return err
+	}
+	if err := shape.RequireSame(&x.Shape, &out.Shape); err != nil {
+		return err
+	}
+	return checkOut(out)
+}

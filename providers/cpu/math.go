@@ -1,0 +1,130 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// tile is the number of rows that dot4 multiplies at a time.
+const tile = 4
+
+// dot4 returns the dot products of x with four rows of at least its length. Each
+// is the sum of two accumulators, one of the even and one of the odd elements: the
+// eight independent chains hide the latency of the additions. Every dot product of
+// this package is computed here, so that its value does not depend on which rows
+// happen to be its neighbours.
+func dot4(x, w0, w1, w2, w3 []float32) (s0, s1, s2, s3 float32) {
+	var t0, t1, t2, t3 float32
+	n := len(x)
+	w0, w1, w2, w3 = w0[:n], w1[:n], w2[:n], w3[:n]
+	for len(x) >= 8 && len(w0) >= 8 && len(w1) >= 8 && len(w2) >= 8 && len(w3) >= 8 {
+		x0, x1 := x[0], x[1]
+		s0 += x0 * w0[0]
+		s1 += x0 * w1[0]
+		s2 += x0 * w2[0]
+		s3 += x0 * w3[0]
+		t0 += x1 * w0[1]
+		t1 += x1 * w1[1]
+		t2 += x1 * w2[1]
+		t3 += x1 * w3[1]
+		x0, x1 = x[2], x[3]
+		s0 += x0 * w0[2]
+		s1 += x0 * w1[2]
+		s2 += x0 * w2[2]
+		s3 += x0 * w3[2]
+		t0 += x1 * w0[3]
+		t1 += x1 * w1[3]
+		t2 += x1 * w2[3]
+		t3 += x1 * w3[3]
+		x0, x1 = x[4], x[5]
+		s0 += x0 * w0[4]
+		s1 += x0 * w1[4]
+		s2 += x0 * w2[4]
+		s3 += x0 * w3[4]
+		t0 += x1 * w0[5]
+		t1 += x1 * w1[5]
+		t2 += x1 * w2[5]
+		t3 += x1 * w3[5]
+		x0, x1 = x[6], x[7]
+		s0 += x0 * w0[6]
+		s1 += x0 * w1[6]
+		s2 += x0 * w2[6]
+		s3 += x0 * w3[6]
+		t0 += x1 * w0[7]
+		t1 += x1 * w1[7]
+		t2 += x1 * w2[7]
+		t3 += x1 * w3[7]
+		x, w0, w1, w2, w3 = x[8:], w0[8:], w1[8:], w2[8:], w3[8:]
+	}
+	for i, v := range x {
+		if i&1 == 0 {
+			s0 += v * w0[i]
+			s1 += v * w1[i]
+			s2 += v * w2[i]
+			s3 += v * w3[i]
+		} else {
+			t0 += v * w0[i]
+			t1 += v * w1[i]
+			t2 += v * w2[i]
+			t3 += v * w3[i]
+		}
+	}
+	return s0 + t0, s1 + t1, s2 + t2, s3 + t3
+}
+
+// dotBytes is one dot product as dot4 computes it, with a row of f32 that may not
+// be aligned.
+func dotBytes(x []float32, w []byte) float32 {
+	var s, t float32
+	w = w[:4*len(x)]
+	for len(x) >= 2 && len(w) >= 8 {
+		s += x[0] * math.Float32frombits(binary.LittleEndian.Uint32(w))
+		t += x[1] * math.Float32frombits(binary.LittleEndian.Uint32(w[4:]))
+		x, w = x[2:], w[8:]
+	}
+	if len(x) > 0 {
+		s += x[0] * math.Float32frombits(binary.LittleEndian.Uint32(w))
+	}
+	return s + t
+}
+
+// axpy4 adds p0*v0 to p3*v3 to acc; the rows have at least its length.
+func axpy4(acc []float32, p0, p1, p2, p3 float32, v0, v1, v2, v3 []float32) {
+	n := len(acc)
+	v0, v1, v2, v3 = v0[:n], v1[:n], v2[:n], v3[:n]
+	for i := range acc {
+		acc[i] += p0*v0[i] + p1*v1[i] + (p2*v2[i] + p3*v3[i])
+	}
+}
+
+// axpy adds p*v to acc.
+func axpy(acc []float32, p float32, v []float32) {
+	v = v[:len(acc)]
+	for i := range acc {
+		acc[i] += p * v[i]
+	}
+}
+
+// exp returns e**x to nearly full f32 accuracy: within 1e-10 relative, before its
+// rounding by the caller. Arguments whose result is beyond f32 give 0 or +Inf.
+func exp(x float64) float64 {
+	switch {
+	case x != x:
+		return x
+	case x > 89:
+		return math.Inf(1)
+	case x < -104:
+		return 0
+	}
+	// 2**(n+f) with |f| <= 1/2; adding 1.5*2**52 rounds to an integer, which the
+	// low bits of the sum then hold.
+	const round = 0x1.8p52
+	t := x * math.Log2E
+	r := t + round
+	f := t - (r - round)
+	n := int64(math.Float64bits(r)) << 52
+	// The Taylor series of 2**f; its first term left out is under 3e-11.
+	p := 1 + f*(0.6931471805599453+f*(0.2402265069591007+f*(0.05550410866482158+f*(0.009618129107628477+
+		f*(0.0013333558146428443+f*(0.00015403530393381608+f*(1.525273380405984e-05+f*1.3215486790144307e-06)))))))
+	return math.Float64frombits(uint64(int64(math.Float64bits(p)) + n))
+}

@@ -1,0 +1,218 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+)
+
+// rmsNorm is OpRMSNorm.
+type rmsNorm struct {
+	d       int
+	eps     float64
+	stride  int // of the weight
+	xr, or  rows
+	x, out  []float32
+	w       []byte
+	weights []float32 // w, where it is contiguous and aligned
+}
+
+func (k *rmsNorm) prepare(a *provider.Args, _ int) error {
+	if err := wantInputs(a, 2); err != nil {
+		return err
+	}
+	x, w := &a.In[0], &a.In[1]
+	if err := sameRows(x, &a.Out); err != nil {
+		return err
+	}
+	if err := checkFloat("weight", w); err != nil {
+		return err
+	}
+	k.d = x.Shape.Dim(-1)
+	if w.Shape.Rank() != 1 || w.Shape.Dim(0) != k.d {
+		return mismatch("weight %v, want [%d] for x %v", w.Shape, k.d, x.Shape)
+	}
+	k.eps, k.stride = float64(a.Eps), w.Strides.Dim(0)
+	k.xr.init(x, x.Shape.Rank()-1)
+	k.or.init(&a.Out, x.Shape.Rank()-1)
+	return nil
+}
+
+func (k *rmsNorm) bind(a *provider.Args) (err error) {
+	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
+		return err
+	}
+	if k.w, err = bind("weight", &a.In[1]); err != nil {
+		return err
+	}
+	if (k.stride == 1 || k.d == 1) && aligned(k.w, 4) {
+		k.weights = floats(k.w)
+	}
+	k.out, err = bindFloats("out", &a.Out)
+	return err
+}
+
+func (k *rmsNorm) release() { k.x, k.w, k.weights, k.out = nil, nil, nil, nil }
+
+func (k *rmsNorm) work() (units, cost int) { return k.xr.n, 2 * k.d }
+
+func (k *rmsNorm) run(lo, hi int, _ *scratch) {
+	for r := lo; r < hi; r++ {
+		x := k.x[k.xr.at(r):][:k.d]
+		out := k.out[k.or.at(r):][:k.d]
+		scale := float32(1 / math.Sqrt(sumSquares(x)/float64(k.d)+k.eps))
+		if k.weights != nil {
+			w := k.weights[:len(x)]
+			out = out[:len(x)]
+			for i, v := range x {
+				out[i] = v * scale * w[i]
+			}
+			continue
+		}
+		for i, v := range x {
+			w := math.Float32frombits(binary.LittleEndian.Uint32(k.w[4*i*k.stride:]))
+			out[i] = v * scale * w
+		}
+	}
+}
+
+// sumSquares returns the sum of x[i]^2, which neither overflows nor loses small
+// terms in float64.
+func sumSquares(x []float32) float64 {
+	var s0, s1, s2, s3 float64
+	for ; len(x) >= 4; x = x[4:] {
+		a, b, c, d := float64(x[0]), float64(x[1]), float64(x[2]), float64(x[3])
+		s0 += a * a
+		s1 += b * b
+		s2 += c * c
+		s3 += d * d
+	}
+	for _, v := range x {
+		s0 += float64(v) * float64(v)
+	}
+	return (s0 + s1) + (s2 + s3)
+}
+
+// softmax is OpSoftmax.
+type softmax struct {
+	d      int
+	scale  float32
+	xr, or rows
+	x, out []float32
+}
+
+func (k *softmax) prepare(a *provider.Args, _ int) error {
+	if err := wantInputs(a, 1); err != nil {
+		return err
+	}
+	x := &a.In[0]
+	if err := sameRows(x, &a.Out); err != nil {
+		return err
+	}
+	k.d, k.scale = x.Shape.Dim(-1), a.Scale
+	k.xr.init(x, x.Shape.Rank()-1)
+	k.or.init(&a.Out, x.Shape.Rank()-1)
+	return nil
+}
+
+func (k *softmax) bind(a *provider.Args) (err error) {
+	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
+		return err
+	}
+	k.out, err = bindFloats("out", &a.Out)
+	return err
+}
+
+func (k *softmax) release() { k.x, k.out = nil, nil }
+
+func (k *softmax) work() (units, cost int) { return k.xr.n, 8 * k.d }
+
+func (k *softmax) run(lo, hi int, _ *scratch) {
+	for r := lo; r < hi; r++ {
+		x := k.x[k.xr.at(r):][:k.d]
+		out := k.out[k.or.at(r):][:k.d]
+		// The maximum passes a NaN over, and is -Inf in a row of nothing else. In
+		// both cases the differences below are NaN, hence their sum and the row.
+		top := math.Inf(-1)
+		for i, v := range x {
+			v *= k.scale
+			out[i] = v
+			if f := float64(v); f > top {
+				top = f
+			}
+		}
+		sum := 0.0
+		for i, v := range out {
+			p := exp(float64(v) - top)
+			out[i] = float32(p)
+			sum += p
+		}
+		inv := float32(1 / sum)
+		for i := range out {
+			out[i] *= inv
+		}
+	}
+}
+
+// argmax is OpArgmax.
+type argmax struct {
+	d      int
+	xr, or rows
+	x      []float32
+	out    []byte
+}
+
+func (k *argmax) prepare(a *provider.Args, _ int) error {
+	if err := wantInputs(a, 1); err != nil {
+		return err
+	}
+	x, out := &a.In[0], &a.Out
+	if err := checkRows("x", x); err != nil {
+		return err
+	}
+	if out.DType != dtype.I32 {
+		return unsupported("out is %v, want i32", out.DType)
+	}
+	if err := check("out", out); err != nil {
+		return err
+	}
+	if want := x.Shape.Without(x.Shape.Rank() - 1); out.Shape != want {
+		return mismatch("out %v, want %v for x %v", out.Shape, want, x.Shape)
+	}
+	if k.d = x.Shape.Dim(-1); k.d > math.MaxInt32 {
+		return unsupported("rows of %d elements, want places that fit an i32", k.d)
+	}
+	k.xr.init(x, x.Shape.Rank()-1)
+	k.or.init(out, out.Shape.Rank())
+	return checkOut(out)
+}
+
+func (k *argmax) bind(a *provider.Args) (err error) {
+	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
+		return err
+	}
+	k.out, err = bind("out", &a.Out)
+	return err
+}
+
+func (k *argmax) release() { k.x, k.out = nil, nil }
+
+func (k *argmax) work() (units, cost int) { return k.xr.n, k.d }
+
+func (k *argmax) run(lo, hi int, _ *scratch) {
+	for r := lo; r < hi; r++ {
+		x := k.x[k.xr.at(r):][:k.d]
+		place, top := 0, x[0]
+		for i, v := range x {
+			if v > top || v != v {
+				place, top = i, v
+				if v != v {
+					break
+				}
+			}
+		}
+		binary.LittleEndian.PutUint32(k.out[4*k.or.at(r):], uint32(place))
+	}
+}

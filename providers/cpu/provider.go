@@ -1,0 +1,361 @@
+package cpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/internal/team"
+)
+
+// Name is the provider's name.
+const Name = "cpu"
+
+// ErrLeak is wrapped by the error of Close about memory that was not freed.
+var ErrLeak = errors.New("memory still allocated")
+
+// Options configure a Provider.
+type Options struct {
+	// Threads is the number of lanes that kernels run on, the submitting goroutine
+	// being one of them; 0 means one for each processor.
+	Threads int
+}
+
+// Provider is the CPU as a provider of memory, queues and kernels. Kernels run in
+// Submit, on the submitting goroutine and the provider's worker team. Create it
+// with [New] and end it with Close.
+type Provider struct {
+	team  *team.Team
+	info  provider.Info
+	lanes int
+
+	mu     sync.Mutex
+	closed bool
+	queues map[*queue]struct{}
+	made   int // queues made so far, for their names
+	blocks map[uint64]offheap.Block
+	lastID uint64
+
+	stats struct {
+		submits                                                [provider.OpCount]atomic.Uint64
+		uploads, uploadBytes, downloads, downloadBytes, allocs atomic.Uint64
+		frees                                                  atomic.Uint64
+		liveBytes, liveBlocks, liveQueues                      atomic.Int64
+	}
+}
+
+var _ provider.Provider = (*Provider)(nil)
+
+// New returns the CPU provider. It fails if opt asks for a negative number of
+// threads.
+func New(opt Options) (*Provider, error) {
+	if opt.Threads < 0 {
+		return nil, fmt.Errorf("cpu: %d threads, want at least 1, or 0 for one per processor", opt.Threads)
+	}
+	n := opt.Threads
+	if n == 0 {
+		n = runtime.NumCPU()
+	}
+	return &Provider{
+		team:  team.New(n),
+		lanes: n,
+		info: provider.Info{
+			Name:       Name,
+			Device:     fmt.Sprintf("%s, %d threads", runtime.GOARCH, n),
+			HostMemory: true,
+			Unified:    true,
+		},
+		queues: make(map[*queue]struct{}),
+		blocks: make(map[uint64]offheap.Block),
+	}, nil
+}
+
+// Info describes the processor. The memory sizes are zero: the provider has no
+// memory but the process's.
+func (p *Provider) Info() provider.Info { return p.info }
+
+// Plan is [Executor.Plan].
+func (p *Provider) Plan(op provider.Op, a *provider.Args) provider.Plan {
+	return plan(op, a, p.lanes)
+}
+
+// queue runs what is submitted to it in Submit.
+type queue struct {
+	p        *Provider
+	timeline *accel.Timeline
+
+	// mu is held while something runs. The goroutine that submits is the only one
+	// to want it, but for CloseQueue and Close.
+	mu     sync.Mutex
+	exec   *Executor
+	after  accel.Fences // works of other queues to wait for
+	closed bool
+}
+
+// Timeline returns the queue's timeline. No point is ever issued on it; it only
+// records the failure of work that the queue waited for.
+func (q *queue) Timeline() *accel.Timeline { return q.timeline }
+
+// NewQueue returns a queue with kernel state of its own, so that queues run at
+// the same time. All kinds are alike.
+func (p *Provider) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, fmt.Errorf("cpu: new queue: %w", provider.ErrClosed)
+	}
+	p.made++
+	q := &queue{
+		p:        p,
+		timeline: accel.NewTimeline(fmt.Sprintf("%s/%v-%d", Name, kind, p.made), nil),
+		exec:     NewExecutor(p.team),
+	}
+	p.queues[q] = struct{}{}
+	p.stats.liveQueues.Add(1)
+	return q, nil
+}
+
+// CloseQueue ends the queue once what runs on it has ended.
+func (p *Provider) CloseQueue(pq provider.Queue) error {
+	q, err := p.queue(pq)
+	if err != nil {
+		return err
+	}
+	if !q.close() {
+		return fmt.Errorf("cpu: queue %s: %w", q.timeline.Name(), provider.ErrClosed)
+	}
+	p.mu.Lock()
+	delete(p.queues, q)
+	p.mu.Unlock()
+	return nil
+}
+
+// close reports whether the queue was open.
+func (q *queue) close() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.closed = true
+	q.p.stats.liveQueues.Add(-1)
+	return true
+}
+
+// queue returns pq if it is a queue of p.
+func (p *Provider) queue(pq provider.Queue) (*queue, error) {
+	q, ok := pq.(*queue)
+	if !ok || q == nil || q.p != p {
+		return nil, fmt.Errorf("cpu: queue of another provider")
+	}
+	return q, nil
+}
+
+// enter returns the queue ready to run, with its lock held.
+func (p *Provider) enter(pq provider.Queue) (*queue, error) {
+	q, err := p.queue(pq)
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return nil, fmt.Errorf("cpu: queue %s: %w", q.timeline.Name(), provider.ErrClosed)
+	}
+	if len(q.after) > 0 {
+		if err := q.after.Wait(context.Background()); err != nil {
+			q.timeline.Fail(q.timeline.Issued()+1, accel.Forever,
+				fmt.Errorf("cpu: queue %s waited for work that failed: %w", q.timeline.Name(), err))
+		}
+		clear(q.after)
+		q.after = q.after[:0]
+	}
+	if err := q.timeline.Dead(); err != nil {
+		q.mu.Unlock()
+		return nil, err
+	}
+	return q, nil
+}
+
+// Submit runs the operation and returns the zero Work. See [Executor.Execute] for
+// the errors.
+func (p *Provider) Submit(pq provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+	q, err := p.enter(pq)
+	if err != nil {
+		return accel.Work{}, err
+	}
+	defer q.mu.Unlock()
+	if err := q.exec.Execute(op, a); err != nil {
+		return accel.Work{}, err
+	}
+	p.stats.submits[op].Add(1)
+	return accel.Work{}, nil
+}
+
+// WaitFor makes the next call that runs something on pq wait for w first. If w
+// fails, that call and all later ones on the queue fail.
+func (p *Provider) WaitFor(pq provider.Queue, w accel.Work) error {
+	q, err := p.queue(pq)
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return fmt.Errorf("cpu: queue %s: %w", q.timeline.Name(), provider.ErrClosed)
+	}
+	q.after.Add(w)
+	return nil
+}
+
+// Alloc returns n bytes off the Go heap, aligned to 64 bytes at least, with
+// Mem.Host set. n is at least 1.
+func (p *Provider) Alloc(n int) (provider.Mem, error) {
+	if n < 1 {
+		return provider.Mem{}, fmt.Errorf("cpu: allocating %d bytes, want at least 1", n)
+	}
+	b, err := offheap.Alloc(n)
+	if err != nil {
+		return provider.Mem{}, fmt.Errorf("cpu: %w: %w", accel.ErrOutOfMemory, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		offheap.Free(&b)
+		return provider.Mem{}, fmt.Errorf("cpu: allocating %d bytes: %w", n, provider.ErrClosed)
+	}
+	p.lastID++
+	p.blocks[p.lastID] = b
+	p.stats.allocs.Add(1)
+	p.stats.liveBlocks.Add(1)
+	p.stats.liveBytes.Add(int64(n))
+	return provider.Mem{Host: b.Bytes(), ID: p.lastID, Len: n}, nil
+}
+
+// Free takes back what Alloc returned. It panics if m is anything else, or was
+// freed before. After Close, which frees everything, it does nothing.
+func (p *Provider) Free(m provider.Mem) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return
+	}
+	b, ok := p.blocks[m.ID]
+	if !ok || m.Off != 0 || m.Len != len(b.Bytes()) {
+		p.mu.Unlock()
+		panic(fmt.Sprintf("cpu: free of %d bytes at offset %d of allocation %d, which is not what an earlier Alloc returned", m.Len, m.Off, m.ID))
+	}
+	delete(p.blocks, m.ID)
+	p.mu.Unlock()
+	p.stats.frees.Add(1)
+	p.stats.liveBlocks.Add(-1)
+	p.stats.liveBytes.Add(-int64(m.Len))
+	offheap.Free(&b)
+}
+
+// Upload copies src to dst and returns the zero Work.
+func (p *Provider) Upload(q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
+	if err := p.transfer(q, "upload", dst.Host, src); err != nil {
+		return accel.Work{}, err
+	}
+	p.stats.uploads.Add(1)
+	p.stats.uploadBytes.Add(uint64(len(src)))
+	return accel.Work{}, nil
+}
+
+// Download copies src to dst and returns the zero Work.
+func (p *Provider) Download(q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
+	if err := p.transfer(q, "download", dst, src.Host); err != nil {
+		return accel.Work{}, err
+	}
+	p.stats.downloads.Add(1)
+	p.stats.downloadBytes.Add(uint64(len(dst)))
+	return accel.Work{}, nil
+}
+
+func (p *Provider) transfer(pq provider.Queue, what string, dst, src []byte) error {
+	q, err := p.enter(pq)
+	if err != nil {
+		return err
+	}
+	defer q.mu.Unlock()
+	if len(dst) != len(src) {
+		return fmt.Errorf("cpu: %s of %d bytes to %d bytes, want equal lengths", what, len(src), len(dst))
+	}
+	copy(dst, src)
+	return nil
+}
+
+// Stats returns the counters.
+func (p *Provider) Stats() provider.Stats {
+	s := &p.stats
+	out := provider.Stats{
+		Uploads:       s.uploads.Load(),
+		UploadBytes:   s.uploadBytes.Load(),
+		Downloads:     s.downloads.Load(),
+		DownloadBytes: s.downloadBytes.Load(),
+		Allocs:        s.allocs.Load(),
+		Frees:         s.frees.Load(),
+		LiveBytes:     s.liveBytes.Load(),
+		LiveBlocks:    s.liveBlocks.Load(),
+		LiveQueues:    s.liveQueues.Load(),
+	}
+	for op := range out.Submits {
+		out.Submits[op] = s.submits[op].Load()
+	}
+	return out
+}
+
+// Sync returns at once, as nothing is ever pending: with the failure of a queue
+// that died of work it waited for, if there is one.
+func (p *Provider) Sync(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for q := range p.queues {
+		if err := q.timeline.Dead(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close waits for what is running, ends the queues and the worker team, and frees
+// what is still allocated, which it reports with ErrLeak. Closing again does
+// nothing.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	queues, blocks := p.queues, p.blocks
+	p.queues, p.blocks = nil, nil
+	p.mu.Unlock()
+	for q := range queues {
+		q.close()
+	}
+	p.team.Close()
+	if len(blocks) == 0 {
+		return nil
+	}
+	bytes := 0
+	for _, b := range blocks {
+		bytes += len(b.Bytes())
+		offheap.Free(&b)
+	}
+	n := len(blocks)
+	p.stats.frees.Add(uint64(n))
+	p.stats.liveBlocks.Add(-int64(n))
+	p.stats.liveBytes.Add(-int64(bytes))
+	return fmt.Errorf("cpu: close: %w: %d blocks of %d bytes", ErrLeak, n, bytes)
+}

@@ -1,0 +1,94 @@
+package cpu
+
+import (
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+)
+
+// rope is OpRoPE.
+type rope struct {
+	heads, d, dims int
+	neox           bool
+	xr, or         rows // of the heads of all tokens
+	tableStride    int  // between tokens
+	x, out, table  []float32
+}
+
+func (k *rope) prepare(a *provider.Args, _ int) error {
+	if err := wantInputs(a, 2); err != nil {
+		return err
+	}
+	x, table := &a.In[0], &a.In[1]
+	if err := sameRows(x, &a.Out); err != nil {
+		return err
+	}
+	if x.Shape.Rank() != 3 {
+		return mismatch("x %v, want [tokens heads elements]", x.Shape)
+	}
+	k.heads, k.d, k.dims = x.Shape.Dim(1), x.Shape.Dim(2), a.Dims
+	if k.dims < 2 || k.dims%2 != 0 || k.dims > k.d {
+		return mismatch("%d rotated elements, want an even number from 2 to %d", k.dims, k.d)
+	}
+	if err := checkFloat("table", table); err != nil {
+		return err
+	}
+	if table.Shape != shape.Must(x.Shape.Dim(0), k.dims/2, 2) {
+		return mismatch("table %v, want [%d %d 2]", table.Shape, x.Shape.Dim(0), k.dims/2)
+	}
+	if table.Strides.Dim(2) != 1 || k.dims > 2 && table.Strides.Dim(1) != 2 {
+		return unsupported("table has strides %v, want each token's pairs contiguous", table.Strides)
+	}
+	switch a.Mode {
+	case provider.RoPEInterleaved, provider.RoPENeoX:
+		k.neox = a.Mode == provider.RoPENeoX
+	default:
+		return unsupported("rotation mode %d", a.Mode)
+	}
+	k.tableStride = table.Strides.Dim(0)
+	k.xr.init(x, 2)
+	k.or.init(&a.Out, 2)
+	return nil
+}
+
+func (k *rope) bind(a *provider.Args) (err error) {
+	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
+		return err
+	}
+	if k.table, err = bindFloats("table", &a.In[1]); err != nil {
+		return err
+	}
+	k.out, err = bindFloats("out", &a.Out)
+	return err
+}
+
+func (k *rope) release() { k.x, k.table, k.out = nil, nil, nil }
+
+func (k *rope) work() (units, cost int) { return k.xr.n, 2 * k.d }
+
+func (k *rope) run(lo, hi int, _ *scratch) {
+	half := k.dims / 2
+	for r := lo; r < hi; r++ {
+		x := k.x[k.xr.at(r):][:k.d]
+		out := k.out[k.or.at(r):][:k.d]
+		table := k.table[r/k.heads*k.tableStride:][:k.dims]
+		if k.neox {
+			x0, x1 := x[:half], x[half:][:half]
+			o0, o1 := out[:half], out[half:][:half]
+			for i := range x0 {
+				cos, sin := table[2*i], table[2*i+1]
+				a, b := x0[i], x1[i]
+				o0[i] = a*cos - b*sin
+				o1[i] = a*sin + b*cos
+			}
+		} else {
+			x, out := x[:k.dims], out[:k.dims]
+			for i := 0; i+1 < len(x); i += 2 {
+				cos, sin := table[i], table[i+1]
+				a, b := x[i], x[i+1]
+				out[i] = a*cos - b*sin
+				out[i+1] = a*sin + b*cos
+			}
+		}
+		copy(out[k.dims:], x[k.dims:])
+	}
+}
