@@ -1,12 +1,14 @@
 package offheap_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -206,6 +208,35 @@ func TestSmallBlocksShareSlabs(t *testing.T) {
 	}
 	if got := offheap.Stats().SlabBytes; got != mapped {
 		t.Errorf("reallocation mapped %d more bytes", got-mapped)
+	}
+	for i := range blocks {
+		offheap.Free(&blocks[i])
+	}
+}
+
+// Slabs hold the cells carved from them, up to the last and no further.
+func TestSlabsHoldTheirCells(t *testing.T) {
+	if onHeap || invariants.Enabled {
+		t.Skip("small blocks have memory of their own in this build")
+	}
+	var blocks []offheap.Block
+	var live int64
+	for _, n := range []int{64, 128, 256, 512, 1024, 2048, 4096, 8192, 16383} {
+		for end := live + 1<<20; live < end; {
+			b := mustAlloc(t, n)
+			b.Bytes()[n-1] = 1
+			blocks = append(blocks, b)
+			live += int64(b.Cap())
+		}
+	}
+	if got := offheap.Stats().SlabBytes; got < live {
+		t.Errorf("%d live bytes in slabs of %d", live, got)
+	}
+	slices.SortFunc(blocks, func(a, b offheap.Block) int { return cmp.Compare(address(a), address(b)) })
+	for i := range blocks[1:] {
+		if a, b := blocks[i], blocks[i+1]; address(a)+uintptr(a.Cap()) > address(b) {
+			t.Fatalf("blocks of %d bytes at %#x and %d at %#x overlap", a.Cap(), address(a), b.Cap(), address(b))
+		}
 	}
 	for i := range blocks {
 		offheap.Free(&blocks[i])

@@ -179,6 +179,38 @@ func TestRunAfterIdleness(t *testing.T) {
 	}
 }
 
+// A run that begins while workers are about to park must still get all of them:
+// its tasks wait for each other.
+func TestRunWhileParking(t *testing.T) {
+	tm := team.New(3)
+	defer tm.Close()
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var barrier sync.WaitGroup
+	fn := func(int, int) {
+		barrier.Done()
+		barrier.Wait()
+	}
+	for range 3000 {
+		barrier.Add(3)
+		ended := make(chan struct{})
+		go func() {
+			tm.Run(3, fn)
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("seed %d: a worker slept through the run", seed)
+		}
+		// Up to twice the time for which workers stay awake.
+		for range rng.IntN(200) {
+			results[0].x = spend(200)
+			runtime.Gosched()
+		}
+	}
+}
+
 func TestOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	tm := team.New(4)
@@ -260,17 +292,32 @@ func TestPanicOnCaller(t *testing.T) {
 func TestPanicSkipsTheRest(t *testing.T) {
 	tm := team.New(2)
 	defer tm.Close()
-	var began atomic.Int32
-	v := catch(func() {
-		tm.Run(1_000_000, func(int, int) {
-			began.Add(1)
-			panic("stop")
+	for failing := range 2 {
+		var barrier sync.WaitGroup
+		barrier.Add(2)
+		skipped := make(chan struct{}) // closed when the panic is under way
+		var began atomic.Int32
+		v := catch(func() {
+			tm.Run(1_000_000, func(task, lane int) {
+				began.Add(1)
+				if task < 2 {
+					barrier.Done()
+					barrier.Wait()
+				}
+				if lane == failing {
+					defer close(skipped)
+					panic("stop")
+				}
+				<-skipped
+				time.Sleep(time.Millisecond)
+			})
 		})
-	})
-	if v == nil || began.Load() > 2 {
-		t.Errorf("%d tasks began, panic %v, want at most one per lane", began.Load(), v)
+		// The panic needs some time from the task's deferred call to Run.
+		if v == nil || began.Load() > 1000 {
+			t.Errorf("lane %d failed: %d tasks began, panic %v", failing, began.Load(), v)
+		}
+		expectUsable(t, tm)
 	}
-	expectUsable(t, tm)
 }
 
 // A task that ends its goroutine, as a test's FailNow does, must not hang Run.
@@ -362,6 +409,18 @@ func TestClose(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+}
+
+func TestCloseWaitsForWorkers(t *testing.T) {
+	const lanes = 400
+	before := runtime.NumGoroutine()
+	tm := team.New(lanes)
+	tm.Run(lanes, func(int, int) {})
+	tm.Close()
+	// Those few that are between their last word and their end still count.
+	if n := runtime.NumGoroutine() - before; n > lanes/2 {
+		t.Errorf("%d of %d workers outlive Close", n, lanes-1)
+	}
 }
 
 func TestCloseDuringRuns(t *testing.T) {
