@@ -1,0 +1,218 @@
+package discrete
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+)
+
+// kernels computes copies and sums of f32 vectors, which is all that a test of the
+// device itself needs. It declines the rest.
+type kernels struct{}
+
+func newKernels() Executor { return kernels{} }
+
+func (kernels) Plan(op provider.Op, _ *provider.Args) provider.Plan {
+	if op == provider.OpCopy || op == provider.OpAdd || op == provider.OpArgmax {
+		return provider.Plan{Supported: true}
+	}
+	return provider.Decline("only copy, add and argmax")
+}
+
+var errKernel = fmt.Errorf("index out of range")
+
+func (kernels) Execute(op provider.Op, a *provider.Args) error {
+	if op == provider.OpArgmax {
+		return errKernel
+	}
+	n := a.Out.Shape.Dim(-1)
+	at := func(o *provider.Operand, i int) []byte {
+		return o.Mem.Host[(o.Offset+i*o.Strides.Dim(-1))*4:]
+	}
+	get := func(o *provider.Operand, i int) float32 {
+		return math.Float32frombits(binary.LittleEndian.Uint32(at(o, i)))
+	}
+	for i := range n {
+		v := get(&a.In[0], i)
+		if op == provider.OpAdd {
+			v += get(&a.In[1], i)
+		}
+		binary.LittleEndian.PutUint32(at(&a.Out, i), math.Float32bits(v))
+	}
+	return nil
+}
+
+// bench is a device under test with what tests do to it.
+type bench struct {
+	testing.TB
+	*Device
+}
+
+// open returns a device that must be closed clean, whose goroutines must end.
+func open(tb testing.TB, opt Options) *bench {
+	tb.Helper()
+	before := runtime.NumGoroutine()
+	b := dirty(tb, opt)
+	tb.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+		st := b.Stats()
+		if st.LiveBytes != 0 || st.LiveBlocks != 0 || st.LiveQueues != 0 || st.PinnedBytes != 0 {
+			tb.Errorf("counters after close: %+v", st)
+		}
+		noGoroutines(tb, before)
+	})
+	return b
+}
+
+// dirty returns a device that the test closes itself.
+func dirty(tb testing.TB, opt Options) *bench {
+	tb.Helper()
+	opt.NewExecutor = newKernels
+	d, err := New(opt)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &bench{tb, d}
+}
+
+func noGoroutines(tb testing.TB, before int) {
+	tb.Helper()
+	for range 1000 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	tb.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+}
+
+func (b *bench) queue(kind provider.QueueKind) provider.Queue {
+	b.Helper()
+	q, err := b.NewQueue(kind)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return q
+}
+
+func (b *bench) close(qs ...provider.Queue) {
+	b.Helper()
+	for _, q := range qs {
+		if err := b.CloseQueue(q); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) alloc(floats int) provider.Mem {
+	b.Helper()
+	m, err := b.Alloc(floats * 4)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return m
+}
+
+func (b *bench) free(ms ...provider.Mem) {
+	for _, m := range ms {
+		b.Free(m)
+	}
+}
+
+// must returns w, or ends the test.
+func (b *bench) must(w accel.Work, err error) accel.Work {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return w
+}
+
+func (b *bench) wait(ws ...accel.Work) {
+	b.Helper()
+	for _, w := range ws {
+		if err := w.Wait(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) after(q provider.Queue, w accel.Work) {
+	b.Helper()
+	if err := b.WaitFor(q, w); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// read downloads m, ordered after w.
+func (b *bench) read(q provider.Queue, m provider.Mem, w accel.Work) []float32 {
+	b.Helper()
+	b.after(q, w)
+	p := make([]byte, m.Len)
+	b.wait(b.must(b.Download(q, p, m)))
+	return floats(p)
+}
+
+func floats(p []byte) []float32 {
+	out := make([]float32, len(p)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(p[i*4:]))
+	}
+	return out
+}
+
+func fill(n int, v float32) []byte {
+	p := make([]byte, 0, n*4)
+	for range n {
+		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(v))
+	}
+	return p
+}
+
+func vector(m provider.Mem) provider.Operand {
+	return provider.Operand{DType: dtype.F32, Shape: shape.Must(m.Len / 4), Strides: shape.Must(1), Mem: m}
+}
+
+func args(out provider.Mem, in ...provider.Mem) *provider.Args {
+	a := &provider.Args{NIn: len(in), Out: vector(out)}
+	for i, m := range in {
+		a.In[i] = vector(m)
+	}
+	return a
+}
+
+func same(got []float32, want float32) bool {
+	return !slices.ContainsFunc(got, func(v float32) bool { return v != want })
+}
+
+func allNaN(got []float32) bool {
+	return !slices.ContainsFunc(got, func(v float32) bool { return v == v })
+}
+
+// hazardous checks that the hazards contain these texts, one each, and that Close
+// reports them.
+func (b *bench) hazardous(want []string) {
+	b.Helper()
+	h, err := b.Hazards(), b.Close()
+	if len(h) != len(want) || err == nil {
+		b.Fatalf("hazards %q, close: %v, want %q", h, err, want)
+	}
+	for i, text := range want {
+		if !strings.Contains(h[i], text) || !strings.Contains(err.Error(), h[i]) {
+			b.Errorf("hazard %q, close: %v, want %q", h[i], err, text)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package discrete
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fucina-go/fucina/core/provider"
+)
+
+// Chaos says how far completion strays from submission.
+type Chaos uint8
+
+const (
+	// Prompt work executes as soon as the worker gets to it and is reported at
+	// once.
+	Prompt Chaos = iota
+	// Yields gives up the processor a random number of times before execution and
+	// before the report, and reports several works at a time.
+	Yields
+	// Sleeps also sleeps now and then, up to Options.MaxDelay.
+	Sleeps
+)
+
+// Executor computes operations in host memory. It is used by one goroutine at a
+// time, except that Plan may be called by several.
+type Executor interface {
+	Plan(op provider.Op, a *provider.Args) provider.Plan
+	// Execute computes the operation. Every operand, and the workspace where
+	// there is one, has Mem.Host set.
+	Execute(op provider.Op, a *provider.Args) error
+}
+
+// Defaults of Options.
+const (
+	DefaultMemory   = 1 << 30
+	DefaultRing     = 64
+	DefaultMaxDelay = 100 * time.Microsecond
+)
+
+// Options configure a device. The zero value is a prompt device without faults.
+type Options struct {
+	// MemoryBytes is the size of the device's memory; 0 is DefaultMemory.
+	MemoryBytes int64
+	// Ring is how many entries a queue holds before a submitter blocks; 0 is
+	// DefaultRing.
+	Ring int
+
+	// Seed starts the random delays.
+	Seed uint64
+	// Chaos is the kind of delay.
+	Chaos Chaos
+	// MaxDelay is the longest sleep; 0 is DefaultMaxDelay.
+	MaxDelay time.Duration
+
+	// Sync makes every submission and transfer wait for its work, so that a
+	// failure's window is one operation wide.
+	Sync bool
+
+	// Decline, if set, makes Plan decline the operations for which it returns a
+	// reason. It depends on nothing but its arguments.
+	Decline func(op provider.Op, a *provider.Args) string
+	// MinWork is handed out by Info.
+	MinWork *[provider.OpCount]int64
+	// Faults are injected from the start; see Inject.
+	Faults []Fault
+	// NewExecutor returns the kernels for one queue; nil is the CPU reference.
+	NewExecutor func() Executor
+}
+
+// FaultKind says what fails.
+type FaultKind uint8
+
+const (
+	// SubmitError makes Submit return an error that matches
+	// accel.ErrDeviceFailed; nothing is enqueued.
+	SubmitError FaultKind = iota + 1
+	// SubmitAsync makes a submitted operation fail when it comes to execute.
+	SubmitAsync
+	// AllocError makes Alloc return an error that matches accel.ErrOutOfMemory.
+	AllocError
+	// UploadError and DownloadError are SubmitError for transfers.
+	UploadError
+	// UploadAsync and DownloadAsync are SubmitAsync for transfers.
+	UploadAsync
+	DownloadError
+	DownloadAsync
+	// Loss makes the device disappear at a submission or transfer, whichever
+	// comes: that call fails, all work that is pending on any queue fails, and so
+	// does every later call that needs a device, with accel.ErrDeviceLost.
+	Loss
+
+	faultKinds
+)
+
+var faultNames = [faultKinds]string{
+	SubmitError: "submit error", SubmitAsync: "asynchronous submit error", AllocError: "allocation error",
+	UploadError: "upload error", UploadAsync: "asynchronous upload error",
+	DownloadError: "download error", DownloadAsync: "asynchronous download error", Loss: "loss",
+}
+
+// String returns the kind's name.
+func (k FaultKind) String() string {
+	if k == 0 || k >= faultKinds {
+		return "invalid fault"
+	}
+	return faultNames[k]
+}
+
+// Fault is one injected failure.
+type Fault struct {
+	Kind FaultKind
+	// Nth is the event that fails, counting from 1 at the injection, among the
+	// events that the kind concerns: calls of Submit, Alloc, Upload or Download,
+	// or of any of these but Alloc for Loss.
+	Nth int
+	// Err, if set, is wrapped by the failure, next to the sentinel of the kind.
+	Err error
+}
+
+func (f *Fault) check() error {
+	if f.Kind == 0 || f.Kind >= faultKinds || f.Nth < 1 {
+		return fmt.Errorf("discrete: fault %s at event %d: want a known kind and an event from 1 on", f.Kind, f.Nth)
+	}
+	return nil
+}
+
+// Events counts the calls at which a fault can be injected, whether they succeeded
+// or not.
+type Events struct {
+	Submits   int
+	Allocs    int
+	Uploads   int
+	Downloads int
+}
+
+// Transfers returns the number of uploads and downloads.
+func (e Events) Transfers() int { return e.Uploads + e.Downloads }

@@ -1,0 +1,568 @@
+package discrete
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/provider"
+)
+
+// Codes of ring entries that are no operation.
+const (
+	codeUpload = provider.OpCount + iota
+	codeDownload
+	codeWait
+)
+
+func codeName(c provider.Op) string {
+	switch c {
+	case codeUpload:
+		return "upload"
+	case codeDownload:
+		return "download"
+	}
+	return c.String()
+}
+
+// Places of the output and the workspace in entry.blocks, after the inputs.
+const (
+	placeOut = provider.MaxIn + iota
+	placeWorkspace
+	places
+)
+
+// entry is what a queue's ring holds.
+type entry struct {
+	code   provider.Op
+	args   provider.Args // of a transfer, only the device range: Out or In[0]
+	blocks [places]*block
+	host   []byte     // of a transfer
+	wait   accel.Work // of codeWait
+	local  bool       // wait is for a queue of this device, which always ends
+	fault  error      // fails the entry when it comes to execute
+}
+
+// maxBatch is the most works that one report covers.
+const maxBatch = 8
+
+// target is memory that a work writes, to be poisoned if the work fails.
+type target struct {
+	bytes []byte
+	out   provider.Operand
+}
+
+// queue is the ring and its worker. The ring is a channel, because in the eyes of
+// the race detector a channel orders a send after the receive that made room for
+// it and nothing else: submitters see no more of the worker than of a device.
+type queue struct {
+	dev *Device
+	tl  *accel.Timeline
+
+	submitting sync.Mutex
+	closed     bool // guarded by the device's mutex
+	ring       chan entry
+	names      []atomic.Uint32 // code of the work with sequence i, at i modulo the length
+	steps      chan uint8
+	exited     chan struct{}
+
+	// The worker's own.
+	exec    Executor
+	rng     *rand.Rand
+	cur     entry
+	pending [maxBatch]target // executed and not reported
+	npend   int
+	credit  bool // a step that a report used is the next execution's too
+	dead    bool
+}
+
+// Timeline returns the completion record; it outlives the queue.
+func (q *queue) Timeline() *accel.Timeline { return q.tl }
+
+// String returns the queue's name.
+func (q *queue) String() string { return q.tl.Name() }
+
+// Submit enqueues an operation. It blocks while the ring is full. On a dead queue
+// it returns the failure.
+func (d *Device) Submit(q provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+	own, err := d.own(q)
+	if err != nil {
+		return accel.Work{}, err
+	}
+	if op == 0 || op >= provider.OpCount || a.NIn < 0 || a.NIn > provider.MaxIn {
+		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d inputs: %w", op, a.NIn, provider.ErrUnsupported)
+	}
+	plan := d.Plan(op, a)
+	if !plan.Supported {
+		return accel.Work{}, fmt.Errorf("discrete: submit of %s: %w: %s", op, provider.ErrUnsupported, plan.Reason)
+	}
+	if a.Workspace.Len < plan.Workspace {
+		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d bytes of workspace, want %d", op, a.Workspace.Len, plan.Workspace)
+	}
+	return d.enqueue(own, &entry{code: op, args: *a})
+}
+
+// Upload enqueues a copy of src, which is read when the copy executes.
+func (d *Device) Upload(q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
+	own, err := d.own(q)
+	if err != nil {
+		return accel.Work{}, err
+	}
+	if dst.Len != len(src) {
+		return accel.Work{}, fmt.Errorf("discrete: upload of %d bytes to %d", len(src), dst.Len)
+	}
+	e := entry{code: codeUpload, host: src}
+	e.args.Out.Mem = dst
+	return d.enqueue(own, &e)
+}
+
+// Download enqueues a copy to dst, which is written when the copy executes.
+func (d *Device) Download(q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
+	own, err := d.own(q)
+	if err != nil {
+		return accel.Work{}, err
+	}
+	if src.Len != len(dst) {
+		return accel.Work{}, fmt.Errorf("discrete: download of %d bytes to %d", src.Len, len(dst))
+	}
+	e := entry{code: codeDownload, host: dst}
+	e.args.NIn, e.args.In[0].Mem = 1, src
+	return d.enqueue(own, &e)
+}
+
+// WaitFor makes later work of q follow w. If w fails, q is dead from there on, with
+// a window of its own that wraps w's failure.
+func (d *Device) WaitFor(q provider.Queue, w accel.Work) error {
+	own, err := d.own(q)
+	if err != nil {
+		return err
+	}
+	if w.IsZero() || w.Timeline() == own.tl {
+		return nil
+	}
+	_, err = d.enqueue(own, &entry{code: codeWait, wait: w})
+	return err
+}
+
+// enqueue puts e into the ring and returns its point, which for codeWait is zero.
+func (d *Device) enqueue(q *queue, e *entry) (accel.Work, error) {
+	alone := q.submitting.TryLock()
+	if !alone {
+		q.submitting.Lock()
+	}
+	defer q.submitting.Unlock()
+	w, err := d.admit(q, e, alone)
+	if err != nil {
+		what := "wait"
+		if e.code != codeWait {
+			what = codeName(e.code)
+		}
+		return accel.Work{}, fmt.Errorf("discrete: %s on %s: %w", what, q.tl.Name(), err)
+	}
+	q.ring <- *e
+	if d.opt.Sync {
+		_ = w.Wait(context.Background()) // the failure is w's
+	}
+	return w, nil
+}
+
+// admit does what the host does for an entry: it counts it, lets faults happen,
+// resolves its memory and issues its point. The caller is the queue's submitter.
+func (d *Device) admit(q *queue, e *entry, alone bool) (accel.Work, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.usable(); err != nil {
+		return accel.Work{}, err
+	}
+	if q.closed {
+		return accel.Work{}, provider.ErrClosed
+	}
+	if !alone {
+		d.hazard("two goroutines submit to %s at once", q.tl.Name())
+	}
+	if e.code == codeWait {
+		for _, other := range d.queues {
+			e.local = e.local || other.tl == e.wait.Timeline()
+		}
+		return accel.Work{}, q.tl.Dead()
+	}
+	if err := d.inject(e); err != nil {
+		return accel.Work{}, err
+	}
+	if err := q.tl.Dead(); err != nil {
+		return accel.Work{}, err
+	}
+	if err := d.resolve(q, e); err != nil {
+		return accel.Work{}, err
+	}
+	seq := q.tl.Issued() + 1
+	q.names[seq%uint64(len(q.names))].Store(uint32(e.code))
+	w := q.tl.Issue()
+	for _, b := range e.blocks {
+		if b != nil {
+			b.use(w)
+		}
+	}
+	switch e.code {
+	case codeUpload:
+		d.stats.Uploads++
+		d.stats.UploadBytes += uint64(len(e.host))
+	case codeDownload:
+		d.stats.Downloads++
+		d.stats.DownloadBytes += uint64(len(e.host))
+	default:
+		d.stats.Submits[e.code]++
+		return w, nil
+	}
+	if b := d.pinnedAround(e.host); b != nil {
+		b.use(w)
+	}
+	return w, nil
+}
+
+// inject counts the event and lets the faults happen that are due: it returns an
+// error, or arranges for one at execution. The caller holds mu.
+func (d *Device) inject(e *entry) error {
+	var sync, async FaultKind
+	switch e.code {
+	case codeUpload:
+		d.events.Uploads++
+		sync, async = UploadError, UploadAsync
+	case codeDownload:
+		d.events.Downloads++
+		sync, async = DownloadError, DownloadAsync
+	default:
+		d.events.Submits++
+		sync, async = SubmitError, SubmitAsync
+	}
+	if len(d.faults) == 0 {
+		return nil
+	}
+	if f := d.due(Loss); f != nil {
+		d.lose(f.failure(accel.ErrDeviceLost))
+		return d.lostErr
+	}
+	if f := d.due(async); f != nil {
+		e.fault = f.failure(accel.ErrDeviceFailed)
+	}
+	if f := d.due(sync); f != nil {
+		return f.failure(accel.ErrDeviceFailed)
+	}
+	return nil
+}
+
+// resolve finds the blocks that e names. Host memory is refused; a name that means
+// nothing is a hazard, and fails the entry when it executes. The caller holds mu.
+func (d *Device) resolve(q *queue, e *entry) error {
+	for i := range e.blocks {
+		m := e.mem(i)
+		if m == nil || m.IsZero() {
+			continue
+		}
+		if m.Host != nil {
+			d.hazard("%s on %s: %s is host memory", codeName(e.code), q.tl.Name(), placeName(i))
+			return fmt.Errorf("%s is host memory, want device memory", placeName(i))
+		}
+		if e.blocks[i] = d.blocks[m.ID]; e.blocks[i] == nil {
+			d.hazard("%s on %s: %s uses memory %#x, which was freed or never allocated", codeName(e.code), q.tl.Name(), placeName(i), m.ID)
+		}
+	}
+	return nil
+}
+
+// mem returns the memory at a place of e, or nil if e has no such place.
+func (e *entry) mem(place int) *provider.Mem {
+	switch {
+	case place == placeOut:
+		return &e.args.Out.Mem
+	case place == placeWorkspace:
+		return &e.args.Workspace
+	case place < e.args.NIn:
+		return &e.args.In[place].Mem
+	}
+	return nil
+}
+
+func placeName(place int) string {
+	switch place {
+	case placeOut:
+		return "the output"
+	case placeWorkspace:
+		return "the workspace"
+	}
+	return fmt.Sprintf("input %d", place)
+}
+
+// use records w as a user of b. Users that have ended make room for new queues.
+func (b *block) use(w accel.Work) {
+	for i := range b.uses {
+		if b.uses[i].Timeline() == w.Timeline() {
+			b.uses[i] = w
+			return
+		}
+	}
+	kept := b.uses[:0]
+	for _, u := range b.uses {
+		if !u.Done() {
+			kept = append(kept, u)
+		}
+	}
+	b.uses = append(kept, w)
+}
+
+// run is the worker.
+func (q *queue) run() {
+	defer close(q.exited)
+	for q.next() {
+		switch {
+		case q.dead:
+		case q.dev.isLost():
+			q.lose()
+		case q.cur.code == codeWait:
+			q.await()
+		case q.cur.code != 0:
+			q.work()
+		}
+		q.cur = entry{} // lets go of host memory
+	}
+	q.report()
+}
+
+// next receives the next entry, or none when the device was lost. Before it waits,
+// it reports. It returns false when the queue was closed.
+func (q *queue) next() (ok bool) {
+	if q.dead {
+		q.cur, ok = <-q.ring
+		return ok
+	}
+	select {
+	case q.cur, ok = <-q.ring:
+		return ok
+	default:
+	}
+	q.report()
+	if q.dead {
+		return true
+	}
+	select {
+	case q.cur, ok = <-q.ring:
+		return ok
+	case <-q.dev.lost:
+		return true
+	}
+}
+
+// work executes the current entry and reports it, now or later.
+func (q *queue) work() {
+	q.delay()
+	stepped := q.pass()
+	if q.dev.isLost() {
+		q.lose()
+		return
+	}
+	t := &q.pending[q.npend]
+	q.npend++
+	err := q.prepare(t)
+	if err == nil {
+		err = q.cur.fault
+	}
+	if err == nil {
+		err = q.execute()
+	}
+	if err != nil {
+		if !stepped {
+			q.wait()
+		}
+		q.fail(err)
+		return
+	}
+	switch {
+	case stepped:
+		q.complete()
+	case q.dev.opt.Chaos == Prompt, q.npend == maxBatch, q.rng.IntN(2) == 0:
+		q.report()
+	}
+}
+
+// prepare turns the operands of the current entry into bytes, and fills in what it
+// writes.
+func (q *queue) prepare(t *target) error {
+	*t = target{}
+	e := &q.cur
+	for i, b := range e.blocks {
+		m := e.mem(i)
+		if m == nil || m.IsZero() {
+			continue
+		}
+		bytes, err := rangeOf(b, m)
+		if err == nil && i != placeWorkspace && e.code < provider.OpCount {
+			o := &e.args.Out
+			if i != placeOut {
+				o = &e.args.In[i]
+			}
+			err = checkView(o)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: %s of %s: %w", accel.ErrDeviceFailed, placeName(i), codeName(e.code), err)
+			if b != nil { // else it is recorded already
+				q.dev.mu.Lock()
+				q.dev.hazard("%s: %v", q.tl.Name(), err)
+				q.dev.mu.Unlock()
+			}
+			return err
+		}
+		*m = provider.Mem{Host: bytes, Len: len(bytes)}
+	}
+	t.out, t.bytes = e.args.Out, e.args.Out.Mem.Host
+	if e.code == codeDownload {
+		t.bytes = e.host
+	}
+	return nil
+}
+
+func (q *queue) execute() error {
+	e := &q.cur
+	switch e.code {
+	case codeUpload:
+		copy(e.args.Out.Mem.Host, e.host)
+		return nil
+	case codeDownload:
+		copy(e.host, e.args.In[0].Mem.Host)
+		return nil
+	}
+	poison(e.args.Workspace.Host)
+	if err := q.exec.Execute(e.code, &e.args); err != nil {
+		return fmt.Errorf("%w: %s: %w", accel.ErrDeviceFailed, e.code, err)
+	}
+	return nil
+}
+
+// await parks until the work that the current entry names has ended.
+func (q *queue) await() {
+	q.report() // the other queue may be waiting for this one
+	if q.dead {
+		return
+	}
+	ctx := q.dev.ctx
+	if q.cur.local {
+		ctx = context.Background()
+	}
+	err := q.cur.wait.Wait(ctx)
+	switch {
+	case q.dev.isLost():
+		q.lose()
+	case err != nil:
+		if ctx.Err() != nil && q.cur.wait.Err() == nil {
+			err = provider.ErrClosed
+		}
+		if !errors.Is(err, accel.ErrDeviceFailed) && !errors.Is(err, accel.ErrDeviceLost) {
+			err = fmt.Errorf("%w: %w", accel.ErrDeviceFailed, err)
+		}
+		q.wait()
+		q.fail(fmt.Errorf("wait for op %d of %s: %w", q.cur.wait.Seq(), q.cur.wait.Timeline().Name(), err))
+	}
+}
+
+// delay lets others run, as far as the options say.
+func (q *queue) delay() {
+	switch q.dev.opt.Chaos {
+	case Prompt:
+		return
+	case Sleeps:
+		if q.rng.IntN(4) == 0 {
+			time.Sleep(time.Duration(q.rng.Int64N(int64(q.dev.opt.MaxDelay) + 1)))
+			return
+		}
+	}
+	for range q.rng.IntN(16) {
+		runtime.Gosched()
+	}
+}
+
+// pass waits while the device is held, and reports whether a step ended the wait.
+func (q *queue) pass() (stepped bool) {
+	g := q.dev.gate.Load()
+	if g == nil {
+		q.credit = false
+		return false
+	}
+	if q.credit {
+		q.credit = false
+		return true
+	}
+	select {
+	case <-g.open:
+	case <-q.dev.lost:
+	case <-q.steps:
+		return true
+	}
+	return false
+}
+
+// wait waits like pass, but leaves a step to the next execution.
+func (q *queue) wait() { q.credit = q.pass() }
+
+// report reports everything executed so far, late.
+func (q *queue) report() {
+	if q.npend == 0 || q.dead {
+		return
+	}
+	q.delay()
+	q.wait()
+	if q.dev.isLost() {
+		q.lose()
+		return
+	}
+	q.complete()
+}
+
+// complete reports everything executed so far.
+func (q *queue) complete() {
+	seq := q.tl.Completed() + uint64(q.npend)
+	clear(q.pending[:q.npend])
+	q.npend = 0
+	q.tl.Complete(seq)
+}
+
+func (q *queue) lose() {
+	q.dev.mu.Lock()
+	err := q.dev.lostErr
+	q.dev.mu.Unlock()
+	q.fail(err)
+}
+
+// maxNames bounds the operations that a failure names.
+const maxNames = 16
+
+// fail ends the queue: nothing that was not reported completes. What it may have
+// written is poisoned, and what is in the ring will not execute.
+func (q *queue) fail(err error) {
+	q.dead = true
+	for i := range q.npend {
+		if t := &q.pending[i]; t.bytes != nil {
+			poisonOperand(t.bytes, &t.out)
+		}
+	}
+	clear(q.pending[:])
+	q.npend = 0
+
+	first := q.tl.Completed() + 1
+	issued := q.tl.Issued()
+	var names []string
+	for seq := first; seq <= issued && len(names) < maxNames; seq++ {
+		names = append(names, codeName(provider.Op(q.names[seq%uint64(len(q.names))].Load())))
+	}
+	if left := issued + 1 - first - uint64(len(names)); left > 0 {
+		names = append(names, fmt.Sprintf("%d more", left))
+	}
+	q.tl.Fail(first, accel.Forever, &accel.WindowError{
+		Queue: q.tl.Name(), First: first, Last: max(first, issued), Ops: strings.Join(names, ", "), Err: err,
+	})
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package discrete
+
+const raceEnabled = false
