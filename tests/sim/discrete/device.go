@@ -62,7 +62,7 @@ func New(opt Options) (*Device, error) {
 	opt.Ring = cmp.Or(opt.Ring, DefaultRing)
 	opt.MaxDelay = cmp.Or(opt.MaxDelay, DefaultMaxDelay)
 	if opt.NewExecutor == nil {
-		return nil, errors.New("discrete: no executor")
+		opt.NewExecutor = reference
 	}
 	d := &Device{
 		opt:     opt,

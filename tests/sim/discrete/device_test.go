@@ -234,6 +234,7 @@ func TestCompletionIsReorderedAndBatched(t *testing.T) {
 	if !reordered || !batched {
 		t.Errorf("reordered %t, batched %t in 400 rounds", reordered, batched)
 	}
+	b.wait(q1.Timeline().Last())
 	b.free(x, y)
 	b.close(q1, q2)
 }

@@ -1,0 +1,7 @@
+package discrete
+
+import "github.com/fucina-go/fucina/providers/cpu"
+
+// reference returns the CPU reference kernels on one lane: queues compute side by
+// side, as they do on a device.
+func reference() Executor { return cpu.NewExecutor(nil) }
