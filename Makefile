@@ -1,0 +1,79 @@
+# Every target works in a clean clone. Tools that a target needs are fetched by
+# package name into .cache, or the target says what is missing.
+
+GO          ?= go
+CACHE       := $(CURDIR)/.cache
+STATICCHECK := $(CACHE)/bin/staticcheck
+FUZZTIME    ?= 10s
+
+# The build tags that this repository knows besides the default of none.
+ACCEL := -tags accel
+
+.PHONY: all build cross test race invariants discrete arm64 fuzz bench lint fmt clean
+
+all: build lint test
+
+build:
+	CGO_ENABLED=0 $(GO) build ./...
+	CGO_ENABLED=0 $(GO) build $(ACCEL) ./...
+
+# Type-checks and builds for the other supported systems, tests included.
+cross:
+	for target in linux/arm64 darwin/arm64 windows/amd64; do \
+		echo "$$target"; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build ./... && \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./... || exit 1; \
+	done
+
+test:
+	$(GO) test ./...
+
+# The race detector needs a C compiler.
+race:
+	CGO_ENABLED=1 $(GO) test -race ./...
+	CGO_ENABLED=1 FUCINA_TEST_PROVIDER=discrete $(GO) test -race $(ACCEL) ./...
+
+# Poison on free, guard pages and leak reports.
+invariants:
+	$(GO) test -tags invariants ./...
+	FUCINA_TEST_PROVIDER=discrete $(GO) test -tags 'invariants accel' ./...
+
+# The tests that have a device, on the simulated discrete one.
+discrete:
+	FUCINA_TEST_PROVIDER=discrete $(GO) test $(ACCEL) ./...
+
+# The tests as arm64 code, by user-mode emulation. -short leaves out what takes
+# minutes there.
+arm64:
+	@command -v qemu-aarch64-static >/dev/null || command -v qemu-aarch64 >/dev/null || { \
+		echo "make arm64 needs qemu-aarch64 (Debian package qemu-user-static)"; exit 1; }
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short \
+		-exec "$$(command -v qemu-aarch64-static || command -v qemu-aarch64)" ./...
+
+# One short run of every fuzz target.
+fuzz:
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+lint: fmt $(STATICCHECK)
+	$(GO) vet ./...
+	$(GO) vet $(ACCEL) ./...
+	$(STATICCHECK) ./...
+	$(STATICCHECK) $(ACCEL) ./...
+
+fmt:
+	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	if [ -n "$$files" ]; then echo "gofmt would change:" $$files; exit 1; fi
+
+$(STATICCHECK):
+	GOBIN=$(CACHE)/bin $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+clean:
+	rm -rf $(CACHE)

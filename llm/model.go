@@ -1,0 +1,317 @@
+package llm
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm/tokenizer"
+)
+
+// Options configure Open.
+type Options struct {
+	// Context is the longest sequence that sessions can ask for; 0 is the length
+	// that the model was trained for.
+	Context int
+	// Progress, if set, is called as the weights are taken in, with the bytes so
+	// far and in all, on the goroutine that called Open.
+	Progress func(done, total int64)
+}
+
+// Model is a network and its tokenizer. It is immutable and may be shared by
+// goroutines; its weights live once per engine.
+type Model struct {
+	eng     *fucina.Engine
+	params  Params
+	context int
+	tok     *tokenizer.Tokenizer
+
+	tokenEmbd  fucina.Tensor // {vocab d}
+	outputNorm fucina.Tensor // {d}
+	output     fucina.Tensor // {vocab d}; tokenEmbd itself where they are tied
+	layers     []layer
+	angles     fucina.Tensor // {pos pair cos_sin}
+
+	all []fucina.Tensor // every weight, for Close
+
+	mu       sync.Mutex
+	sessions int
+	closed   bool
+}
+
+// layer is the weights of one transformer block.
+type layer struct {
+	attnNorm fucina.Tensor // {d}
+	q        fucina.Tensor // {q d}
+	k        fucina.Tensor // {k d}
+	v        fucina.Tensor // {v d}
+	attnOut  fucina.Tensor // {d o}
+	ffnNorm  fucina.Tensor // {d}
+	gate     fucina.Tensor // {ff d}
+	up       fucina.Tensor // {ff d}
+	down     fucina.Tensor // {d ff}
+}
+
+// Open maps the GGUF file at path and returns its model on eng. The weights stay
+// in the file's mapping, which lives until the model is closed; a device takes
+// copies as they are first used. Errors match ErrUnsupportedModel, ErrInvalidModel
+// or those of package gguf, and nothing is held after one.
+func Open(eng *fucina.Engine, path string, opt Options) (*Model, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("llm: %w", err)
+	}
+	// The tensors keep the mapping.
+	m, err := newModel(eng, f, opt)
+	if err = errors.Join(err, f.Close()); err != nil {
+		if m != nil {
+			err = errors.Join(err, m.Close())
+		}
+		return nil, fmt.Errorf("llm: %s: %w", path, err)
+	}
+	return m, nil
+}
+
+// New returns the model of an open file, which the caller may close at once. See
+// Open.
+func New(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
+	m, err := newModel(eng, f, opt)
+	if err != nil {
+		return nil, fmt.Errorf("llm: %w", err)
+	}
+	return m, nil
+}
+
+func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
+	p, err := readParams(f)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := tokenizer.FromMetadata(func(key string) (any, bool) {
+		v, ok := f.Value(key)
+		if !ok {
+			return nil, false
+		}
+		return v.Interface(), true
+	})
+	if err != nil {
+		return nil, err
+	}
+	tok, err := tokenizer.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{eng: eng, tok: tok, context: opt.Context}
+	if m.context == 0 {
+		m.context = p.Context
+	}
+	if m.context < 1 || m.context > maxLength {
+		return nil, fmt.Errorf("context of %d tokens, want 1 to %d", m.context, maxLength)
+	}
+	l := loader{m: m, f: f, used: make(map[string]bool), progress: opt.Progress}
+	l.load(&p)
+	m.params = p
+	if l.err == nil {
+		m.angles, l.err = eng.RoPETable(p.RoPE, m.context, "pos")
+		m.all = append(m.all, m.angles)
+	}
+	if l.err != nil {
+		return nil, errors.Join(l.err, m.Close())
+	}
+	return m, nil
+}
+
+// loader takes weights from a file and keeps the first error.
+type loader struct {
+	m        *Model
+	f        *gguf.File
+	used     map[string]bool
+	progress func(done, total int64)
+	done     int64
+	total    int64
+	err      error
+}
+
+func (l *loader) fail(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+func (l *loader) load(p *Params) {
+	for _, t := range l.f.Tensors() {
+		l.total += t.Size
+	}
+	// The vocabulary is as large as the embedding says; the tokenizer must agree.
+	embd, ok := l.f.Tensor("token_embd.weight")
+	if !ok || len(embd.Shape) != 2 {
+		l.fail(fmt.Errorf("%w: no matrix token_embd.weight", ErrInvalidModel))
+		return
+	}
+	p.Vocabulary = embd.Shape[0]
+	if n := l.m.tok.VocabSize(); n > p.Vocabulary {
+		l.fail(fmt.Errorf("%w: %d tokens, but an embedding of %d", ErrInvalidModel, n, p.Vocabulary))
+		return
+	}
+	ax := fucina.Ax
+	d := ax("d", p.Embedding)
+	vocab := ax("vocab", p.Vocabulary)
+	m := l.m
+	m.tokenEmbd = l.matrix("token_embd.weight", vocab, d)
+	m.outputNorm = l.vector("output_norm.weight", d)
+	if _, ok := l.f.Tensor("output.weight"); ok {
+		m.output = l.matrix("output.weight", vocab, d)
+	} else {
+		m.output = m.tokenEmbd
+	}
+	q := ax("q", p.Heads*p.KeyLength)
+	k := ax("k", p.KVHeads*p.KeyLength)
+	v := ax("v", p.KVHeads*p.ValueLength)
+	o := ax("o", p.Heads*p.ValueLength)
+	ff := ax("ff", p.FeedForward)
+	for i := 0; i < p.Layers && l.err == nil; i++ {
+		name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
+		m.layers = append(m.layers, layer{
+			attnNorm: l.vector(name("attn_norm"), d),
+			q:        l.matrix(name("attn_q"), q, d),
+			k:        l.matrix(name("attn_k"), k, d),
+			v:        l.matrix(name("attn_v"), v, d),
+			attnOut:  l.matrix(name("attn_output"), d, o),
+			ffnNorm:  l.vector(name("ffn_norm"), d),
+			gate:     l.matrix(name("ffn_gate"), ff, d),
+			up:       l.matrix(name("ffn_up"), ff, d),
+			down:     l.matrix(name("ffn_down"), d, ff),
+		})
+	}
+	l.factors(p)
+	for _, t := range l.f.Tensors() {
+		if l.err == nil && !l.used[t.Name] {
+			l.fail(fmt.Errorf("%w: the %s family has no use for tensor %q", ErrUnsupportedModel, p.Architecture, t.Name))
+		}
+	}
+}
+
+// factors reads the frequency divisors that llama 3 files carry. Some files repeat
+// them per block.
+func (l *loader) factors(p *Params) {
+	const name = "rope_freqs.weight"
+	t, ok := l.f.Tensor(name)
+	if !ok || l.err != nil {
+		return
+	}
+	l.used[name] = true
+	if t.DType != dtype.F32 || len(t.Shape) != 1 || t.Shape[0] != p.RoPE.Dims/2 {
+		l.fail(fmt.Errorf("%w: %s is %s %v, want f32 [%d]", ErrInvalidModel, name, t.DType, t.Shape, p.RoPE.Dims/2))
+		return
+	}
+	values, err := storage.Elements[float32](l.f.Data(t))
+	if err != nil {
+		l.fail(fmt.Errorf("%w: %s: %w", ErrInvalidModel, name, err))
+		return
+	}
+	for i, v := range values {
+		if !(v > 0) {
+			l.fail(fmt.Errorf("%w: %s[%d] is %v, want a positive number", ErrInvalidModel, name, i, v))
+			return
+		}
+	}
+	p.RoPE.FreqFactors = append([]float32(nil), values...)
+}
+
+// vector takes a weight that ops want in f32.
+func (l *loader) vector(name string, axis fucina.Axis) fucina.Tensor {
+	if t, ok := l.f.Tensor(name); ok && l.err == nil && t.DType != dtype.F32 {
+		l.fail(fmt.Errorf("%w: %s is %s, want f32", ErrUnsupportedModel, name, t.DType))
+	}
+	return l.take(name, axis)
+}
+
+// matrix takes a weight of any dtype that may stand right in a product.
+func (l *loader) matrix(name string, axes ...fucina.Axis) fucina.Tensor {
+	if t, ok := l.f.Tensor(name); ok && l.err == nil {
+		switch d := t.DType; {
+		case d == dtype.F32, d == dtype.F16, d == dtype.BF16, d.SupportsQuantizedMatMulRHS():
+		default:
+			l.fail(fmt.Errorf("%w: %s is %s, which is no weight format", ErrUnsupportedModel, name, d))
+		}
+	}
+	return l.take(name, axes...)
+}
+
+func (l *loader) take(name string, axes ...fucina.Axis) fucina.Tensor {
+	if l.err != nil {
+		return fucina.Tensor{}
+	}
+	t, ok := l.f.Tensor(name)
+	if !ok {
+		l.fail(fmt.Errorf("%w: no tensor %q", ErrInvalidModel, name))
+		return fucina.Tensor{}
+	}
+	fits := len(t.Shape) == len(axes)
+	for i := range axes {
+		fits = fits && t.Shape[i] == axes[i].Size
+	}
+	if !fits {
+		want := make([]int, len(axes))
+		for i := range axes {
+			want[i] = axes[i].Size
+		}
+		l.fail(fmt.Errorf("%w: tensor %q has shape %v, the metadata wants %v", ErrInvalidModel, name, t.Shape, want))
+		return fucina.Tensor{}
+	}
+	buf, err := l.f.Buffer(t)
+	if err != nil {
+		l.fail(err)
+		return fucina.Tensor{}
+	}
+	w, err := l.m.eng.Weight(buf, t.DType, axes...)
+	if err != nil {
+		buf.Release()
+		l.fail(fmt.Errorf("tensor %q: %w", name, err))
+		return fucina.Tensor{}
+	}
+	l.m.all = append(l.m.all, w)
+	l.used[name] = true
+	l.done += t.Size
+	if l.progress != nil {
+		l.progress(l.done, l.total)
+	}
+	return w
+}
+
+// Params returns the network's dimensions.
+func (m *Model) Params() Params { return m.params }
+
+// Context returns the longest sequence that a session can hold.
+func (m *Model) Context() int { return m.context }
+
+// Tokenizer returns the model's tokenizer.
+func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
+
+// Engine returns the engine that the model lives on.
+func (m *Model) Engine() *fucina.Engine { return m.eng }
+
+// Close gives the weights back. It fails, and closes nothing, while sessions are
+// open; after that it does nothing.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions > 0 {
+		return fmt.Errorf("llm: close of a model with %d open sessions", m.sessions)
+	}
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	var errs []error
+	for _, t := range m.all {
+		if t != (fucina.Tensor{}) {
+			errs = append(errs, t.Release())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,171 @@
+package llm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/gguf"
+)
+
+var (
+	// ErrUnsupportedModel reports a file of a family, or with a feature, that this
+	// package does not run.
+	ErrUnsupportedModel = errors.New("unsupported model")
+	// ErrInvalidModel reports a file whose metadata and tensors do not make a model.
+	ErrInvalidModel = errors.New("invalid model")
+)
+
+// Params are the dimensions of a network, from a file's metadata.
+type Params struct {
+	Architecture string
+	Name         string
+	Layers       int
+	Context      int // length that the model was trained for
+	Embedding    int // width of the residual stream
+	FeedForward  int
+	Heads        int
+	KVHeads      int
+	KeyLength    int // elements of a query or key head
+	ValueLength  int
+	Vocabulary   int
+	NormEpsilon  float32
+	RoPE         fucina.RoPE
+	RoPEMode     fucina.RoPEMode
+}
+
+// Bounds on dimensions, far above any real model, that keep products of a few of
+// them inside an int64 and loops over hostile files short.
+const (
+	maxLayers = 1 << 12
+	maxWidth  = 1 << 24
+	maxHeads  = 1 << 14
+	maxLength = 1 << 30
+)
+
+// reader collects typed metadata of one architecture and keeps the first error.
+type reader struct {
+	f    *gguf.File
+	arch string
+	err  error
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// size returns the integer under arch.key, which must lie in [1, limit]. If the key
+// is absent it returns def, or fails if def is 0.
+func (r *reader) size(key string, def, limit int) int {
+	key = r.arch + "." + key
+	v, err := r.f.Int(key)
+	if errors.Is(err, gguf.ErrNoKey) && def > 0 {
+		return def
+	}
+	if err != nil {
+		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
+		return 1
+	}
+	if v < 1 || v > int64(limit) {
+		r.fail(fmt.Errorf("%w: %s is %d, want 1 to %d", ErrInvalidModel, key, v, limit))
+		return 1
+	}
+	return int(v)
+}
+
+// number returns the float under arch.key, or def if the key is absent. It must be
+// finite and at least low.
+func (r *reader) number(key string, def, low float64) float64 {
+	key = r.arch + "." + key
+	v, err := r.f.FloatOr(key, def)
+	if err != nil {
+		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
+		return def
+	}
+	if !(v >= low) || math.IsInf(v, 1) {
+		r.fail(fmt.Errorf("%w: %s is %v, want a finite number of at least %v", ErrInvalidModel, key, v, low))
+		return def
+	}
+	return v
+}
+
+// readParams reads the dimensions of a llama file. Keys are those of the GGUF
+// specification and of llama.cpp's loader.
+func readParams(f *gguf.File) (Params, error) {
+	arch, err := f.String("general.architecture")
+	if err != nil {
+		return Params{}, fmt.Errorf("%w: %w", ErrInvalidModel, err)
+	}
+	if arch != "llama" {
+		return Params{}, fmt.Errorf("%w: architecture %q, want \"llama\"", ErrUnsupportedModel, arch)
+	}
+	r := &reader{f: f, arch: arch}
+	p := Params{Architecture: arch}
+	if p.Name, err = f.StringOr("general.name", ""); err != nil {
+		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
+	}
+	p.Layers = r.size("block_count", 0, maxLayers)
+	p.Context = r.size("context_length", 0, maxLength)
+	p.Embedding = r.size("embedding_length", 0, maxWidth)
+	p.FeedForward = r.size("feed_forward_length", 0, maxWidth)
+	p.Heads = r.size("attention.head_count", 0, maxHeads)
+	p.KVHeads = r.size("attention.head_count_kv", p.Heads, maxHeads)
+	p.KeyLength = r.size("attention.key_length", max(1, p.Embedding/p.Heads), maxWidth)
+	p.ValueLength = r.size("attention.value_length", max(1, p.Embedding/p.Heads), maxWidth)
+	p.NormEpsilon = float32(r.number("attention.layer_norm_rms_epsilon", 0, 0))
+	if _, ok := f.Value(arch + ".attention.layer_norm_rms_epsilon"); !ok {
+		r.fail(fmt.Errorf("%w: no %s.attention.layer_norm_rms_epsilon", ErrInvalidModel, arch))
+	}
+	p.RoPEMode = fucina.RoPEInterleaved
+	p.RoPE = readRoPE(r, &p)
+	if r.err != nil {
+		return Params{}, r.err
+	}
+	if p.Heads%p.KVHeads != 0 {
+		return Params{}, fmt.Errorf("%w: %d heads over %d KV heads, want a multiple", ErrInvalidModel, p.Heads, p.KVHeads)
+	}
+	if n, err := f.IntOr(arch+".expert_count", 0); err != nil || n != 0 {
+		return Params{}, fmt.Errorf("%w: mixture of %d experts", ErrUnsupportedModel, n)
+	}
+	return p, nil
+}
+
+func readRoPE(r *reader, p *Params) fucina.RoPE {
+	rope := fucina.RoPE{
+		Dims:     r.size("rope.dimension_count", p.KeyLength, maxWidth),
+		FreqBase: r.number("rope.freq_base", 10000, 1),
+	}
+	if rope.Dims%2 != 0 || rope.Dims > p.KeyLength {
+		r.fail(fmt.Errorf("%w: %d rotated elements in heads of %d, want an even number of at most that", ErrInvalidModel, rope.Dims, p.KeyLength))
+	}
+	kind, err := r.f.StringOr(r.arch+".rope.scaling.type", "none")
+	if err != nil {
+		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
+	}
+	// Files older than rope.scaling.type have only the linear factor.
+	legacy := r.number("rope.scale_linear", 0, 0)
+	factor := r.number("rope.scaling.factor", legacy, 0)
+	if kind == "none" && legacy != 0 {
+		kind = "linear"
+	}
+	rope.AttnFactor = r.number("rope.scaling.attn_factor", 1, 0)
+	switch kind {
+	case "none":
+	case "linear", "yarn":
+		if factor != 0 {
+			rope.FreqScale = 1 / factor
+		}
+		if kind == "yarn" {
+			rope.ExtFactor = 1
+			rope.BetaFast = r.number("rope.scaling.yarn_beta_fast", 32, 0)
+			rope.BetaSlow = r.number("rope.scaling.yarn_beta_slow", 1, 0)
+			rope.OriginalContext = r.size("rope.scaling.original_context_length", p.Context, maxLength)
+		}
+	default:
+		r.fail(fmt.Errorf("%w: rope scaling %q, want none, linear or yarn", ErrUnsupportedModel, kind))
+	}
+	return rope
+}
