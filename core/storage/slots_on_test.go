@@ -180,8 +180,8 @@ func TestReadersShareOneDownload(t *testing.T) {
 	q.finish()
 	m.down.finish()
 	wg.Wait()
-	if _, downloads := m.uploads, m.downloads; downloads != 1 {
-		t.Errorf("%d downloads, want 1", downloads)
+	if m.downloads != 1 {
+		t.Errorf("%d downloads, want 1", m.downloads)
 	}
 }
 
@@ -549,7 +549,7 @@ func TestRefusedUpload(t *testing.T) {
 
 func TestFailedDownloadIsTriedAgain(t *testing.T) {
 	noLeak(t)
-	b, m, q, r := lazyOnDevice(t, 16, 'a')
+	b, m, _, r := lazyOnDevice(t, 16, 'a')
 	m.dnErr = errBroken
 	if _, err := b.Host(background, Read); !errors.Is(err, errBroken) {
 		t.Fatalf("refused download: %v", err)
@@ -569,7 +569,6 @@ func TestFailedDownloadIsTriedAgain(t *testing.T) {
 	if p := mustHost(t, b, Read); p[0] != 'a' || m.downloads != 2 {
 		t.Errorf("read %q after %d downloads, want 2", p, m.downloads)
 	}
-	_ = q
 	b.Release()
 	if n := r.Sweep(); n != 0 {
 		t.Errorf("%d blocks retired, though a later point of the queue has completed", n)
@@ -966,8 +965,7 @@ func TestCold(t *testing.T) {
 // Readers of both sides, an evictor and references come and go at once.
 func TestConcurrentReaders(t *testing.T) {
 	noLeak(t)
-	b, m, q, r := lazyOnDevice(t, 256, 'x')
-	_ = q
+	b, m, _, r := lazyOnDevice(t, 256, 'x')
 	stop := make(chan struct{})
 	var driver sync.WaitGroup
 	driver.Go(func() {
