@@ -47,13 +47,14 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // relay runs the chain upload, copy, download over three queues, ordered by
-// WaitFor unless unordered, and reports whether the bytes arrived.
+// WaitFor or not at all, round after round without waiting here, and reports
+// whether the right bytes arrived.
 func relay(b *bench, rounds int, ordered bool) bool {
 	up, comp, down := b.queue(provider.UploadQueue), b.queue(provider.Compute), b.queue(provider.DownloadQueue)
 	const n = 64
 	x, y := b.alloc(n), b.alloc(n)
-	good := true
 	var last accel.Work
+	got := make([][]byte, rounds)
 	for i := range rounds {
 		if ordered {
 			b.after(up, last)
@@ -66,14 +67,17 @@ func relay(b *bench, rounds int, ordered bool) bool {
 		if ordered {
 			b.after(down, w)
 		}
-		p := make([]byte, y.Len)
-		last = b.must(b.Download(down, p, y))
-		b.wait(last)
-		good = good && same(floats(p), float32(2*i))
+		got[i] = make([]byte, y.Len)
+		last = b.must(b.Download(down, got[i], y))
 	}
 	b.close(up, comp, down)
 	b.free(x, y)
-	return good
+	for i, p := range got {
+		if !same(floats(p), float32(2*i)) {
+			return false
+		}
+	}
+	return true
 }
 
 func TestQueuesOrderedByWaitFor(t *testing.T) {
@@ -85,10 +89,22 @@ func TestQueuesOrderedByWaitFor(t *testing.T) {
 	}
 }
 
+// marker makes a test that ends in a race report run in a process of its own.
+const marker = "DISCRETE_TEST_RACE"
+
+// wantRace runs the calling test again, with marker set, and expects a race report.
+func wantRace(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), marker+"=1")
+	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("DATA RACE")) {
+		t.Errorf("no race reported: %v\n%s", err, out)
+	}
+}
+
 // TestMissingWaitFor shows that the simulator finds a missing dependency: by wrong
-// bytes, or by a race report in a process of its own.
+// bytes, or by a race report.
 func TestMissingWaitFor(t *testing.T) {
-	const marker = "DISCRETE_TEST_MISSING_WAIT"
 	run := func() bool {
 		for seed := range uint64(200) {
 			b := dirty(t, Options{Seed: seed, Chaos: Sleeps})
@@ -106,13 +122,31 @@ func TestMissingWaitFor(t *testing.T) {
 	case os.Getenv(marker) != "":
 		run()
 	case raceEnabled:
-		cmd := exec.Command(os.Args[0], "-test.run=^TestMissingWaitFor$")
-		cmd.Env = append(os.Environ(), marker+"=1")
-		if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("DATA RACE")) {
-			t.Errorf("no race reported: %v\n%s", err, out)
-		}
+		wantRace(t)
 	case !run():
 		t.Error("200 seeds without a wrong result")
+	}
+}
+
+// TestMissingWaitForInTime shows that the race detector finds a missing dependency
+// even where the works happened to run in the right order: nothing of the
+// simulator orders two workers behind its back.
+func TestMissingWaitForInTime(t *testing.T) {
+	if !raceEnabled {
+		t.Skip("needs the race detector")
+	}
+	if os.Getenv(marker) == "" {
+		wantRace(t)
+		return
+	}
+	b := dirty(t, Options{})
+	q1, q2 := b.queue(provider.UploadQueue), b.queue(provider.Compute)
+	x, y := b.alloc(4), b.alloc(4)
+	for range 3 {
+		b.must(b.Upload(q1, x, fill(4, 1)))
+		time.Sleep(10 * time.Millisecond)
+		b.must(b.Submit(q2, provider.OpCopy, args(y, x)))
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -194,6 +228,50 @@ func TestHoldAndStep(t *testing.T) {
 		}
 		b.free(x, y)
 		b.close(q, other)
+	}
+}
+
+// slow is a kernel that a test lets end.
+type slow struct {
+	kernels
+	began, end chan struct{}
+}
+
+func (s slow) Execute(op provider.Op, a *provider.Args) error {
+	s.began <- struct{}{}
+	<-s.end
+	return s.kernels.Execute(op, a)
+}
+
+// What was executing when the device was held is not reported before Release,
+// whether it succeeds or fails.
+func TestHoldDuringExecution(t *testing.T) {
+	for _, op := range []provider.Op{provider.OpCopy, provider.OpArgmax} {
+		k := slow{began: make(chan struct{}), end: make(chan struct{})}
+		d, err := New(Options{NewExecutor: func() Executor { return k }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{t, d}
+		q := b.queue(provider.Compute)
+		x := b.alloc(4)
+		w := b.must(b.Submit(q, op, args(x, x)))
+		<-k.began
+		b.Hold()
+		k.end <- struct{}{}
+		time.Sleep(2 * time.Millisecond)
+		if w.Done() {
+			t.Errorf("%s was reported while held", op)
+		}
+		b.Release()
+		if err := w.Wait(context.Background()); (err != nil) != (op == provider.OpArgmax) {
+			t.Error(err)
+		}
+		b.close(q)
+		b.free(x)
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -532,6 +610,39 @@ func TestCloseReportsLeaks(t *testing.T) {
 	}
 	if _, err := b.Upload(q, x, fill(4, 1)); !errors.Is(err, provider.ErrClosed) {
 		t.Errorf("upload: %v", err)
+	}
+	noGoroutines(t, before)
+}
+
+// Close while a submitter waits for room lets its work through, and ends.
+func TestCloseWithABlockedSubmitter(t *testing.T) {
+	before := runtime.NumGoroutine()
+	b := dirty(t, Options{Ring: 1})
+	q := b.queue(provider.Compute)
+	x := b.alloc(4)
+	b.Hold()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 3 {
+			b.must(b.Submit(q, provider.OpCopy, args(x, x)))
+		}
+	})
+	for q.Timeline().Issued() < 3 {
+		runtime.Gosched()
+	}
+	closed := make(chan error)
+	go func() { closed <- b.CloseQueue(q) }()
+	time.Sleep(2 * time.Millisecond)
+	b.Free(x)
+	if b.Close() == nil {
+		t.Error("memory freed under work was not reported")
+	}
+	wg.Wait()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if last := q.Timeline().Last(); last.Seq() != 3 || !last.Done() {
+		t.Error("work is left")
 	}
 	noGoroutines(t, before)
 }

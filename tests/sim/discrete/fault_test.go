@@ -6,6 +6,7 @@ import (
 	"math"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/provider"
@@ -233,6 +234,7 @@ func TestLoss(t *testing.T) {
 				}
 				pending = w
 			}
+			time.Sleep(time.Millisecond) // the worker comes to wait for Release
 		}
 		for _, w := range []accel.Work{pending, stuck} {
 			if err := w.Wait(context.Background()); !w.IsZero() && !errors.Is(err, accel.ErrDeviceLost) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -300,21 +301,16 @@ func placeName(place int) string {
 	return fmt.Sprintf("input %d", place)
 }
 
-// use records w as a user of b. Users that have ended make room for new queues.
+// maxUses is how many queues a block may be used by before ended uses make room.
+const maxUses = 32
+
+// use records w as a user of b. It looks at other works as rarely as it can: in the
+// eyes of the race detector, to see that a work has ended is to follow it.
 func (b *block) use(w accel.Work) {
-	for i := range b.uses {
-		if b.uses[i].Timeline() == w.Timeline() {
-			b.uses[i] = w
-			return
-		}
+	if len(b.uses) >= maxUses {
+		b.uses = slices.DeleteFunc(b.uses, accel.Work.Done)
 	}
-	kept := b.uses[:0]
-	for _, u := range b.uses {
-		if !u.Done() {
-			kept = append(kept, u)
-		}
-	}
-	b.uses = append(kept, w)
+	b.uses.Add(w)
 }
 
 // run is the worker.
