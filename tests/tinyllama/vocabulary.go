@@ -1,0 +1,50 @@
+package tinyllama
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fucina-go/fucina/llm/tokenizer"
+)
+
+// merges are pieces of several characters, best first. Each is the concatenation
+// of two pieces that are in the vocabulary. "_" stands for U+2581, the space.
+const merges = "_t he _a in er _the _s nd _w ou _and re _b on ed at it _o " +
+	"_to ing an _h is _wa or _was up _up _m me ti time ight"
+
+// letters are the characters that are pieces; all others fall back to bytes.
+const letters = "_etaoinshrdlucmfwygpbvkqxjz.,!?'\"-é"
+
+type vocabulary struct {
+	tokens []string
+	scores []float32
+	types  []int32
+	pieces int // id of the first token that is no special token and no byte
+}
+
+func newVocabulary() *vocabulary {
+	v := &vocabulary{}
+	add := func(text string, score float32, t tokenizer.TokenType) {
+		v.tokens = append(v.tokens, strings.ReplaceAll(text, "_", "\u2581"))
+		v.scores = append(v.scores, score)
+		v.types = append(v.types, int32(t))
+	}
+	add("<unk>", 0, tokenizer.Unknown)
+	add("<s>", 0, tokenizer.Control)
+	add("</s>", 0, tokenizer.Control)
+	for b := range 256 {
+		add(fmt.Sprintf("<0x%02X>", b), 0, tokenizer.Byte)
+	}
+	v.pieces = len(v.tokens)
+	// As in SentencePiece, a score is the negated rank.
+	rank := 0
+	for _, s := range strings.Fields(merges) {
+		add(s, float32(-rank), tokenizer.Normal)
+		rank++
+	}
+	for _, r := range letters {
+		add(string(r), float32(-rank), tokenizer.Normal)
+		rank++
+	}
+	return v
+}
