@@ -31,9 +31,9 @@ type scratch struct {
 	to     [8 * 256]byte
 }
 
-// minParallel is the cost, in multiply-adds, of the least work that is worth
-// waking another lane for. Each task has half of it at least.
-const minParallel = 32 << 10
+// minTask is the cost, in multiply-adds, of the least task that is worth handing
+// to another lane.
+const minTask = 16 << 10
 
 // tasksPerLane lets a lane that falls behind leave tasks to the others.
 const tasksPerLane = 8
@@ -43,6 +43,7 @@ const tasksPerLane = 8
 type Executor struct {
 	team    *team.Team
 	lanes   int
+	grain   int // the least cost of a task, in multiply-adds
 	scratch []scratch
 
 	copy      copyKernel
@@ -66,7 +67,7 @@ type Executor struct {
 // NewExecutor returns an Executor whose kernels run on t, which must outlive it.
 // Executors may share a team. A nil team means the calling goroutine alone.
 func NewExecutor(t *team.Team) *Executor {
-	e := &Executor{team: t, lanes: 1}
+	e := &Executor{team: t, lanes: 1, grain: minTask}
 	if t != nil {
 		e.lanes = max(1, t.Size())
 	}
@@ -172,8 +173,7 @@ func (e *Executor) Execute(op provider.Op, a *provider.Args) error {
 func (e *Executor) run(k kernel) {
 	units, cost := k.work()
 	tasks := 1
-	// The quotient keeps the product of units and cost from overflowing.
-	if perTask := max(1, minParallel/2/max(1, cost)); e.lanes > 1 && units >= 2*perTask {
+	if perTask := max(1, e.grain/max(1, cost)); e.lanes > 1 && units >= 2*perTask {
 		tasks = min(units/perTask, e.lanes*tasksPerLane)
 	}
 	if tasks == 1 {

@@ -1,0 +1,264 @@
+package cpu
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/internal/team"
+)
+
+// wantError checks that Execute refuses the operation, names what is wrong, and
+// leaves the output alone.
+func wantError(t *testing.T, e *Executor, op provider.Op, a provider.Args, is error, says string) {
+	t.Helper()
+	if a.NIn == 0 {
+		for i, o := range a.In {
+			if !o.Mem.IsZero() {
+				a.NIn = i + 1
+			}
+		}
+	}
+	before := bytes.Clone(a.Out.Mem.Host)
+	err := e.Execute(op, &a)
+	switch {
+	case err == nil:
+		t.Fatalf("%v: no error, want one that says %q", op, says)
+	case is != nil && !errors.Is(err, is):
+		t.Errorf("%v: error %q, want one that wraps %q", op, err, is)
+	case !strings.Contains(err.Error(), says):
+		t.Errorf("%v: error %q, want one that says %q", op, err, says)
+	case !strings.HasPrefix(err.Error(), "cpu: "):
+		t.Errorf("%v: error %q, want one that names the package", op, err)
+	}
+	if !bytes.Equal(before, a.Out.Mem.Host) {
+		t.Errorf("%v: an operation that failed wrote its output", op)
+	}
+}
+
+// sample returns valid arguments of each operation.
+func sample(t testing.TB, e *Executor, op provider.Op) provider.Args {
+	rng := newRand()
+	f := func(dims ...int) provider.Operand { return random(operand(dtype.F32, plain, dims...), rng) }
+	a := provider.Args{Eps: 1e-5, Scale: 1}
+	switch op {
+	case provider.OpCopy:
+		a.In[0], a.Out = f(4, 6), operand(dtype.F16, plain, 4, 6)
+	case provider.OpGetRows:
+		a.In[0], a.In[1], a.Out = f(5, 8), ofInts(dtype.I32, 4, 0, 1), f(3, 8)
+	case provider.OpAdd, provider.OpMul, provider.OpSwiGLU:
+		a.In[0], a.In[1], a.Out = f(4, 6), f(4, 6), f(4, 6)
+	case provider.OpRMSNorm:
+		a.In[0], a.In[1], a.Out = f(4, 6), f(6), f(4, 6)
+	case provider.OpRoPE:
+		a.In[0], a.In[1], a.Out, a.Dims = f(3, 2, 8), f(3, 4, 2), f(3, 2, 8), 8
+	case provider.OpMatMul:
+		a.In[0], a.In[1], a.Out = f(3, 64), random(operand(dtype.Q8_0, plain, 5, 64), rng), f(3, 5)
+	case provider.OpAttention:
+		a.In[0], a.In[1], a.In[2] = f(2, 4, 8), random(operand(dtype.F16, plain, 7, 2, 8), rng), random(operand(dtype.F16, plain, 7, 2, 6), rng)
+		a.Out, a.Past = f(2, 4, 6), 3
+	case provider.OpSoftmax:
+		a.In[0], a.Out = f(4, 6), f(4, 6)
+	case provider.OpArgmax:
+		a.In[0], a.Out = f(4, 6), operand(dtype.I32, plain, 4)
+	}
+	return withWorkspace(t, e, op, a)
+}
+
+// Whatever is wrong with one operand, Execute says so and touches nothing; what
+// can be seen without the memory, Plan declines.
+func TestRefusals(t *testing.T) {
+	e := executors(t)[2]
+	faults := []struct {
+		name string
+		plan bool // Plan sees it
+		f    func(o *provider.Operand)
+	}{
+		{"no memory", false, func(o *provider.Operand) { o.Mem = provider.Mem{ID: 7, Len: len(o.Mem.Host)} }},
+		{"a byte short", false, func(o *provider.Operand) { o.Mem.Host = o.Mem.Host[:len(o.Mem.Host)-1] }},
+		{"offset", false, func(o *provider.Operand) { o.Offset = 1 }},
+		{"large offset", false, func(o *provider.Operand) { o.Offset = math.MaxInt }},
+		{"negative offset", true, func(o *provider.Operand) { o.Offset = -1 }},
+		{"negative stride", true, func(o *provider.Operand) { o.Strides.Set(0, -1) }},
+		{"huge stride", false, func(o *provider.Operand) { o.Strides.Set(0, math.MaxInt/8) }},
+		{"overflowing stride", true, func(o *provider.Operand) { o.Strides.Set(0, math.MaxInt) }},
+		{"invalid dtype", true, func(o *provider.Operand) { o.DType = dtype.Invalid }},
+		{"dtype out of range", true, func(o *provider.Operand) { o.DType = 200 }},
+		{"zero shape", true, func(o *provider.Operand) { o.Shape = shape.Shape{} }},
+		{"empty axis", true, func(o *provider.Operand) { o.Shape.Set(0, 0) }},
+		{"negative axis", true, func(o *provider.Operand) { o.Shape.Set(0, -3) }},
+		{"overflowing shape", true, func(o *provider.Operand) { o.Shape.Set(0, math.MaxInt) }},
+		{"rank of strides", true, func(o *provider.Operand) { o.Strides, _ = o.Strides.Append(1) }},
+		{"rank", true, func(o *provider.Operand) {
+			o.Shape, _ = o.Shape.Append(o.DType.BlockSize())
+			o.Strides, _ = o.Strides.Append(1)
+		}},
+	}
+	for op := provider.Op(1); op < provider.OpCount; op++ {
+		for _, fault := range faults {
+			for i := -1; i < sampleInputs(op); i++ {
+				t.Run(name(op, " ", fault.name, i), func(t *testing.T) {
+					a := sample(t, e, op)
+					o := &a.Out
+					if i >= 0 {
+						o = &a.In[i]
+					}
+					fault.f(o)
+					if a.Out.Mem.Host == nil {
+						// A stride that no memory has also may overlap.
+						if err := e.Execute(op, &a); err == nil {
+							t.Error("no error")
+						}
+						return
+					}
+					wantError(t, e, op, a, nil, op.String())
+					if fault.plan && e.Plan(op, &a).Supported {
+						t.Error("Plan accepts what Execute refuses")
+					}
+				})
+			}
+		}
+		a := sample(t, e, op)
+		a.NIn = 4
+		wantError(t, e, op, a, shape.ErrShapeMismatch, "inputs")
+		a.NIn = -1
+		wantError(t, e, op, a, shape.ErrShapeMismatch, "inputs")
+		if len(a.Workspace.Host) > 0 {
+			a = sample(t, e, op)
+			a.Workspace.Host = a.Workspace.Host[:len(a.Workspace.Host)-1]
+			wantError(t, e, op, a, nil, "workspace")
+			a = sample(t, e, op)
+			setMem(&a.In[3], 1, a.Workspace.Host)
+			a.Workspace, a.In[3] = a.In[3].Mem, provider.Operand{}
+			wantError(t, e, op, a, nil, "multiple of 8")
+		}
+		// The sample itself is fine.
+		a = sample(t, e, op)
+		if err := e.Execute(op, &a); err != nil {
+			t.Error(err)
+		}
+	}
+	a := sample(t, e, provider.OpAdd)
+	wantError(t, e, 0, a, provider.ErrUnsupported, "0")
+	wantError(t, e, provider.OpCount, a, provider.ErrUnsupported, "operation")
+	if e.Plan(provider.OpCount, &a).Supported {
+		t.Error("Plan accepts an unknown operation")
+	}
+}
+
+func sampleInputs(op provider.Op) int {
+	switch op {
+	case provider.OpCopy, provider.OpSoftmax, provider.OpArgmax:
+		return 1
+	case provider.OpAttention:
+		return 3
+	}
+	return 2
+}
+
+func TestRefusedArguments(t *testing.T) {
+	e := executors(t)[0]
+	nan := shape.ErrShapeMismatch
+	tests := []struct {
+		name string
+		op   provider.Op
+		f    func(a *provider.Args)
+		is   error
+		says string
+	}{
+		{"id past the rows", provider.OpGetRows, func(a *provider.Args) { a.In[1] = ofInts(dtype.I32, 4, 5, 1) }, nil, "ids[1] is 5, want a row from 0 to 4 of the table's 5 rows"},
+		{"negative id", provider.OpGetRows, func(a *provider.Args) { a.In[1] = ofInts(dtype.I64, 0, 0, -1) }, nil, "ids[2] is -1"},
+		{"large id", provider.OpGetRows, func(a *provider.Args) { a.In[1] = ofInts(dtype.I64, 1<<32, 0, 0) }, nil, "ids[0] is 4294967296"},
+		{"ids of f32", provider.OpGetRows, func(a *provider.Args) { a.In[1].DType = dtype.F32 }, provider.ErrUnsupported, "ids"},
+		{"table of i32", provider.OpGetRows, func(a *provider.Args) { a.In[0].DType = dtype.I32 }, provider.ErrUnsupported, "table"},
+		{"out of f16", provider.OpAdd, func(a *provider.Args) { a.Out.DType = dtype.F16 }, provider.ErrUnsupported, "out is f16"},
+		{"shapes", provider.OpAdd, func(a *provider.Args) { a.In[1] = operand(dtype.F32, plain, 4, 5) }, nan, "right [4 5]"},
+		{"weight", provider.OpRMSNorm, func(a *provider.Args) { a.In[1] = operand(dtype.F32, plain, 5) }, nan, "weight [5]"},
+		{"odd dims", provider.OpRoPE, func(a *provider.Args) { a.Dims = 7 }, nan, "7 rotated"},
+		{"no dims", provider.OpRoPE, func(a *provider.Args) { a.Dims = 0 }, nan, "0 rotated"},
+		{"many dims", provider.OpRoPE, func(a *provider.Args) { a.Dims = 10 }, nan, "10 rotated"},
+		{"table", provider.OpRoPE, func(a *provider.Args) { a.Dims = 6 }, nan, "table [3 4 2]"},
+		{"mode", provider.OpRoPE, func(a *provider.Args) { a.Mode = 9 }, provider.ErrUnsupported, "mode 9"},
+		{"row length", provider.OpMatMul, func(a *provider.Args) { a.In[0] = operand(dtype.F32, plain, 3, 32) }, nan, "one length"},
+		// Fault 30: rows that are no whole number of blocks.
+		{"partial block", provider.OpMatMul, func(a *provider.Args) {
+			a.In[0], a.In[1] = operand(dtype.F32, plain, 3, 896), operand(dtype.Q8_0, plain, 5, 896)
+			a.In[1].DType = dtype.Q4_K
+		}, shape.ErrInvalidShape, "multiple of 256"},
+		{"activation format", provider.OpMatMul, func(a *provider.Args) { a.In[1].DType = dtype.Q8_1 }, provider.ErrUnsupported, "q8_1"},
+		{"integer weights", provider.OpMatMul, func(a *provider.Args) { a.In[1].DType = dtype.I8 }, provider.ErrUnsupported, "i8"},
+		{"columns", provider.OpMatMul, func(a *provider.Args) { a.Out = operand(dtype.F32, plain, 3, 6) }, nan, "out [3 6]"},
+		{"batch", provider.OpMatMul, func(a *provider.Args) {
+			a.In[1] = operand(dtype.Q8_0, plain, 2, 5, 64)
+		}, nan, "want x [2"},
+		{"strided x", provider.OpMatMul, func(a *provider.Args) { a.In[0] = operand(dtype.F32, reversed, 3, 64) }, provider.ErrUnsupported, "x has stride"},
+		{"past", provider.OpAttention, func(a *provider.Args) { a.Past = 6 }, nan, "2 tokens after 6 past ones"},
+		{"negative past", provider.OpAttention, func(a *provider.Args) { a.Past = -1 }, nan, "-1 past"},
+		{"large past", provider.OpAttention, func(a *provider.Args) { a.Past = math.MaxInt }, nan, "past"},
+		{"negative window", provider.OpAttention, func(a *provider.Args) { a.Window = -1 }, nan, "window"},
+		{"heads", provider.OpAttention, func(a *provider.Args) {
+			a.In[0], a.Out = operand(dtype.F32, plain, 2, 3, 8), operand(dtype.F32, plain, 2, 3, 6)
+		}, nan, "multiple of the 2 KV heads"},
+		{"cache format", provider.OpAttention, func(a *provider.Args) { a.In[1].DType = dtype.BF16 }, provider.ErrUnsupported, "k is bf16"},
+		{"unaligned out", provider.OpSoftmax, func(a *provider.Args) { setMem(&a.Out, 2, a.Out.Mem.Host) }, nil, "out does not start on a multiple of 4"},
+		// Fault 35: writes through a view whose elements share memory.
+		{"broadcast out", provider.OpAdd, func(a *provider.Args) { a.Out.Strides.Set(0, 0) }, provider.ErrUnsupported, "share memory"},
+		{"overlapping out", provider.OpCopy, func(a *provider.Args) { a.Out.Strides.Set(0, 5) }, provider.ErrUnsupported, "share memory"},
+		{"overlapping rows", provider.OpSoftmax, func(a *provider.Args) { a.Out.Strides.Set(0, 5) }, provider.ErrUnsupported, "share memory"},
+		{"argmax format", provider.OpArgmax, func(a *provider.Args) { a.Out.DType = dtype.F32 }, provider.ErrUnsupported, "want i32"},
+		{"argmax shape", provider.OpArgmax, func(a *provider.Args) { a.Out = operand(dtype.I32, plain, 4, 6) }, nan, "want [4]"},
+	}
+	for _, test := range tests {
+		t.Run(name(test.op, " ", test.name), func(t *testing.T) {
+			a := sample(t, e, test.op)
+			test.f(&a)
+			wantError(t, e, test.op, a, test.is, test.says)
+			if test.is != nil && e.Plan(test.op, &a).Supported {
+				t.Error("Plan accepts what Execute refuses")
+			}
+		})
+	}
+}
+
+// FuzzExecute feeds geometries that nobody checked: the operation is refused or
+// stays inside its operands. Slices end with the operands' memory, so that a step
+// outside panics.
+func FuzzExecute(f *testing.F) {
+	for op := provider.Op(1); op < provider.OpCount; op++ {
+		f.Add(uint8(op), uint8(0), uint8(0), 2, 3, 3, 1, 0, 7)
+		f.Add(uint8(op), uint8(3), uint8(dtype.F16), -1, 1<<40, 1<<62, 0, -5, 1<<33)
+		f.Add(uint8(op), uint8(1), uint8(dtype.Q4_K), 1, 256, 0, 0, 1, 0)
+	}
+	tm := team.New(2)
+	defer tm.Close()
+	e := NewExecutor(tm)
+	e.grain = 1
+	f.Fuzz(func(t *testing.T, op, which, d uint8, dim0, dim1, stride0, stride1, offset, param int) {
+		o := provider.Op(op)%(provider.OpCount-1) + 1
+		a := sample(t, e, o)
+		target := &a.Out
+		if int(which)%4 < a.NIn {
+			target = &a.In[int(which)%4]
+		}
+		if d != 0 {
+			target.DType = dtype.DType(d)
+		}
+		target.Shape.Set(0, dim0)
+		target.Shape.Set(target.Shape.Rank()-1, dim1)
+		target.Strides.Set(0, stride0)
+		target.Strides.Set(target.Strides.Rank()-1, stride1)
+		target.Offset = offset
+		if param&1 != 0 {
+			a.Past, a.Window, a.Dims = param, param>>1, param
+		}
+		if p := e.Plan(o, &a); p.Supported && p.Workspace > 0 && p.Workspace < 1<<20 {
+			a.Workspace.Host = make([]byte, p.Workspace)
+		}
+		_ = e.Execute(o, &a)
+	})
+}

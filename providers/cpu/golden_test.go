@@ -1,0 +1,195 @@
+package cpu
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/quant"
+)
+
+//go:embed testdata/golden_ops_x64.txt
+var goldenOps string
+
+var goldenLine = regexp.MustCompile(`^(.*?) +n=(\d+) +sha=([0-9a-f]+) first=\[(.*)\]$`)
+
+// golden is what ggml gives for one operation.
+type golden struct {
+	n     int
+	sha   string // the first 16 digits of the bytes' SHA-256
+	first []float64
+}
+
+func goldenOf(t *testing.T, label string) golden {
+	t.Helper()
+	for line := range strings.Lines(goldenOps) {
+		m := goldenLine.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil || m[1] != label {
+			continue
+		}
+		g := golden{sha: m[3]}
+		g.n, _ = strconv.Atoi(m[2])
+		for _, s := range strings.Split(m[4], ", ") {
+			v, err := strconv.ParseFloat(strings.Trim(s, "'"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.first = append(g.first, v)
+		}
+		return g
+	}
+	t.Fatalf("no golden %q", label)
+	return golden{}
+}
+
+// goldenVec is the generator of the goldens' inputs: a linear congruential
+// generator, four terms to a value.
+func goldenVec(n int, seed uint32) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		x := 0.0
+		for range 4 {
+			seed = seed*1664525 + 1013904223
+			x += float64(seed>>16)/65536 - 0.5
+		}
+		out[i] = float32(x)
+	}
+	return out
+}
+
+// goldenWeight encodes goldenVec in rows of k.
+func goldenWeight(t *testing.T, d dtype.DType, n, k int, seed uint32) provider.Operand {
+	t.Helper()
+	o := operand(d, plain, n, k)
+	if err := quant.EncodeRow(o.Mem.Host, d, goldenVec(n*k, seed)); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestGoldenMatMul(t *testing.T) {
+	es := executors(t)
+	tests := []struct {
+		d         dtype.DType
+		tolerance float64
+	}{
+		// ggml narrows the activations to the format of f16, bf16 and q8_0 weights,
+		// and to q8_0 for q4_0 ones.
+		{dtype.F32, 1e-11}, {dtype.F16, 5e-4}, {dtype.BF16, 5e-4}, {dtype.Q8_0, 5e-4}, {dtype.Q4_0, 5e-4},
+	}
+	for _, test := range tests {
+		t.Run(test.d.String(), func(t *testing.T) {
+			g := goldenOf(t, "mul_mat "+test.d.String()+" x f32 [256x16]@[256x5]")
+			a := provider.Args{Out: operand(dtype.F32, plain, 5, 16)}
+			a.In[0], a.In[1] = of(goldenVec(256*5, 2), 5, 256), goldenWeight(t, test.d, 16, 256, 1)
+			got := execute(t, es, provider.OpMatMul, a)
+			if len(got) != g.n {
+				t.Fatalf("%d values, want %d", len(got), g.n)
+			}
+			closeTo(t, got[:4], g.first, test.tolerance)
+		})
+	}
+}
+
+func TestGoldenGetRows(t *testing.T) {
+	es := executors(t)
+	for _, d := range []dtype.DType{dtype.F32, dtype.Q4_0} {
+		g := goldenOf(t, "get_rows "+d.String())
+		a := provider.Args{Out: operand(dtype.F32, plain, 3, 256)}
+		a.In[0], a.In[1] = goldenWeight(t, d, 16, 256, 8), ofInts(dtype.I32, 15, 0, 7)
+		w := withWorkspace(t, es[0], provider.OpGetRows, a)
+		if err := es[0].Execute(provider.OpGetRows, &w); err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(a.Out.Mem.Host); hex.EncodeToString(sum[:8]) != g.sha {
+			t.Errorf("%v: the bytes differ from ggml's: %.6g, want %.6g", d, read(a.Out)[:4], g.first)
+		}
+	}
+}
+
+func TestGoldenOps(t *testing.T) {
+	es := executors(t)
+	ones := func(n int) []float32 {
+		out := make([]float32, n)
+		for i := range out {
+			out[i] = 1
+		}
+		return out
+	}
+	ropeArgs := func(mode provider.RoPEMode) provider.Args {
+		a := provider.Args{Dims: 64, Mode: mode, Out: operand(dtype.F32, plain, 3, 2, 64)}
+		table := make([]float32, 0, 3*64)
+		for _, pos := range []float64{0, 5, 1000} {
+			for i := range 32 {
+				sin, cos := math.Sincos(pos * math.Pow(10000, -float64(2*i)/64))
+				table = append(table, float32(cos), float32(sin))
+			}
+		}
+		a.In[0], a.In[1] = of(goldenVec(384, 7), 3, 2, 64), of(table, 3, 32, 2)
+		return a
+	}
+	tests := []struct {
+		label string
+		op    provider.Op
+		args  func() provider.Args
+	}{
+		{"rms_norm eps=1e-5 [64x3]", provider.OpRMSNorm, func() provider.Args {
+			a := provider.Args{Eps: 1e-5, Out: operand(dtype.F32, plain, 3, 64)}
+			a.In[0], a.In[1] = of(goldenVec(192, 5), 3, 64), of(ones(64), 64)
+			return a
+		}},
+		{"soft_max_ext scale=.35 causal mask", provider.OpSoftmax, func() provider.Args {
+			x := goldenVec(120, 6)
+			for i := range x {
+				if i%40 > i/40+37 {
+					x[i] = float32(math.Inf(-1))
+				}
+			}
+			a := provider.Args{Scale: 0.35, Out: operand(dtype.F32, plain, 3, 40)}
+			a.In[0] = of(x, 3, 40)
+			return a
+		}},
+		{"rope_ext normal d=64 pos 0,5,1000", provider.OpRoPE, func() provider.Args { return ropeArgs(provider.RoPEInterleaved) }},
+		{"rope_ext neox d=64 pos 0,5,1000", provider.OpRoPE, func() provider.Args { return ropeArgs(provider.RoPENeoX) }},
+		{"flash_attn_ext d=64 q3 kv32 GQA2 f32", provider.OpAttention, func() provider.Args {
+			a := provider.Args{Scale: 0.125, Past: 29, Out: operand(dtype.F32, plain, 3, 4, 64)}
+			// ggml keeps heads outermost.
+			a.In[0] = headsFirst(goldenVec(64*12, 9), 4, 3, 64)
+			a.In[1] = headsFirst(goldenVec(64*64, 10), 2, 32, 64)
+			a.In[2] = headsFirst(goldenVec(64*64, 11), 2, 32, 64)
+			return a
+		}},
+		{"swiglu_split [64x2]", provider.OpSwiGLU, func() provider.Args {
+			a := provider.Args{Out: operand(dtype.F32, plain, 2, 64)}
+			a.In[0], a.In[1] = of(goldenVec(128, 12), 2, 64), of(goldenVec(128, 13), 2, 64)
+			return a
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.label, func(t *testing.T) {
+			g := goldenOf(t, test.label)
+			got := execute(t, es, test.op, test.args())
+			if len(got) != g.n {
+				t.Fatalf("%d values, want %d", len(got), g.n)
+			}
+			// The goldens have six digits.
+			closeTo(t, got[:4], g.first, 1e-10)
+		})
+	}
+}
+
+// headsFirst views [heads][rows][d] values as [rows heads d].
+func headsFirst(values []float32, heads, rows, d int) provider.Operand {
+	o := of(values, heads, rows, d)
+	o.Shape = shape.Must(rows, heads, d)
+	o.Strides = shape.Must(d, rows*d, 1)
+	return o
+}

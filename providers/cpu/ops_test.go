@@ -1,0 +1,615 @@
+package cpu
+
+import (
+	"math"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+)
+
+// Tolerances as normalised mean squared errors: what the design allows to a fast
+// path, divided by a hundred or more, since these kernels are the reference.
+const (
+	tolElementwise = 1e-14
+	tolSoftmax     = 1e-13
+	tolNorm        = 1e-13
+	tolRoPE        = 1e-13
+	tolMatMul      = 1e-8
+	tolAttention   = 1e-9
+)
+
+func TestElementwise(t *testing.T) {
+	es, rng := executors(t), newRand()
+	shapes := [][]int{{1}, {7}, {3, 5}, {2, 3, 33}, {1, 1, 1, 9}, {2, 1, 3, 4}, {2, 4099}, {9000}}
+	ops := []struct {
+		op provider.Op
+		f  func(x, y float64) float64
+	}{
+		{provider.OpAdd, func(x, y float64) float64 { return x + y }},
+		{provider.OpMul, func(x, y float64) float64 { return x * y }},
+		{provider.OpSwiGLU, func(x, y float64) float64 { return x / (1 + math.Exp(-x)) * y }},
+	}
+	for _, op := range ops {
+		for _, dims := range shapes {
+			for _, lx := range []layout{plain, padded, reversed, broadcast, spread} {
+				for _, ly := range []layout{plain, padded, broadcast} {
+					for _, lo := range []layout{plain, padded, reversed, spread} {
+						if len(dims) <= 2 && dims[len(dims)-1] > segment && ly == padded {
+							continue // long rows are slow to check
+						}
+						t.Run(name(op.op, dims, lx, ly, lo), func(t *testing.T) {
+							a := provider.Args{Out: operand(dtype.F32, lo, dims...)}
+							a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
+							a.In[1] = random(operand(dtype.F32, ly, dims...), rng)
+							x, y := read(a.In[0]), read(a.In[1])
+							want := make([]float64, len(x))
+							for i := range want {
+								want[i] = op.f(x[i], y[i])
+							}
+							closeTo(t, execute(t, es, op.op, a), want, tolElementwise)
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// The operations that may work in place give the same result there.
+func TestInPlace(t *testing.T) {
+	es, rng := executors(t), newRand()
+	x := random(operand(dtype.F32, plain, 6, 4, 32), rng)
+	for _, op := range []provider.Op{provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpSoftmax, provider.OpRMSNorm, provider.OpRoPE} {
+		for _, mode := range []provider.RoPEMode{provider.RoPEInterleaved, provider.RoPENeoX} {
+			a := provider.Args{Out: operand(dtype.F32, plain, 6, 4, 32), Scale: 1.5, Eps: 1e-5, Dims: 24, Mode: mode}
+			a.In[0] = x
+			switch op {
+			case provider.OpSoftmax:
+			case provider.OpRMSNorm:
+				a.In[1] = random(operand(dtype.F32, plain, 32), rng)
+			case provider.OpRoPE:
+				a.In[1] = random(operand(dtype.F32, plain, 6, 12, 2), rng)
+			default:
+				a.In[1] = random(operand(dtype.F32, plain, 6, 4, 32), rng)
+			}
+			want := execute(t, es[:1], op, a)
+			for _, e := range es {
+				setMem(&a.In[0], 0, x.Mem.Host)
+				a.Out = a.In[0]
+				w := withWorkspace(t, e, op, a)
+				if err := e.Execute(op, &w); err != nil {
+					t.Fatal(err)
+				}
+				equal(t, read(a.Out), want)
+			}
+		}
+	}
+}
+
+func TestRMSNorm(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, dims := range [][]int{{1}, {5}, {1, 64}, {3, 33}, {2, 3, 128}, {2, 11008}} {
+		for _, lx := range []layout{plain, padded, broadcast} {
+			for _, lw := range []layout{plain, padded, spread, broadcast} {
+				for _, lo := range []layout{plain, padded} {
+					if lx == broadcast && len(dims) == 1 {
+						continue
+					}
+					t.Run(name(dims, lx, lw, lo), func(t *testing.T) {
+						d := dims[len(dims)-1]
+						a := provider.Args{Eps: 1e-3, Out: operand(dtype.F32, lo, dims...)}
+						a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
+						a.In[1] = random(operand(dtype.F32, lw, d), rng)
+						x, w := read(a.In[0]), read(a.In[1])
+						want := make([]float64, len(x))
+						for r := 0; r < len(x); r += d {
+							s := 0.0
+							for _, v := range x[r : r+d] {
+								s += v * v
+							}
+							for i := range d {
+								want[r+i] = x[r+i] * w[i] / math.Sqrt(s/float64(d)+float64(a.Eps))
+							}
+						}
+						closeTo(t, execute(t, es, provider.OpRMSNorm, a), want, tolNorm)
+					})
+				}
+			}
+		}
+	}
+	// Squares that overflow f32.
+	a := provider.Args{Out: operand(dtype.F32, plain, 1, 2)}
+	a.In[0], a.In[1] = of([]float32{3e30, -3e30}, 1, 2), of([]float32{1, 1}, 2)
+	closeTo(t, execute(t, es, provider.OpRMSNorm, a), []float64{1, -1}, tolNorm)
+}
+
+func TestSoftmax(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, dims := range [][]int{{1}, {7}, {3, 40}, {2, 3, 33}, {2, 50000}} {
+		for _, lx := range []layout{plain, padded, broadcast} {
+			for _, lo := range []layout{plain, padded} {
+				if lx == broadcast && len(dims) == 1 {
+					continue
+				}
+				t.Run(name(dims, lx, lo), func(t *testing.T) {
+					a := provider.Args{Scale: 9, Out: operand(dtype.F32, lo, dims...)}
+					a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
+					x, d := read(a.In[0]), dims[len(dims)-1]
+					want := make([]float64, len(x))
+					for r := 0; r < len(x); r += d {
+						softmaxRow(want[r:r+d], x[r:r+d], 9)
+					}
+					closeTo(t, execute(t, es, provider.OpSoftmax, a), want, tolSoftmax)
+				})
+			}
+		}
+	}
+}
+
+func softmaxRow(want, x []float64, scale float64) {
+	top, sum := math.Inf(-1), 0.0
+	for _, v := range x {
+		top = max(top, scale*v)
+	}
+	for i, v := range x {
+		want[i] = math.Exp(scale*v - top)
+		sum += want[i]
+	}
+	for i := range want {
+		want[i] /= sum
+	}
+}
+
+// Fault 36: a row of -Inf only, and a NaN that the maximum passes over.
+func TestSoftmaxSpecial(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	tests := []struct {
+		name string
+		x    []float32
+		want []float64
+	}{
+		{"all -Inf", []float32{-inf, -inf, -inf}, []float64{math.NaN(), math.NaN(), math.NaN()}},
+		{"some -Inf", []float32{-inf, 0, -inf}, []float64{0, 1, 0}},
+		{"NaN first", []float32{nan, 1, 2}, []float64{math.NaN(), math.NaN(), math.NaN()}},
+		{"NaN last", []float32{1, 2, nan}, []float64{math.NaN(), math.NaN(), math.NaN()}},
+		{"NaN and -Inf", []float32{-inf, nan, -inf}, []float64{math.NaN(), math.NaN(), math.NaN()}},
+		{"+Inf", []float32{1, inf, 2}, []float64{math.NaN(), math.NaN(), math.NaN()}},
+		{"large", []float32{3e38, 3e38, -3e38}, []float64{.5, .5, 0}},
+	}
+	es := executors(t)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			// A second row must not be touched by what the first holds.
+			x := append(append([]float32{}, test.x...), 1, 1, 1)
+			a := provider.Args{Scale: 1, Out: operand(dtype.F32, plain, 2, 3)}
+			a.In[0] = of(x, 2, 3)
+			got := execute(t, es, provider.OpSoftmax, a)
+			equal(t, got[:3], test.want)
+			closeTo(t, got[3:], []float64{1. / 3, 1. / 3, 1. / 3}, tolSoftmax)
+		})
+	}
+}
+
+func TestArgmax(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	es, rng := executors(t), newRand()
+	tests := []struct {
+		x    []float32
+		want float64
+	}{
+		{[]float32{5}, 0},
+		{[]float32{1, 3, 2}, 1},
+		{[]float32{3, 1, 3}, 0},
+		{[]float32{-inf, -inf}, 0},
+		{[]float32{nan, 1, inf}, 0},
+		{[]float32{1, inf, nan, nan}, 2},
+		{[]float32{-0.0, 0.0}, 0},
+	}
+	for _, test := range tests {
+		a := provider.Args{Out: operand(dtype.I32, plain, 1)}
+		a.In[0] = of(test.x, len(test.x))
+		if got := execute(t, es, provider.OpArgmax, a)[0]; got != test.want {
+			t.Errorf("argmax of %v is %v, want %v", test.x, got, test.want)
+		}
+	}
+	for _, lx := range []layout{plain, padded, broadcast} {
+		for _, lo := range []layout{plain, reversed, spread} {
+			a := provider.Args{Out: operand(dtype.I32, lo, 4, 3)}
+			a.In[0] = random(operand(dtype.F32, lx, 4, 3, 101), rng)
+			x := read(a.In[0])
+			var want []float64
+			for r := 0; r < len(x); r += 101 {
+				best := 0
+				for i, v := range x[r : r+101] {
+					if v > x[r+best] {
+						best = i
+					}
+				}
+				want = append(want, float64(best))
+			}
+			equal(t, execute(t, es, provider.OpArgmax, a), want)
+		}
+	}
+}
+
+func TestRoPE(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, c := range []struct{ tokens, heads, d, dims int }{{1, 1, 2, 2}, {3, 2, 64, 64}, {5, 3, 80, 32}, {2, 4, 7, 6}, {4, 1, 5, 2}} {
+		for _, mode := range []provider.RoPEMode{provider.RoPEInterleaved, provider.RoPENeoX} {
+			for _, lx := range []layout{plain, padded, broadcast} {
+				for _, lo := range []layout{plain, padded} {
+					t.Run(name(c, mode, lx, lo), func(t *testing.T) {
+						a := provider.Args{Dims: c.dims, Mode: mode, Out: operand(dtype.F32, lo, c.tokens, c.heads, c.d)}
+						a.In[0] = random(operand(dtype.F32, lx, c.tokens, c.heads, c.d), rng)
+						a.In[1] = random(operand(dtype.F32, plain, c.tokens, c.dims/2, 2), rng)
+						x, table := read(a.In[0]), read(a.In[1])
+						want := append([]float64{}, x...)
+						for h := range c.tokens * c.heads {
+							for i := range c.dims / 2 {
+								p, q := 2*i, 2*i+1
+								if mode == provider.RoPENeoX {
+									p, q = i, i+c.dims/2
+								}
+								p, q = h*c.d+p, h*c.d+q
+								cos := table[(h/c.heads*(c.dims/2)+i)*2]
+								sin := table[(h/c.heads*(c.dims/2)+i)*2+1]
+								want[p], want[q] = x[p]*cos-x[q]*sin, x[p]*sin+x[q]*cos
+							}
+						}
+						closeTo(t, execute(t, es, provider.OpRoPE, a), want, tolRoPE)
+					})
+				}
+			}
+		}
+	}
+}
+
+// gatherable returns every format that rows may be gathered of.
+func gatherable() []dtype.DType {
+	var out []dtype.DType
+	for _, d := range dtype.All() {
+		if d.SupportsToFloat() {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Fault 33: the gather must go by the strides of the table, of the ids and of the
+// output. Fault 31: tables of any alignment.
+func TestGetRows(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, d := range gatherable() {
+		for _, idt := range []dtype.DType{dtype.I32, dtype.I64, dtype.U16} {
+			for _, l := range []layout{plain, padded, broadcast, reversed, spread} {
+				if d.IsBlockQuantized() && (l == reversed || l == spread) {
+					continue
+				}
+				for _, misalign := range []int{0, 1} {
+					t.Run(name(d, " ", idt, l, misalign), func(t *testing.T) {
+						const n = 6
+						dim := 2 * d.BlockSize()
+						ids := []int64{5, 0, 2, 2, 5}
+						a := provider.Args{Out: operand(dtype.F32, padded, len(ids), dim)}
+						a.In[0] = random(operand(d, l, n, dim), rng)
+						setMem(&a.In[0], misalign, a.In[0].Mem.Host)
+						a.In[1] = ofInts(idt, ids...)
+						table := read(a.In[0])
+						var want []float64
+						for _, id := range ids {
+							want = append(want, table[int(id)*dim:][:dim]...)
+						}
+						// f64 rounds to f32.
+						for i, v := range want {
+							want[i] = float64(float32(v))
+						}
+						equal(t, execute(t, es, provider.OpGetRows, a), want)
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestGetRowsStridedIDs(t *testing.T) {
+	es := executors(t)
+	a := provider.Args{Out: operand(dtype.F32, plain, 3, 2)}
+	a.In[0] = of([]float32{0, 1, 10, 11, 20, 21, 30, 31}, 4, 2)
+	a.In[1] = ofInts(dtype.I32, 3, 99, 0, 99, 2)
+	a.In[1].Shape.Set(0, 3)
+	a.In[1].Strides.Set(0, 2)
+	equal(t, execute(t, es, provider.OpGetRows, a), []float64{30, 31, 0, 1, 20, 21})
+}
+
+// matMulRef is x of [b][m][k] times rows of w, [b or 1][n][k].
+func matMulRef(x, w []float64, b, wb, m, n, k int) []float64 {
+	out := make([]float64, 0, b*m*n)
+	for i := range b {
+		for r := range m {
+			for c := range n {
+				s := 0.0
+				for j := range k {
+					s += x[(i*m+r)*k+j] * w[(i%wb*n+c)*k+j]
+				}
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// weights returns every format that a matmul takes on its right.
+func weights() []dtype.DType {
+	out := []dtype.DType{dtype.F32, dtype.F16, dtype.BF16}
+	for _, d := range dtype.All() {
+		if d.SupportsQuantizedMatMulRHS() {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func TestMatMul(t *testing.T) {
+	es, rng := executors(t), newRand()
+	shapes := []struct{ b, m, n, blocks int }{{1, 1, 1, 1}, {1, 1, 9, 3}, {1, 3, 6, 2}, {2, 3, 7, 1}, {1, 70, 4, 1}, {3, 66, 2, 1}, {1, 2, 3, 12}}
+	for _, d := range weights() {
+		layouts := []layout{plain, padded, broadcast}
+		if d.IsScalar() {
+			layouts = append(layouts, reversed, spread)
+		}
+		for _, c := range shapes {
+			k := c.blocks * d.BlockSize()
+			if d.IsScalar() {
+				k = 37*c.blocks + c.m%2
+			}
+			for _, l := range layouts {
+				for _, batched := range []bool{false, true} {
+					t.Run(name(d, c, l, batched), func(t *testing.T) {
+						a := provider.Args{Out: operand(dtype.F32, plain, c.b, c.m, c.n)}
+						a.In[0] = random(operand(dtype.F32, padded, c.b, c.m, k), rng)
+						wb := 1
+						if batched {
+							wb = c.b
+							a.In[1] = random(operand(d, l, c.b, c.n, k), rng)
+						} else {
+							a.In[1] = random(operand(d, l, c.n, k), rng)
+						}
+						want := matMulRef(read(a.In[0]), read(a.In[1]), c.b, wb, c.m, c.n, k)
+						closeTo(t, execute(t, es, provider.OpMatMul, a), want, tolMatMul)
+					})
+				}
+			}
+		}
+	}
+}
+
+// Each row of the product is the same bits whatever rows it is computed with, and
+// each column whatever columns: tiles leave no trace.
+func TestMatMulIndependence(t *testing.T) {
+	es, rng := executors(t), newRand()
+	const m, n, k = 5, 11, 75
+	for _, d := range []dtype.DType{dtype.F32, dtype.F16} {
+		a := provider.Args{Out: operand(dtype.F32, plain, m, n)}
+		a.In[0] = random(operand(dtype.F32, plain, m, k), rng)
+		a.In[1] = random(operand(d, plain, n, k), rng)
+		all := execute(t, es, provider.OpMatMul, a)
+		for r := range m {
+			for c := range n {
+				one := a
+				one.Out = operand(dtype.F32, plain, 1, 1)
+				one.In[0].Shape.Set(0, 1)
+				one.In[0].Offset = r * k
+				one.In[1].Shape.Set(0, 1)
+				one.In[1].Offset = c * k
+				equal(t, execute(t, es[:1], provider.OpMatMul, one), all[r*n+c:][:1])
+			}
+		}
+	}
+}
+
+// Fault 31: rows of weights from a file may start at any byte. The result is the
+// same bits as that of aligned rows.
+func TestMatMulUnaligned(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, d := range weights() {
+		k := 2 * d.BlockSize()
+		if d.IsScalar() {
+			k = 33
+		}
+		a := provider.Args{Out: operand(dtype.F32, plain, 3, 6)}
+		a.In[0] = random(operand(dtype.F32, plain, 3, k), rng)
+		a.In[1] = random(operand(d, plain, 6, k), rng)
+		want := execute(t, es, provider.OpMatMul, a)
+		for misalign := 1; misalign < 4; misalign++ {
+			setMem(&a.In[1], misalign, a.In[1].Mem.Host)
+			equal(t, execute(t, es, provider.OpMatMul, a), want)
+		}
+	}
+}
+
+// The other operands that may lie in a file.
+func TestUnaligned(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, op := range []provider.Op{provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpRMSNorm} {
+		a := provider.Args{Out: operand(dtype.F32, plain, 35), Eps: 1e-5}
+		a.In[0] = random(operand(dtype.F32, plain, 35), rng)
+		a.In[1] = random(operand(dtype.F32, plain, 35), rng)
+		want := execute(t, es, op, a)
+		for misalign := 1; misalign < 4; misalign++ {
+			setMem(&a.In[1], misalign, a.In[1].Mem.Host)
+			equal(t, execute(t, es, op, a), want)
+		}
+	}
+}
+
+// Fault 29: activations are never narrowed to f16, so magnitudes above 65504 and
+// below its subnormals survive with weights of every 16-bit and block format.
+func TestMatMulRange(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, d := range weights() {
+		k := d.BlockSize()
+		if d.IsScalar() {
+			k = 32
+		}
+		for _, v := range []float32{1e6, 1e-9} {
+			a := provider.Args{Out: operand(dtype.F32, plain, 1, 2)}
+			a.In[0] = random(operand(dtype.F32, plain, 1, k), rng)
+			for i, x := range floats(a.In[0].Mem.Host) {
+				floats(a.In[0].Mem.Host)[i] = x * v
+			}
+			a.In[1] = random(operand(d, plain, 2, k), rng)
+			want := matMulRef(read(a.In[0]), read(a.In[1]), 1, 1, 1, 2, k)
+			closeTo(t, execute(t, es, provider.OpMatMul, a), want, tolMatMul)
+		}
+	}
+}
+
+type attentionCase struct {
+	t, s, heads, kvHeads, d, dv, past, window int
+	softCap                                   float32
+}
+
+func attentionRef(a *provider.Args) []float64 {
+	q, k, v := read(a.In[0]), read(a.In[1]), read(a.In[2])
+	T, heads, d := a.In[0].Shape.Dim(0), a.In[0].Shape.Dim(1), a.In[0].Shape.Dim(2)
+	kvHeads, dv := a.In[1].Shape.Dim(1), a.In[2].Shape.Dim(2)
+	var out []float64
+	for t := range T {
+		for h := range heads {
+			kv := h / (heads / kvHeads)
+			lo, hi := 0, a.Past+t+1
+			if a.Window > 0 {
+				lo = max(0, hi-a.Window)
+			}
+			scores := make([]float64, hi-lo)
+			for j := range scores {
+				for i := range d {
+					scores[j] += q[(t*heads+h)*d+i] * k[((lo+j)*kvHeads+kv)*d+i]
+				}
+				scores[j] *= float64(a.Scale)
+				if c := float64(a.SoftCap); c > 0 {
+					scores[j] = c * math.Tanh(scores[j]/c)
+				}
+			}
+			softmaxRow(scores, scores, 1)
+			row := make([]float64, dv)
+			for j, p := range scores {
+				for i := range row {
+					row[i] += p * v[((lo+j)*kvHeads+kv)*dv+i]
+				}
+			}
+			out = append(out, row...)
+		}
+	}
+	return out
+}
+
+func TestAttention(t *testing.T) {
+	es, rng := executors(t), newRand()
+	cases := []attentionCase{
+		{t: 1, s: 1, heads: 1, kvHeads: 1, d: 1, dv: 1},
+		{t: 1, s: 300, heads: 4, kvHeads: 2, d: 64, dv: 64, past: 299},
+		{t: 1, s: 300, heads: 8, kvHeads: 8, d: 33, dv: 17, past: 200},
+		{t: 7, s: 7, heads: 6, kvHeads: 2, d: 8, dv: 8},
+		{t: 21, s: 150, heads: 4, kvHeads: 1, d: 16, dv: 24, past: 100},
+		{t: 20, s: 200, heads: 2, kvHeads: 2, d: 16, dv: 16, past: 130, window: 50},
+		{t: 140, s: 140, heads: 2, kvHeads: 1, d: 8, dv: 8, window: 64},
+		{t: 3, s: 90, heads: 3, kvHeads: 1, d: 8, dv: 8, past: 80, window: 1},
+		{t: 3, s: 90, heads: 3, kvHeads: 1, d: 8, dv: 8, past: 80, softCap: 2},
+		{t: 2, s: 2000, heads: 40, kvHeads: 2, d: 8, dv: 8, past: 1998},
+	}
+	for _, c := range cases {
+		for _, kd := range []dtype.DType{dtype.F32, dtype.F16} {
+			for _, vd := range []dtype.DType{dtype.F32, dtype.F16} {
+				for _, l := range []layout{plain, padded, broadcast} {
+					t.Run(name(c, kd, " ", vd, l), func(t *testing.T) {
+						a := provider.Args{Scale: 3, SoftCap: c.softCap, Past: c.past, Window: c.window, Out: operand(dtype.F32, padded, c.t, c.heads, c.dv)}
+						a.In[0] = random(operand(dtype.F32, padded, c.t, c.heads, c.d), rng)
+						a.In[1] = random(operand(kd, l, c.s, c.kvHeads, c.d), rng)
+						a.In[2] = random(operand(vd, l, c.s, c.kvHeads, c.dv), rng)
+						closeTo(t, execute(t, es, provider.OpAttention, a), attentionRef(&a), tolAttention)
+					})
+				}
+			}
+		}
+	}
+}
+
+// A token gives the same bits alone, as in decoding, and among others, as in a
+// prompt.
+func TestAttentionIndependence(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, window := range []int{0, 10, 70} {
+		const n, heads, kvHeads, d = 100, 4, 2, 16
+		a := provider.Args{Scale: 2, Window: window, Out: operand(dtype.F32, plain, n, heads, d)}
+		a.In[0] = random(operand(dtype.F32, plain, n, heads, d), rng)
+		a.In[1] = random(operand(dtype.F16, plain, n, kvHeads, d), rng)
+		a.In[2] = random(operand(dtype.F16, plain, n, kvHeads, d), rng)
+		all := execute(t, es, provider.OpAttention, a)
+		for i := range n {
+			one := a
+			one.Past = i
+			one.Out = operand(dtype.F32, plain, 1, heads, d)
+			one.In[0].Shape.Set(0, 1)
+			one.In[0].Offset = i * heads * d
+			equal(t, execute(t, es[:1], provider.OpAttention, one), all[i*heads*d:][:heads*d])
+		}
+	}
+}
+
+// Keys that a row does not see leave no trace, whatever they hold; keys that it
+// sees make it NaN as they would in a plain softmax.
+func TestAttentionSpecial(t *testing.T) {
+	es := executors(t)
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	const s = 130
+	tests := []struct {
+		name string
+		at   int // key to replace
+		k, v float32
+		all  float32 // all other keys
+		want float64
+	}{
+		{"unseen NaN", 129, nan, nan, 1, 1},
+		{"seen NaN", 3, nan, 1, 1, math.NaN()},
+		{"late NaN", 128, nan, 1, 1, math.NaN()},
+		{"-Inf everywhere else", 100, 1, 7, -inf, 7},
+		{"-Inf everywhere", 129, 1, 7, -inf, math.NaN()},
+		{"NaN among -Inf", 70, nan, 7, -inf, math.NaN()},
+		{"a -Inf", 5, -inf, 9, 1, 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			k, v := make([]float32, s), make([]float32, s)
+			for i := range k {
+				k[i], v[i] = test.all, 1
+			}
+			k[test.at], v[test.at] = test.k, test.v
+			a := provider.Args{Scale: 1, Past: 128, Out: operand(dtype.F32, plain, 1, 1, 1)}
+			a.In[0], a.In[1], a.In[2] = of([]float32{1}, 1, 1, 1), of(k, s, 1, 1), of(v, s, 1, 1)
+			got := execute(t, es, provider.OpAttention, a)
+			if math.IsNaN(test.want) {
+				equal(t, got, []float64{test.want})
+			} else {
+				closeTo(t, got, []float64{test.want}, tolAttention)
+			}
+		})
+	}
+}
+
+func TestExp(t *testing.T) {
+	for x := -103.9; x < 88.7; x += 0.0137 {
+		if got, want := exp(x), math.Exp(x); math.Abs(got-want) > 1e-11*want {
+			t.Fatalf("exp(%v) is %v, want %v", x, got, want)
+		}
+	}
+	for x, want := range map[float64]float64{0: 1, -200: 0, 200: math.Inf(1), math.Inf(1): math.Inf(1), math.Inf(-1): 0} {
+		if got := exp(x); got != want {
+			t.Errorf("exp(%v) is %v, want %v", x, got, want)
+		}
+	}
+	if got := exp(math.NaN()); !math.IsNaN(got) {
+		t.Errorf("exp(NaN) is %v", got)
+	}
+}
