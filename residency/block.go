@@ -86,9 +86,17 @@ func blockSize(n int) int {
 }
 
 // Acquire returns a block of at least n bytes for work on the queue with timeline
-// t. Its first writer must follow the uses that Ensure passes on to the buffer.
-func (m *Manager) Acquire(t *accel.Timeline, n int) (*Block, error) {
-	size := blockSize(n)
+// t, and the earlier uses that its first writer must follow; the slice is the
+// block's and is good until the block is freed.
+func (m *Manager) Acquire(t *accel.Timeline, n int) (*Block, accel.Fences, error) {
+	b, err := m.acquire(t, blockSize(n))
+	if err != nil {
+		return nil, nil, err
+	}
+	return b, b.uses, nil
+}
+
+func (m *Manager) acquire(t *accel.Timeline, size int) (*Block, error) {
 	if b := m.reuse(t, size, false); b != nil {
 		return b, nil
 	}

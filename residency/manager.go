@@ -43,7 +43,6 @@ type Manager struct {
 	mu          sync.Mutex
 	free        map[int][]*Block // idle blocks by size, last freed last
 	quarantined []*Block
-	headers     []*Block
 	adopted     lru
 	stats       Stats
 }
@@ -101,15 +100,15 @@ func (m *Manager) Ensure(b *storage.Buffer, t *accel.Timeline, weight bool) (ado
 		}
 		return false, nil
 	}
-	blk, err := m.Acquire(t, b.Size())
+	blk, uses, err := m.Acquire(t, b.Size())
 	if err != nil {
 		return false, err
 	}
 	if weight {
 		m.adopt(blk, b)
 	}
-	if !b.Attach(blk, blk.uses, &m.retired) {
-		blk.Free(blk.uses) // someone else was faster
+	if !b.Attach(blk, uses, &m.retired) {
+		blk.Free(uses) // someone else was faster
 		return false, nil
 	}
 	return weight, nil
@@ -137,7 +136,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		m.p.Free(b.mem)
 	}
 	clear(m.free)
-	m.quarantined, m.headers = nil, nil
+	m.quarantined = nil
 	m.stats.Idle, m.stats.Quarantined = 0, 0
 	if n := m.stats.UsedBlocks; n != 0 {
 		errs = append(errs, fmt.Errorf("residency: close: buffers still hold %d device blocks, %d bytes", n, m.stats.Used))
