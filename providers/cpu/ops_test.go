@@ -204,7 +204,7 @@ func TestArgmax(t *testing.T) {
 		{[]float32{-inf, -inf}, 0},
 		{[]float32{nan, 1, inf}, 0},
 		{[]float32{1, inf, nan, nan}, 2},
-		{[]float32{-0.0, 0.0}, 0},
+		{[]float32{float32(math.Copysign(0, -1)), 0}, 0},
 	}
 	for _, test := range tests {
 		a := provider.Args{Out: operand(dtype.I32, plain, 1)}

@@ -1,0 +1,248 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/team"
+)
+
+// benchmark runs an operation on one lane and on two, beside a naive loop over
+// the same operands. work counts multiply-adds, or elements where there are none.
+func benchmark(b *testing.B, op provider.Op, a provider.Args, work int, naive func(a *provider.Args)) {
+	rate := func(b *testing.B) {
+		b.ReportMetric(float64(work)*float64(b.N)/b.Elapsed().Seconds()/1e9, "G/s")
+	}
+	for _, threads := range []int{1, 2} {
+		b.Run(name("lanes=", threads), func(b *testing.B) {
+			tm := team.New(threads)
+			defer tm.Close()
+			e := NewExecutor(tm)
+			a := withWorkspace(b, e, op, a)
+			for b.Loop() {
+				if err := e.Execute(op, &a); err != nil {
+					b.Fatal(err)
+				}
+			}
+			rate(b)
+		})
+	}
+	b.Run("naive", func(b *testing.B) {
+		for b.Loop() {
+			naive(&a)
+		}
+		rate(b)
+	})
+}
+
+func f32At(o *provider.Operand, i int) float32 {
+	return math.Float32frombits(binary.LittleEndian.Uint32(o.Mem.Host[4*(o.Offset+i):]))
+}
+
+func setF32(o *provider.Operand, i int, v float32) {
+	binary.LittleEndian.PutUint32(o.Mem.Host[4*(o.Offset+i):], math.Float32bits(v))
+}
+
+func BenchmarkMatMul(b *testing.B) {
+	rng := newRand()
+	const n, k = 1024, 1024
+	for _, d := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q8_0, dtype.Q4_K} {
+		for _, m := range []int{1, 32} {
+			b.Run(name(d, "/m=", m), func(b *testing.B) {
+				a := provider.Args{Out: operand(dtype.F32, plain, m, n)}
+				a.In[0] = random(operand(dtype.F32, plain, m, k), rng)
+				a.In[1] = random(operand(d, plain, n, k), rng)
+				w := of(make([]float32, n*k), n, k)
+				for i, v := range read(a.In[1]) {
+					floats(w.Mem.Host)[i] = float32(v)
+				}
+				// The naive loop has its weights decoded for free.
+				benchmark(b, provider.OpMatMul, a, m*n*k, func(a *provider.Args) {
+					x, w, out := floats(a.In[0].Mem.Host), floats(w.Mem.Host), floats(a.Out.Mem.Host)
+					for r := range m {
+						for c := range n {
+							s := float32(0)
+							for i := range k {
+								s += x[r*k+i] * w[c*k+i]
+							}
+							out[r*n+c] = s
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func BenchmarkAttention(b *testing.B) {
+	rng := newRand()
+	for _, c := range []struct{ t, s int }{{1, 1024}, {64, 512}} {
+		b.Run(name("t=", c.t, "/s=", c.s), func(b *testing.B) {
+			const heads, kvHeads, d = 8, 2, 64
+			a := provider.Args{Scale: 0.125, Past: c.s - c.t, Out: operand(dtype.F32, plain, c.t, heads, d)}
+			a.In[0] = random(operand(dtype.F32, plain, c.t, heads, d), rng)
+			a.In[1] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
+			a.In[2] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
+			benchmark(b, provider.OpAttention, a, 2*c.t*heads*d*(a.Past+c.t/2), func(a *provider.Args) { attentionRef(a) })
+		})
+	}
+}
+
+func BenchmarkElementwise(b *testing.B) {
+	rng := newRand()
+	const n = 1 << 16
+	ops := map[provider.Op]func(x, y float32) float32{
+		provider.OpAdd:    func(x, y float32) float32 { return x + y },
+		provider.OpMul:    func(x, y float32) float32 { return x * y },
+		provider.OpSwiGLU: func(x, y float32) float32 { return float32(float64(x)/(1+math.Exp(-float64(x)))) * y },
+	}
+	for _, op := range []provider.Op{provider.OpAdd, provider.OpMul, provider.OpSwiGLU} {
+		b.Run(op.String(), func(b *testing.B) {
+			a := provider.Args{Out: operand(dtype.F32, plain, n)}
+			a.In[0] = random(operand(dtype.F32, plain, n), rng)
+			a.In[1] = random(operand(dtype.F32, plain, n), rng)
+			benchmark(b, op, a, n, func(a *provider.Args) {
+				for i := range n {
+					setF32(&a.Out, i, ops[op](f32At(&a.In[0], i), f32At(&a.In[1], i)))
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkRMSNorm(b *testing.B) {
+	rng := newRand()
+	const n, d = 32, 2048
+	a := provider.Args{Eps: 1e-5, Out: operand(dtype.F32, plain, n, d)}
+	a.In[0] = random(operand(dtype.F32, plain, n, d), rng)
+	a.In[1] = random(operand(dtype.F32, plain, d), rng)
+	benchmark(b, provider.OpRMSNorm, a, n*d, func(a *provider.Args) {
+		for r := range n {
+			s := 0.0
+			for i := range d {
+				v := float64(f32At(&a.In[0], r*d+i))
+				s += v * v
+			}
+			s = 1 / math.Sqrt(s/d+float64(a.Eps))
+			for i := range d {
+				setF32(&a.Out, r*d+i, f32At(&a.In[0], r*d+i)*float32(s)*f32At(&a.In[1], i))
+			}
+		}
+	})
+}
+
+func BenchmarkSoftmax(b *testing.B) {
+	rng := newRand()
+	const n, d = 32, 2048
+	a := provider.Args{Scale: 1, Out: operand(dtype.F32, plain, n, d)}
+	a.In[0] = random(operand(dtype.F32, plain, n, d), rng)
+	benchmark(b, provider.OpSoftmax, a, n*d, func(a *provider.Args) {
+		row := make([]float64, d)
+		for r := range n {
+			for i := range d {
+				row[i] = float64(f32At(&a.In[0], r*d+i))
+			}
+			softmaxRow(row, row, 1)
+			for i := range d {
+				setF32(&a.Out, r*d+i, float32(row[i]))
+			}
+		}
+	})
+}
+
+func BenchmarkRoPE(b *testing.B) {
+	rng := newRand()
+	const n, heads, d = 32, 32, 64
+	for _, mode := range []provider.RoPEMode{provider.RoPEInterleaved, provider.RoPENeoX} {
+		b.Run([]string{"interleaved", "neox"}[mode], func(b *testing.B) {
+			a := provider.Args{Dims: d, Mode: mode, Out: operand(dtype.F32, plain, n, heads, d)}
+			a.In[0] = random(operand(dtype.F32, plain, n, heads, d), rng)
+			a.In[1] = random(operand(dtype.F32, plain, n, d/2, 2), rng)
+			step, next := 2, 1
+			if mode == provider.RoPENeoX {
+				step, next = 1, d/2
+			}
+			benchmark(b, provider.OpRoPE, a, n*heads*d, func(a *provider.Args) {
+				for h := range n * heads {
+					for i := range d / 2 {
+						p := h*d + i*step
+						cos, sin := f32At(&a.In[1], h/heads*d+2*i), f32At(&a.In[1], h/heads*d+2*i+1)
+						x, y := f32At(&a.In[0], p), f32At(&a.In[0], p+next)
+						setF32(&a.Out, p, x*cos-y*sin)
+						setF32(&a.Out, p+next, x*sin+y*cos)
+					}
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkGetRows(b *testing.B) {
+	rng := newRand()
+	const n, d = 64, 2048
+	for _, dt := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q4_K} {
+		b.Run(dt.String(), func(b *testing.B) {
+			a := provider.Args{Out: operand(dtype.F32, plain, n, d)}
+			a.In[0] = random(operand(dt, plain, n, d), rng)
+			ids := make([]int64, n)
+			for i := range ids {
+				ids[i] = int64(n - 1 - i)
+			}
+			a.In[1] = ofInts(dtype.I32, ids...)
+			table := read(a.In[0])
+			// The naive loop has its table decoded for free.
+			benchmark(b, provider.OpGetRows, a, n*d, func(a *provider.Args) {
+				for i, id := range ids {
+					for j := range d {
+						setF32(&a.Out, i*d+j, float32(table[int(id)*d+j]))
+					}
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkCopy(b *testing.B) {
+	rng := newRand()
+	const n, d = 64, 1024
+	for _, c := range []struct {
+		from, to dtype.DType
+		l        layout
+	}{{dtype.F32, dtype.F32, plain}, {dtype.F32, dtype.F16, plain}, {dtype.F16, dtype.F32, plain}, {dtype.F32, dtype.F32, reversed}, {dtype.F32, dtype.F16, reversed}} {
+		b.Run(name(c.from, " to ", c.to, c.l), func(b *testing.B) {
+			a := provider.Args{Out: operand(c.to, plain, n, d)}
+			a.In[0] = random(operand(c.from, c.l, n, d), rng)
+			from, to := c.from.Size(), c.to.Size()
+			benchmark(b, provider.OpCopy, a, n*d, func(a *provider.Args) {
+				x := &a.In[0]
+				for r := range n {
+					for i := range d {
+						src := x.Mem.Host[(x.Offset+r*x.Strides.Dim(0)+i*x.Strides.Dim(1))*from:][:from]
+						if err := dtype.Convert(a.Out.Mem.Host[(r*d+i)*to:][:to], c.to, src, c.from); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkArgmax(b *testing.B) {
+	rng := newRand()
+	const d = 128 << 10
+	a := provider.Args{Out: operand(dtype.I32, plain, 1)}
+	a.In[0] = random(operand(dtype.F32, plain, d), rng)
+	benchmark(b, provider.OpArgmax, a, d, func(a *provider.Args) {
+		best := 0
+		for i := range d {
+			if f32At(&a.In[0], i) > f32At(&a.In[0], best) {
+				best = i
+			}
+		}
+		binary.LittleEndian.PutUint32(a.Out.Mem.Host, uint32(best))
+	})
+}

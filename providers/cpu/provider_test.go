@@ -1,0 +1,411 @@
+package cpu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+)
+
+func open(t testing.TB, threads int) (*Provider, provider.Queue) {
+	t.Helper()
+	p, err := New(Options{Threads: threads})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := p.NewQueue(provider.Compute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, q
+}
+
+func TestProvider(t *testing.T) {
+	p, q := open(t, 2)
+	if info := p.Info(); info.Name != "cpu" || !info.HostMemory {
+		t.Errorf("info %+v, want cpu in host memory", info)
+	}
+	m, err := p.Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.ID == 0 || len(m.Host) != 64 || m.Len != 64 || !aligned(m.Host, 64) {
+		t.Errorf("allocation %d of %d bytes, want 64 aligned ones under an id", m.ID, len(m.Host))
+	}
+	src := bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, 8) // 1.0
+	if w, err := p.Upload(q, m.Slice(0, 32), src); err != nil || !w.IsZero() {
+		t.Fatal(w, err)
+	}
+	x := provider.Operand{DType: dtype.F32, Shape: shape.Must(8), Strides: shape.Must(1), Mem: m}
+	a := provider.Args{NIn: 2, Out: x}
+	a.In[0], a.In[1] = x, x
+	a.Out.Offset = 8
+	if plan := p.Plan(provider.OpAdd, &a); !plan.Supported || plan.Workspace != 0 {
+		t.Errorf("plan %+v", plan)
+	}
+	if w, err := p.Submit(q, provider.OpAdd, &a); err != nil || !w.IsZero() {
+		t.Fatal(w, err)
+	}
+	dst := make([]byte, 32)
+	if w, err := p.Download(q, dst, m.Slice(32, 32)); err != nil || !w.IsZero() {
+		t.Fatal(w, err)
+	}
+	if want := bytes.Repeat([]byte{0, 0, 0, 0x40}, 8); !bytes.Equal(dst, want) {
+		t.Errorf("1+1 is % x, want % x", dst, want)
+	}
+	s := p.Stats()
+	want := provider.Stats{Uploads: 1, UploadBytes: 32, Downloads: 1, DownloadBytes: 32, Allocs: 1, LiveBytes: 64, LiveBlocks: 1, LiveQueues: 1}
+	want.Submits[provider.OpAdd] = 1
+	if s != want {
+		t.Errorf("stats %+v, want %+v", s, want)
+	}
+	if err := p.Sync(context.Background()); err != nil {
+		t.Error(err)
+	}
+	p.Free(m)
+	if err := p.CloseQueue(q); err != nil {
+		t.Error(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if s := p.Stats(); s.LiveBlocks != 0 || s.LiveBytes != 0 || s.LiveQueues != 0 || s.Frees != 1 || s.Ops() != 1 {
+		t.Errorf("stats after Close %+v", s)
+	}
+}
+
+func TestProviderRefusals(t *testing.T) {
+	if _, err := New(Options{Threads: -1}); err == nil {
+		t.Error("New accepts -1 threads")
+	}
+	p, q := open(t, 1)
+	other, otherQueue := open(t, 1)
+	defer other.Close()
+	for _, n := range []int{0, -1} {
+		if _, err := p.Alloc(n); err == nil {
+			t.Errorf("Alloc accepts %d bytes", n)
+		}
+	}
+	if _, err := p.Alloc(math.MaxInt); !errors.Is(err, accel.ErrOutOfMemory) {
+		t.Errorf("Alloc of all memory: %v, want %v", err, accel.ErrOutOfMemory)
+	}
+	m, err := p.Alloc(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Upload(q, m, make([]byte, 7)); err == nil {
+		t.Error("Upload accepts other lengths")
+	}
+	if _, err := p.Download(q, make([]byte, 9), m); err == nil {
+		t.Error("Download accepts other lengths")
+	}
+	var a provider.Args
+	if _, err := p.Submit(otherQueue, provider.OpAdd, &a); err == nil {
+		t.Error("Submit accepts the queue of another provider")
+	}
+	if _, err := p.Submit(nil, provider.OpAdd, &a); err == nil {
+		t.Error("Submit accepts no queue")
+	}
+	if err := p.CloseQueue(q); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{
+		"CloseQueue": p.CloseQueue(q),
+		"WaitFor":    p.WaitFor(q, accel.Work{}),
+		"Submit":     func() error { _, err := p.Submit(q, provider.OpAdd, &a); return err }(),
+		"Upload":     func() error { _, err := p.Upload(q, m, make([]byte, 8)); return err }(),
+	} {
+		if !errors.Is(err, provider.ErrClosed) {
+			t.Errorf("%s on a closed queue: %v, want %v", what, err, provider.ErrClosed)
+		}
+	}
+	if s := p.Stats(); s.Ops() != 0 || s.Uploads != 0 || s.Downloads != 0 {
+		t.Errorf("refused work is counted: %+v", s)
+	}
+
+	// What is forgotten is reported and given back.
+	if err := p.Close(); !errors.Is(err, ErrLeak) || !strings.Contains(err.Error(), "1 blocks of 8 bytes") {
+		t.Errorf("Close with a block: %v, want %v", err, ErrLeak)
+	}
+	if s := p.Stats(); s.LiveBlocks != 0 || s.LiveBytes != 0 || s.Allocs != s.Frees {
+		t.Errorf("stats after Close %+v", s)
+	}
+	p.Free(m) // harmless now
+	if err := p.Close(); err != nil {
+		t.Errorf("closing again: %v", err)
+	}
+	if _, err := p.Alloc(8); !errors.Is(err, provider.ErrClosed) {
+		t.Errorf("Alloc after Close: %v, want %v", err, provider.ErrClosed)
+	}
+	if _, err := p.NewQueue(provider.Compute); !errors.Is(err, provider.ErrClosed) {
+		t.Errorf("NewQueue after Close: %v, want %v", err, provider.ErrClosed)
+	}
+}
+
+// Faults 5 and 9: memory that is not an allocation, or no longer, is not freed in
+// silence.
+func TestFreeForeign(t *testing.T) {
+	p, _ := open(t, 1)
+	m, err := p.Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustPanic := func(what string, m provider.Mem) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Errorf("Free of %s does not panic", what)
+			}
+		}()
+		p.Free(m)
+	}
+	mustPanic("a part", m.Slice(0, 32))
+	mustPanic("a view", m.Slice(32, 32))
+	mustPanic("nothing", provider.Mem{})
+	p.Free(m)
+	mustPanic("freed memory", m)
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitFor(t *testing.T) {
+	p, q := open(t, 1)
+	defer p.Close()
+	x := of([]float32{1}, 1)
+	a := provider.Args{NIn: 2, Out: operand(dtype.F32, plain, 1)}
+	a.In[0], a.In[1] = x, x
+
+	device := accel.NewTimeline("device", nil)
+	w := device.Issue()
+	if err := p.WaitFor(q, w); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := p.Submit(q, provider.OpAdd, &a)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("Submit returned before the work it waits for: %v", err)
+	default:
+	}
+	device.Complete(w.Seq())
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+
+	// A failure ends the queue, and only this one.
+	cause := errors.New("no more")
+	w = device.Issue()
+	device.Fail(w.Seq(), w.Seq(), cause)
+	if err := p.WaitFor(q, w); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := p.Submit(q, provider.OpAdd, &a); !errors.Is(err, cause) {
+			t.Errorf("Submit after failed work: %v, want %v", err, cause)
+		}
+	}
+	if err := p.Sync(context.Background()); !errors.Is(err, cause) {
+		t.Errorf("Sync with a dead queue: %v, want %v", err, cause)
+	}
+	if err := q.Timeline().Dead(); !errors.Is(err, cause) {
+		t.Errorf("timeline of a dead queue: %v, want %v", err, cause)
+	}
+	q2, err := p.NewQueue(provider.UploadQueue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Submit(q2, provider.OpAdd, &a); err != nil {
+		t.Error(err)
+	}
+	if err := p.CloseQueue(q); err != nil {
+		t.Error(err)
+	}
+	if err := p.Sync(context.Background()); err != nil {
+		t.Errorf("Sync after the dead queue was closed: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := p.Sync(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Sync with a dead context: %v", err)
+	}
+}
+
+// Queues run at the same time over one team, with kernel state of their own.
+func TestQueuesAtOnce(t *testing.T) {
+	p, err := New(Options{Threads: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := newRand()
+	a := provider.Args{NIn: 2}
+	a.In[0] = random(operand(dtype.F32, plain, 8, 64), rng)
+	a.In[1] = random(operand(dtype.Q4_0, plain, 333, 64), rng)
+	want := matMulRef(read(a.In[0]), read(a.In[1]), 1, 1, 8, 333, 64)
+	var wg sync.WaitGroup
+	for range 4 {
+		q, err := p.NewQueue(provider.Compute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := a
+		a.Out = operand(dtype.F32, plain, 8, 333)
+		a.Workspace, err = p.Alloc(p.Plan(provider.OpMatMul, &a).Workspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			for range 20 {
+				clear(a.Out.Mem.Host)
+				if _, err := p.Submit(q, provider.OpMatMul, &a); err != nil {
+					t.Error(err)
+					return
+				}
+				closeTo(t, read(a.Out), want, tolMatMul)
+			}
+			p.Free(a.Workspace)
+		})
+	}
+	wg.Wait()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A plan and a submission allocate nothing on the Go heap.
+func TestAllocations(t *testing.T) {
+	p, q := open(t, 2)
+	defer p.Close()
+	e := q.(*queue).exec
+	e.grain = 1
+	for op := provider.Op(1); op < provider.OpCount; op++ {
+		a := sample(t, e, op)
+		if n := testing.AllocsPerRun(20, func() {
+			if !p.Plan(op, &a).Supported {
+				t.Fatal("declined")
+			}
+			if _, err := p.Submit(q, op, &a); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v: %v allocations in a run, want 0", op, n)
+		}
+	}
+	// The paths that samples do not take.
+	rng := newRand()
+	for _, from := range []dtype.DType{dtype.I64, dtype.F64, dtype.Q6_K} {
+		for _, l := range []layout{plain, spread} {
+			a := provider.Args{NIn: 1, Out: operand(dtype.F32, l, 3, 512)}
+			a.In[0] = random(operand(from, l, 3, 512), rng)
+			if n := testing.AllocsPerRun(20, func() {
+				if _, err := p.Submit(q, provider.OpCopy, &a); err != nil {
+					t.Fatal(err)
+				}
+			}); n != 0 {
+				t.Errorf("copy of %v %v: %v allocations in a run, want 0", from, l, n)
+			}
+		}
+	}
+}
+
+// The executor keeps no operand alive once it is done.
+func TestNoReference(t *testing.T) {
+	e := NewExecutor(nil)
+	for op := provider.Op(1); op < provider.OpCount; op++ {
+		a := sample(t, e, op)
+		if err := e.Execute(op, &a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, at, r := &e.matMul, &e.attention, &e.rmsNorm
+	for what, held := range map[string]bool{
+		"matmul":    m.x != nil || m.w != nil || m.direct != nil || m.out != nil || m.scratch != nil,
+		"attention": at.q != nil || at.out != nil || at.scratch != nil || at.k.bytes != nil || at.v.bytes != nil || at.k.direct != nil || at.v.direct != nil,
+		"rms_norm":  r.x != nil || r.w != nil || r.weights != nil || r.out != nil,
+		"copy":      e.copy.x != nil || e.copy.out != nil,
+		"get_rows":  e.getRows.table != nil || e.getRows.ids != nil || e.getRows.out != nil,
+		"rope":      e.rope.x != nil || e.rope.table != nil || e.rope.out != nil,
+		"softmax":   e.softmax.x != nil || e.softmax.out != nil,
+		"argmax":    e.argmax.x != nil || e.argmax.out != nil,
+		"add":       e.binary[0].in[0] != nil || e.binary[0].in[1] != nil || e.binary[0].out != nil,
+	} {
+		if held {
+			t.Errorf("%s holds on to its operands", what)
+		}
+	}
+}
+
+func ExampleProvider() {
+	p, err := New(Options{Threads: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Close()
+	q, err := p.NewQueue(provider.Compute)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Any host memory will do; here it is the provider's.
+	m, err := p.Alloc(3 * 4)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer p.Free(m)
+	x := floats(m.Host)
+	copy(x, []float32{1, 2, 3})
+
+	// x + x, in place.
+	vector := provider.Operand{DType: dtype.F32, Shape: shape.Must(3), Strides: shape.Must(1), Mem: m}
+	a := provider.Args{NIn: 2, Out: vector}
+	a.In[0], a.In[1] = vector, vector
+	if plan := p.Plan(provider.OpAdd, &a); !plan.Supported {
+		fmt.Println(plan.Reason)
+		return
+	}
+	if _, err := p.Submit(q, provider.OpAdd, &a); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(x)
+	// Output: [2 4 6]
+}
+
+func ExampleExecutor() {
+	e := NewExecutor(nil)
+	of := func(d dtype.DType, mem []byte, dims ...int) provider.Operand {
+		s := shape.Must(dims...)
+		return provider.Operand{DType: d, Shape: s, Strides: s.Contiguous(), Mem: provider.Mem{Host: mem, Len: len(mem)}}
+	}
+	// 1 and -2 as bf16, to be read as i8.
+	a := provider.Args{NIn: 1, Out: of(dtype.I8, make([]byte, 2), 2)}
+	a.In[0] = of(dtype.BF16, []byte{0x80, 0x3f, 0x00, 0xc0}, 2)
+	if err := e.Execute(provider.OpCopy, &a); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(int8(a.Out.Mem.Host[0]), int8(a.Out.Mem.Host[1]))
+
+	// Row 2 of a table of two rows.
+	a = provider.Args{NIn: 2, Out: of(dtype.F32, make([]byte, 8), 1, 2)}
+	a.In[0] = of(dtype.F32, make([]byte, 16), 2, 2)
+	a.In[1] = of(dtype.I32, []byte{2, 0, 0, 0}, 1)
+	fmt.Println(e.Execute(provider.OpGetRows, &a))
+	// Output:
+	// 1 -2
+	// cpu: get_rows: ids[0] is 2, want a row from 0 to 1 of the table's 2 rows
+}
