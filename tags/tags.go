@@ -39,6 +39,21 @@ func Of(names ...string) (List, error) {
 	return l, nil
 }
 
+// Append returns l followed by name. It fails as Of does.
+func (l List) Append(name string) (List, error) {
+	switch {
+	case name == "":
+		return List{}, fmt.Errorf("%w: empty name", ErrTag)
+	case l.Index(name) >= 0:
+		return List{}, fmt.Errorf("%w: %q stands twice", ErrTag, strings.Clone(name))
+	case l.n == shape.MaxRank:
+		return List{}, fmt.Errorf("%w: more than %d axes", ErrTag, shape.MaxRank)
+	}
+	l.names[l.n] = name
+	l.n++
+	return l, nil
+}
+
 // Len returns the number of axes.
 func (l *List) Len() int { return int(l.n) }
 

@@ -1,0 +1,273 @@
+package fucina
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tags"
+)
+
+// ExactEnv names the variable that turns exact mode on ("1") where the program
+// does not choose; see WithExact.
+const ExactEnv = "FUCINA_EXACT"
+
+// Option configures an engine.
+type Option func(*config)
+
+type config struct {
+	provider string
+	device   provider.Provider
+	threads  int
+	budget   int64
+	exact    *bool
+}
+
+// WithProvider chooses where the engine computes, by the name of a provider such
+// as "cpu". "auto" is the best that can be had. The default, as for "", is the
+// variable FUCINA_PROVIDER, and "auto" without it. Asking by name for a provider
+// that cannot be had makes Open fail with ErrUnavailable.
+func WithProvider(name string) Option { return func(c *config) { c.provider = name } }
+
+// WithDevice makes the engine compute on an opened provider with its own memory.
+// Open takes the provider over, even when it fails.
+func WithDevice(p provider.Provider) Option { return func(c *config) { c.device = p } }
+
+// WithThreads sets the number of threads that the CPU's kernels run on; 0, the
+// default, is one per processor. Results do not depend on it.
+func WithThreads(n int) Option { return func(c *config) { c.threads = n } }
+
+// WithDeviceBudget sets the most device memory to hold, in bytes; 0, the default,
+// is a share of what is free.
+func WithDeviceBudget(bytes int64) Option { return func(c *config) { c.budget = bytes } }
+
+// WithExact turns exact mode on or off: activations are never rounded below f32.
+// The default is the variable FUCINA_EXACT: on for "1", off for "0" or none.
+func WithExact(on bool) Option { return func(c *config) { c.exact = &on } }
+
+// Engine is what goroutines share: the providers, the pool of host memory, and the
+// device memory that weights and results live in.
+type Engine struct {
+	x       *exec.Engine
+	threads int
+	exact   bool
+
+	mu       sync.Mutex
+	contexts map[*Context]struct{}
+	closed   bool
+}
+
+// Open returns an engine. The caller closes it.
+func Open(opts ...Option) (*Engine, error) {
+	var cfg config
+	for _, o := range opts {
+		o(&cfg)
+	}
+	e, err := open(&cfg)
+	if err != nil {
+		return nil, fmt.Errorf("fucina: open: %w", err)
+	}
+	return e, nil
+}
+
+func open(cfg *config) (*Engine, error) {
+	dev := cfg.device
+	closing := func(err error) error {
+		if dev == nil {
+			return err
+		}
+		return errors.Join(err, dev.Close())
+	}
+	exact, err := cfg.exactMode()
+	if err != nil {
+		return nil, closing(err)
+	}
+	cpu, err := providers.OpenCPU(cfg.threads)
+	if err != nil {
+		return nil, closing(err)
+	}
+	if dev == nil {
+		if dev, err = providers.Open(cfg.provider); err != nil {
+			return nil, errors.Join(err, cpu.Close())
+		}
+	}
+	x, err := exec.Open(exec.Options{CPU: cpu, Device: dev, DeviceBudget: cfg.budget})
+	if err != nil {
+		return nil, err
+	}
+	threads := cfg.threads
+	if threads == 0 {
+		threads = runtime.NumCPU()
+	}
+	return &Engine{x: x, threads: threads, exact: exact, contexts: make(map[*Context]struct{})}, nil
+}
+
+func (c *config) exactMode() (bool, error) {
+	if c.exact != nil {
+		return *c.exact, nil
+	}
+	switch s := os.Getenv(ExactEnv); s {
+	case "", "0":
+		return false, nil
+	case "1":
+		return true, nil
+	default:
+		return false, fmt.Errorf("%s is %q, want 0 or 1", ExactEnv, s)
+	}
+}
+
+// Provider returns the name of the provider that operations run on where it takes
+// them: the device's, or "cpu".
+func (e *Engine) Provider() string { return e.ProviderInfo().Name }
+
+// ProviderInfo describes that provider.
+func (e *Engine) ProviderInfo() provider.Info {
+	if dev := e.x.Device(); dev != nil {
+		return dev.Info()
+	}
+	return e.x.CPU().Info()
+}
+
+// Exact reports whether the engine is in exact mode; see WithExact.
+func (e *Engine) Exact() bool { return e.exact }
+
+// Threads returns the number of threads of the CPU's kernels.
+func (e *Engine) Threads() int { return e.threads }
+
+// Stats are an engine's counters.
+type Stats struct {
+	exec.Stats
+	CPU    provider.Stats
+	Device provider.Stats // zero without a device
+}
+
+// Stats returns the counters.
+func (e *Engine) Stats() Stats {
+	s := Stats{Stats: e.x.Stats(), CPU: e.x.CPU().Stats()}
+	if dev := e.x.Device(); dev != nil {
+		s.Device = dev.Stats()
+	}
+	return s
+}
+
+// Close closes the contexts and gives everything back. It fails with ErrBusy, and
+// leaves the engine open, while a context is in use. It reports tensors that were
+// never released with ErrLeak; their memory is freed when they are. Closing again
+// does nothing.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	var claimed []*Context
+	defer func() {
+		for _, c := range claimed {
+			c.exit()
+		}
+	}()
+	for c := range e.contexts {
+		if !c.busy.CompareAndSwap(false, true) {
+			return fmt.Errorf("fucina: close: %w", ErrBusy)
+		}
+		claimed = append(claimed, c)
+	}
+	e.closed = true
+	for _, c := range claimed {
+		c.closed.Store(true)
+	}
+	e.contexts = nil
+	err := e.x.Close()
+	if n := e.x.Stats().Handles; n != 0 {
+		err = errors.Join(fmt.Errorf("%w: %d of them", ErrLeak, n), err)
+	}
+	if err != nil {
+		return fmt.Errorf("fucina: close: %w", err)
+	}
+	return nil
+}
+
+// Weight returns a tensor over buf, whose bytes have format d and the row-major
+// layout of axes and stay as they are while the engine lives, so that a device may
+// keep a copy. On success it takes the caller's reference to buf. The tensor
+// belongs to the caller, whatever scopes are open.
+func (e *Engine) Weight(buf *storage.Buffer, d dtype.DType, axes ...Axis) (Tensor, error) {
+	names, s, err := layout("weight", axes)
+	if err != nil {
+		return Tensor{}, err
+	}
+	t, err := tensor.FromBuffer(buf, d, s)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("weight %s: %w", names.Describe(s), err)
+	}
+	buf.MarkStable()
+	return Tensor{e.x.Own(t, names)}, nil
+}
+
+// Empty returns a tensor of undefined contents with memory of its own, outside the
+// pool, for values that live long, such as a KV cache. The memory appears when it
+// is first written, where it is written. The tensor belongs to the caller, whatever
+// scopes are open.
+func (e *Engine) Empty(d dtype.DType, axes ...Axis) (Tensor, error) {
+	names, s, err := layout("empty", axes)
+	if err != nil {
+		return Tensor{}, err
+	}
+	t, err := e.x.Empty(d, s)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("empty %s: %w", names.Describe(s), err)
+	}
+	return Tensor{e.x.Own(t, names)}, nil
+}
+
+// The axes of a table of rotary position angles, beside that of the positions.
+const (
+	PairAxis   = "pair"    // pairs of rotated elements
+	CosSinAxis = "cos_sin" // of size 2: cosine, sine
+)
+
+// RoPE describes rotary position angles and their stretching to longer contexts.
+// The zero values of the scaling fields mean no scaling.
+type RoPE struct {
+	Dims     int     // rotated elements per head, even
+	FreqBase float64 // 10000 in the original
+	// FreqScale is 1/factor of linear (position interpolation) scaling, also the
+	// interpolated part of YaRN; 0 stands for 1.
+	FreqScale float64
+	// FreqFactors divide the frequency of each pair, as llama 3 files carry them;
+	// nil, or Dims/2 entries.
+	FreqFactors []float32
+
+	// YaRN (Peng et al. 2023, arXiv 2309.00071): the mix of extrapolation and
+	// interpolation, 0 for none; the factor on attention magnitude, 0 for 1; the
+	// number of rotations at which the ramp begins and ends; and the context
+	// length that the model was trained with.
+	ExtFactor       float64
+	AttnFactor      float64
+	BetaFast        float64
+	BetaSlow        float64
+	OriginalContext int
+}
+
+// RoPETable returns the f32 table {posAxis PairAxis CosSinAxis} of the angles of
+// positions 0 to positions-1, for Tensor.RoPE. The tensor belongs to the caller,
+// whatever scopes are open.
+func (e *Engine) RoPETable(r RoPE, positions int, posAxis string) (Tensor, error) {
+	names, err := tags.Of(posAxis, PairAxis, CosSinAxis)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("rope table: %w", err)
+	}
+	t, err := exec.RoPEScaling(r).Table(positions)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("rope table: %w", err)
+	}
+	return Tensor{e.x.Own(t, names)}, nil
+}
