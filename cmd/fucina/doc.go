@@ -1,0 +1,17 @@
+// Command fucina runs language models from GGUF files and looks into them.
+//
+//	fucina run -m MODEL -p PROMPT [-n N] [-t THREADS] [-c CONTEXT] [--temp T] [--seed S]
+//	fucina bench -m MODEL [-p 512] [-n 48] [-t THREADS] [-r 3]
+//	fucina inspect FILE
+//	fucina devices
+//	fucina version
+//
+// Flags are named after those of llama.cpp's tools and may be written with one
+// dash or two. Results go to standard output, as text or, with -o json, as one
+// JSON value on one line; everything else goes to standard error. FUCINA_EXACT=1
+// and FUCINA_PROVIDER stand for --exact and --provider.
+//
+// The exit status is 0; 1 after an error, which is told in one line; 2 for a
+// wrong command line, told likewise; and 130 after an interrupt, which ends a text
+// cleanly and keeps what was printed. A second interrupt kills.
+package main

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// usageError is a fault of the command line.
+type usageError struct{ msg string }
+
+func (e usageError) Error() string { return e.msg }
+
+func usagef(format string, args ...any) error {
+	return usageError{fmt.Sprintf(format, args...)}
+}
+
+// flags is the flag set of a subcommand.
+type flags struct {
+	*flag.FlagSet
+	operands string // for the usage text
+}
+
+func newFlags(name, operands string) *flags {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {}
+	return &flags{fs, operands}
+}
+
+// parse reads args, flags and operands in any order, and wants the given number
+// of operands, which Args then returns.
+func (f *flags) parse(t *tool, args []string, operands int) error {
+	var rest []string
+	for {
+		switch err := f.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
+			return errors.Join(f.help(t.stdout), err)
+		case err != nil:
+			return usagef("%s: %v", f.Name(), err)
+		}
+		if f.NArg() == 0 {
+			break
+		}
+		// All that follows "--" are operands.
+		if i := len(args) - f.NArg(); i > 0 && args[i-1] == "--" {
+			rest = append(rest, f.Args()...)
+			break
+		}
+		rest = append(rest, f.Arg(0))
+		args = f.Args()[1:]
+	}
+	if len(rest) != operands {
+		return usagef("%s: got %d operands, want %d; see fucina %s -h", f.Name(), len(rest), operands, f.Name())
+	}
+	return f.Parse(append([]string{"--"}, rest...))
+}
+
+func (f *flags) help(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, strings.TrimRight("usage: fucina "+f.Name()+" [FLAGS] "+f.operands, " "))
+	f.SetOutput(&b)
+	f.PrintDefaults()
+	f.SetOutput(io.Discard)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// intValue is an integer flag that only takes values of a range.
+type intValue struct {
+	p        *int
+	min, max int
+}
+
+func (v intValue) String() string {
+	if v.p == nil || *v.p == 0 {
+		return "" // no default worth showing
+	}
+	return strconv.Itoa(*v.p)
+}
+
+func (v intValue) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < v.min || n > v.max {
+		return fmt.Errorf("want an integer from %d to %d", v.min, v.max)
+	}
+	*v.p = n
+	return nil
+}
+
+// intRange defines an integer flag that takes values from low to high.
+func (f *flags) intRange(name string, def, low, high int, usage string) *int {
+	p := new(int)
+	*p = def
+	f.Var(intValue{p, low, high}, name, usage)
+	return p
+}
+
+// temperature is a finite number of at least 0.
+type temperature float32
+
+func (v *temperature) String() string { return strconv.FormatFloat(float64(*v), 'g', -1, 32) }
+
+func (v *temperature) Set(s string) error {
+	x, err := strconv.ParseFloat(s, 32)
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+		return errors.New("want a finite number of at least 0")
+	}
+	*v = temperature(x)
+	return nil
+}
+
+// format is how results are written.
+type format string
+
+const (
+	text  format = "text"
+	jsonl format = "json"
+)
+
+func (v *format) String() string { return string(*v) }
+
+func (v *format) Set(s string) error {
+	switch format(s) {
+	case text, jsonl:
+		*v = format(s)
+		return nil
+	}
+	return errors.New("want text or json")
+}
+
+func (f *flags) format() *format {
+	v := text
+	f.Var(&v, "o", "`format` of the result: text or json")
+	return &v
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+
+	"github.com/fucina-go/fucina/gguf"
+)
+
+// inspection describes a GGUF file, as inspect -o json prints it.
+type inspection struct {
+	File      string       `json:"file"` // base name
+	Version   int          `json:"version"`
+	Alignment int64        `json:"alignment"` // bytes
+	Metadata  []metadatum  `json:"metadata"`  // in file order
+	Tensors   []tensorInfo `json:"tensors"`   // in file order
+	Types     []typeTotal  `json:"types"`     // largest first
+	Elements  int64        `json:"elements"`
+	Bytes     int64        `json:"bytes"` // of tensors, without padding
+}
+
+type metadatum struct {
+	Key  string `json:"key"`
+	Type string `json:"type"` // as in ggml, such as "u32"; "arr[str]" for an array
+	// Length is the number of an array's elements, of which Value holds the first
+	// few. JSON has no number for infinities and NaN; those are strings.
+	Length *int `json:"length,omitempty"`
+	Value  any  `json:"value"`
+
+	text string // Value for people
+}
+
+type tensorInfo struct {
+	Name   string `json:"name"`
+	DType  string `json:"dtype"`
+	Shape  []int  `json:"shape"`  // outermost first
+	Offset int64  `json:"offset"` // bytes from the start of the file
+	Size   int64  `json:"size"`   // bytes
+}
+
+type typeTotal struct {
+	DType    string `json:"dtype"`
+	Tensors  int    `json:"tensors"`
+	Elements int64  `json:"elements"`
+	Bytes    int64  `json:"bytes"`
+}
+
+// Metadata is cut to this much. For text the bound also keeps one long key from
+// widening a column of many rows.
+const (
+	shownElements = 8
+	shownRunes    = 72
+)
+
+// inspect is the inspect command.
+func (t *tool) inspect(_ context.Context, args []string) error {
+	fs := newFlags("inspect", "FILE")
+	out := fs.format()
+	if err := fs.parse(t, args, 1); err != nil {
+		return err
+	}
+	f, err := gguf.Open(fs.Arg(0))
+	if err != nil {
+		return err
+	}
+	r := describe(f)
+	r.File = filepath.Base(fs.Arg(0))
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if *out == jsonl {
+		return t.writeJSON(r)
+	}
+	w := bufio.NewWriter(t.stdout)
+	r.print(w)
+	return w.Flush()
+}
+
+func describe(f *gguf.File) *inspection {
+	r := &inspection{
+		Version:   f.Version(),
+		Alignment: f.Alignment(),
+		Metadata:  []metadatum{},
+		Tensors:   []tensorInfo{},
+		Types:     []typeTotal{},
+	}
+	for _, key := range f.Keys() {
+		v, _ := f.Value(key)
+		r.Metadata = append(r.Metadata, describeValue(key, v))
+	}
+	types := make(map[string]*typeTotal)
+	for _, info := range f.Tensors() {
+		name := info.DType.String()
+		r.Tensors = append(r.Tensors, tensorInfo{info.Name, name, info.Shape, info.Offset, info.Size})
+		total := types[name]
+		if total == nil {
+			total = &typeTotal{DType: name}
+			types[name] = total
+		}
+		elements := int64(1)
+		for _, n := range info.Shape {
+			elements *= int64(n)
+		}
+		total.Tensors++
+		total.Elements += elements
+		total.Bytes += info.Size
+		r.Elements += elements
+		r.Bytes += info.Size
+	}
+	for _, total := range types {
+		r.Types = append(r.Types, *total)
+	}
+	slices.SortFunc(r.Types, func(a, b typeTotal) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.DType, b.DType))
+	})
+	return r
+}
+
+func describeValue(key string, v gguf.Value) metadatum {
+	m := metadatum{Key: key, Type: v.Type().String(), text: v.String()}
+	if v.Type() != gguf.TypeArray {
+		m.Value = jsonValue(v.Interface())
+		return m
+	}
+	n := v.Len()
+	m.Type, m.Length = fmt.Sprintf("arr[%s]", v.Elem()), &n
+	elements := reflect.ValueOf(v.Interface())
+	shown := make([]any, min(n, shownElements))
+	for i := range shown {
+		shown[i] = jsonValue(elements.Index(i).Interface())
+	}
+	m.Value = shown
+	return m
+}
+
+// jsonValue returns v in a form that JSON can hold.
+func jsonValue(v any) any {
+	x := 0.0
+	switch v := v.(type) {
+	case float32:
+		x = float64(v)
+	case float64:
+		x = v
+	}
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return fmt.Sprint(x)
+	}
+	return v
+}
+
+// print writes r for people. Errors are the buffered writer's, for its Flush.
+func (r *inspection) print(out io.Writer) {
+	fmt.Fprintf(out, "%s: GGUF version %d, alignment %d\n", oneLine(r.File), r.Version, r.Alignment)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\nmetadata: %d\n", len(r.Metadata))
+	for _, m := range r.Metadata {
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", shorten(oneLine(m.Key)), m.Type, shorten(oneLine(m.text)))
+	}
+	w.Flush()
+	fmt.Fprintf(w, "\ntensors: %d\n", len(r.Tensors))
+	if len(r.Tensors) > 0 {
+		fmt.Fprint(w, "  name\tdtype\tshape\tbytes\toffset\n")
+	}
+	for _, info := range r.Tensors {
+		fmt.Fprintf(w, "  %s\t%s\t%v\t%d\t%d\n", oneLine(info.Name), info.DType, info.Shape, info.Size, info.Offset)
+	}
+	w.Flush()
+	fmt.Fprintf(w, "\nelements: %d in %d bytes\n", r.Elements, r.Bytes)
+	for _, total := range r.Types {
+		fmt.Fprintf(w, "  %s\t%d tensors\t%d elements\t%d bytes\n", total.DType, total.Tensors, total.Elements, total.Bytes)
+	}
+	w.Flush()
+}
+
+func shorten(s string) string {
+	if utf8.RuneCountInString(s) <= shownRunes {
+		return s
+	}
+	return string([]rune(s)[:shownRunes-3]) + "..."
+}

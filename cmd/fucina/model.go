@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/llm"
+)
+
+// Limits of flags: far above what is useful, and within what the library takes.
+const (
+	maxTokens  = 1 << 30
+	maxThreads = 1 << 10
+)
+
+// modelFlags say which model runs where.
+type modelFlags struct {
+	path     string
+	provider string
+	threads  *int
+	exact    bool
+}
+
+func (f *flags) model() *modelFlags {
+	m := &modelFlags{}
+	f.StringVar(&m.path, "m", "", "model `file`, GGUF")
+	f.StringVar(&m.provider, "provider", "", "`name` of the provider to compute on, as fucina devices lists them (default the best there is)")
+	m.threads = f.intRange("t", 0, 1, maxThreads, "`threads` to compute with (default one per processor)")
+	f.BoolVar(&m.exact, "exact", false, "never round activations; as FUCINA_EXACT=1")
+	return m
+}
+
+func (m *modelFlags) check(command string) error {
+	if m.path == "" {
+		return usagef("%s: no model: give its file with -m", command)
+	}
+	return nil
+}
+
+func (m *modelFlags) name() string { return filepath.Base(m.path) }
+
+// loaded is an engine with a model and a session on it.
+type loaded struct {
+	engine  *fucina.Engine
+	model   *llm.Model
+	session *llm.Session
+	seconds float64 // that loading took
+}
+
+// load opens the engine, the model and a session of the given length; 0 is the
+// session's default. The caller closes the result.
+func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, err error) {
+	start := time.Now()
+	var opts []fucina.Option
+	if m.provider != "" {
+		opts = append(opts, fucina.WithProvider(m.provider))
+	}
+	if *m.threads != 0 {
+		opts = append(opts, fucina.WithThreads(*m.threads))
+	}
+	if m.exact {
+		opts = append(opts, fucina.WithExact(true))
+	}
+	l := &loaded{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	if l.engine, err = fucina.Open(opts...); err != nil {
+		return nil, err
+	}
+	progress := t.newProgress("loading " + m.name())
+	l.model, err = llm.Open(l.engine, m.path, llm.Options{Context: length, Progress: progress.update})
+	progress.clear()
+	if err != nil {
+		return nil, err
+	}
+	if l.session, err = l.model.NewSession(llm.SessionOptions{Context: length}); err != nil {
+		return nil, err
+	}
+	l.seconds = time.Since(start).Seconds()
+	return l, nil
+}
+
+func (l *loaded) close() error {
+	var errs []error
+	if l.session != nil {
+		errs = append(errs, l.session.Close())
+	}
+	if l.model != nil {
+		errs = append(errs, l.model.Close())
+	}
+	if l.engine != nil {
+		errs = append(errs, l.engine.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// progress is a line on the terminal that is rewritten in place. It shows nothing
+// where stderr is no terminal.
+type progress struct {
+	t     *tool
+	label string
+	shown int // percent; -1 before the first
+	width int // columns written
+}
+
+func (t *tool) newProgress(label string) *progress {
+	return &progress{t: t, label: oneLine(label), shown: -1}
+}
+
+func (p *progress) update(done, total int64) {
+	if !p.t.tty || total <= 0 {
+		return
+	}
+	percent := int(float64(done) / float64(total) * 100)
+	if percent == p.shown {
+		return
+	}
+	p.shown = percent
+	line := fmt.Sprintf("%s %3d%%", p.label, percent)
+	fmt.Fprintf(p.t.stderr, "\r%s", line)
+	p.width = utf8.RuneCountInString(line)
+}
+
+// clear removes the line.
+func (p *progress) clear() {
+	if p.width > 0 {
+		fmt.Fprintf(p.t.stderr, "\r%s\r", strings.Repeat(" ", p.width))
+		p.width = 0
+	}
+}
+
+// rate returns n per second, 0 if there was nothing to measure.
+func rate(n int, seconds float64) float64 {
+	if n <= 0 || seconds <= 0 {
+		return 0
+	}
+	return float64(n) / seconds
+}

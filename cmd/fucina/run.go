@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/sample"
+	"github.com/fucina-go/fucina/llm/tokenizer"
+)
+
+// seedValue is a seed; unset, or as -1, one is drawn.
+type seedValue struct {
+	seed  uint64
+	fixed bool
+}
+
+func (v *seedValue) String() string { return "" }
+
+func (v *seedValue) Set(s string) error {
+	if s == "-1" {
+		*v = seedValue{}
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return errors.New("want an integer from 0 to 2^64-1, or -1")
+	}
+	*v = seedValue{n, true}
+	return nil
+}
+
+// generation is the result of the run command, as -o json prints it.
+type generation struct {
+	Model       string  `json:"model"` // base name of the file
+	Provider    string  `json:"provider"`
+	Prompt      string  `json:"prompt"`
+	PromptIDs   []int32 `json:"prompt_ids"`
+	IDs         []int32 `json:"ids"`  // what was generated
+	Text        string  `json:"text"` // prompt and what was generated
+	FirstLogits logits  `json:"first_logits"`
+	Seed        uint64  `json:"seed"`
+	Exact       bool    `json:"exact"`
+	Interrupted bool    `json:"interrupted"`
+	Timings     timings `json:"timings"`
+}
+
+// timings are in seconds and tokens per second; a rate of 0 is one that could not
+// be measured.
+type timings struct {
+	Load         float64 `json:"load_s"`
+	PromptTokens int     `json:"prompt_tokens"`
+	Prompt       float64 `json:"prompt_s"`
+	PromptRate   float64 `json:"prompt_tok_s"`
+	GenTokens    int     `json:"gen_tokens"`
+	Gen          float64 `json:"gen_s"`
+	// The first token comes from the prompt's logits and takes no step of its own,
+	// so the rate counts one token less than GenTokens.
+	GenRate float64 `json:"gen_tok_s"`
+}
+
+// logits are written with the fewest digits that give the same f32; JSON has no
+// infinities, so those are null.
+type logits []float32
+
+func (l logits) MarshalJSON() ([]byte, error) {
+	b := []byte{'['}
+	for i, v := range l {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) {
+			b = append(b, "null"...)
+		} else {
+			b = strconv.AppendFloat(b, x, 'g', -1, 32)
+		}
+	}
+	return append(b, ']'), nil
+}
+
+// generate is the run command.
+func (t *tool) generate(ctx context.Context, args []string) (err error) {
+	fs := newFlags("run", "")
+	m := fs.model()
+	prompt := fs.String("p", "", "`prompt` to go on from")
+	file := fs.String("f", "", "`file` to read the prompt from; - is standard input")
+	n := fs.intRange("n", -1, -1, maxTokens, "`tokens` to generate; -1 is until the text ends or the context is full")
+	length := fs.intRange("c", 0, 1, maxTokens, "`tokens` of context (default the model's, at most 4096)")
+	temp := temperature(0.8)
+	fs.Var(&temp, "temp", "`temperature`; 0 takes the likeliest token")
+	var seed seedValue
+	fs.Var(&seed, "seed", "`seed` of the sampler (default -1, a random one)")
+	special := fs.Bool("special", false, "read special tokens in the prompt and show those that are generated")
+	verbose := fs.Bool("v", false, "show timings, which otherwise only a terminal gets")
+	out := fs.format()
+	if err := fs.parse(t, args, 0); err != nil {
+		return err
+	}
+	if err := m.check("run"); err != nil {
+		return err
+	}
+	if *prompt, err = t.prompt(fs, *prompt, *file); err != nil {
+		return err
+	}
+	if !seed.fixed {
+		seed.seed = uint64(rand.Uint32())
+	}
+
+	l, err := t.load(ctx, m, *length)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+
+	r := &generation{
+		Model:     m.name(),
+		Provider:  l.engine.Provider(),
+		Prompt:    *prompt,
+		PromptIDs: []int32{},
+		IDs:       []int32{},
+		Text:      *prompt,
+		Seed:      seed.seed,
+		Exact:     l.engine.Exact(),
+		Timings:   timings{Load: l.seconds},
+	}
+	line := &lineWriter{w: t.stdout}
+	if *out == jsonl {
+		line.w = io.Discard
+	}
+	opt := llm.GenerateOptions{
+		MaxTokens: *n,
+		Sampling:  sample.Params{Temperature: float32(temp), Seed: seed.seed},
+		Special:   *special,
+	}
+	err = errors.Join(r.stream(ctx, l.session, opt, line.write), line.end())
+	r.Interrupted = ctx.Err() != nil && errors.Is(err, ctx.Err())
+	if err != nil && !r.Interrupted {
+		return err
+	}
+	if *out == jsonl {
+		if werr := t.writeJSON(r); werr != nil {
+			return werr
+		}
+	}
+	if t.tty || *verbose {
+		fmt.Fprintln(t.stderr, r.Timings)
+	}
+	return err
+}
+
+// prompt returns the prompt that the flags name. As llama.cpp does, it drops one
+// newline at the end of a file.
+func (t *tool) prompt(fs *flags, prompt, file string) (string, error) {
+	given := false
+	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "p" })
+	switch {
+	case given && file != "":
+		return "", usagef("run: two prompts: give -p or -f")
+	case given:
+		return prompt, nil
+	case file == "":
+		return "", usagef("run: no prompt: give it with -p, or its file with -f")
+	}
+	var data []byte
+	var err error
+	if file == "-" {
+		data, err = io.ReadAll(t.stdin)
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("prompt: %w", err)
+	}
+	return strings.TrimSuffix(string(data), "\n"), nil
+}
+
+// stream generates into r, and gives emit the prompt and then each piece of text as
+// it comes. Whatever error it returns, r holds what was generated before.
+func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.GenerateOptions, emit func(string) error) error {
+	if err := emit(r.Prompt); err != nil {
+		return err
+	}
+	start := time.Now()
+	var first time.Time // when the prompt's logits were there
+	stop := func() {
+		now := time.Now()
+		if first.IsZero() {
+			first = now
+		}
+		r.Timings.finish(len(r.PromptIDs), len(r.IDs), first.Sub(start), now.Sub(first))
+	}
+	if opt.MaxTokens == 0 {
+		err := r.evaluate(ctx, s, opt)
+		stop()
+		return err
+	}
+	opt.MaxTokens = max(opt.MaxTokens, 0) // 0 is no limit to Generate
+	opt.OnPrompt = func(ids []int32) { r.PromptIDs = append(r.PromptIDs, ids...) }
+	opt.OnLogits = func(logits []float32) {
+		if first.IsZero() {
+			first = time.Now()
+			r.FirstLogits = append(r.FirstLogits, logits...)
+		}
+	}
+	var generated strings.Builder
+	err := func() error {
+		for token, err := range s.Generate(ctx, r.Prompt, opt) {
+			if err != nil {
+				return err
+			}
+			r.IDs = append(r.IDs, token.ID)
+			generated.WriteString(token.Text)
+			if err := emit(token.Text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	stop()
+	r.Text += generated.String()
+	return err
+}
+
+// evaluate runs the prompt alone.
+func (r *generation) evaluate(ctx context.Context, s *llm.Session, opt llm.GenerateOptions) error {
+	ids, err := s.Model().Tokenizer().Encode(r.Prompt, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: opt.Special})
+	if err != nil {
+		return fmt.Errorf("prompt: %w", err)
+	}
+	r.PromptIDs = append(r.PromptIDs, ids...)
+	logits := make([]float32, s.Model().Params().Vocabulary)
+	if err := s.Decode(ctx, ids, logits); err != nil {
+		return err
+	}
+	r.FirstLogits = logits
+	return nil
+}
+
+func (t *timings) finish(promptTokens, genTokens int, prompt, gen time.Duration) {
+	t.PromptTokens, t.GenTokens = promptTokens, genTokens
+	t.Prompt, t.Gen = prompt.Seconds(), gen.Seconds()
+	t.PromptRate = rate(promptTokens, t.Prompt)
+	t.GenRate = rate(genTokens-1, t.Gen)
+}
+
+func (t timings) String() string {
+	return fmt.Sprintf("load %.3f s; prompt %d tokens, %.3f s, %.1f tok/s; generated %d tokens, %.3f s, %.1f tok/s",
+		t.Load, t.PromptTokens, t.Prompt, t.PromptRate, t.GenTokens, t.Gen, t.GenRate)
+}
+
+// lineWriter passes text on and knows whether the last line is ended.
+type lineWriter struct {
+	w    io.Writer
+	open bool // the last line is not ended
+	err  error
+}
+
+func (l *lineWriter) write(s string) error {
+	if s == "" || l.err != nil {
+		return l.err
+	}
+	_, l.err = io.WriteString(l.w, s)
+	l.open = !strings.HasSuffix(s, "\n")
+	return l.err
+}
+
+// end ends the last line. The error is that of its own write only.
+func (l *lineWriter) end() error {
+	if !l.open || l.err != nil {
+		return nil
+	}
+	return l.write("\n")
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/fucina-go/fucina/providers"
+)
+
+// Exit statuses.
+const (
+	exitOK          = 0
+	exitError       = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // what a shell reports after SIGINT
+)
+
+// tool is one invocation: where it reads and writes.
+type tool struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	tty    bool // stderr is a terminal
+}
+
+// run executes the command line args, without the program's name, and returns the
+// exit status. When ctx is done the command ends as after an interrupt.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	t := &tool{stdin: stdin, stdout: stdout, stderr: stderr, tty: isTerminal(stderr)}
+	return t.main(ctx, args)
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// command is a subcommand. It returns a usageError for a wrong command line, and
+// ctx's error if ctx ended it.
+type command struct {
+	name    string
+	summary string
+	run     func(t *tool, ctx context.Context, args []string) error
+}
+
+var commands = []command{
+	{"run", "write text after a prompt", (*tool).generate},
+	{"inspect", "show the metadata and tensors of a GGUF file", (*tool).inspect},
+	{"bench", "measure prompt processing and generation", (*tool).bench},
+	{"devices", "list the providers of this build and their devices", (*tool).devices},
+	{"version", "show the version", (*tool).version},
+}
+
+func (t *tool) main(ctx context.Context, args []string) int {
+	err := t.dispatch(ctx, args)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case errors.As(err, &usage):
+		t.report(err)
+		return exitUsage
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return exitInterrupted
+	}
+	t.report(err)
+	return exitError
+}
+
+func (t *tool) dispatch(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return usagef("no command; see fucina help")
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		return t.help()
+	case "-version", "--version":
+		args = []string{"version"}
+	}
+	for _, c := range commands {
+		if c.name == args[0] {
+			return c.run(t, ctx, args[1:])
+		}
+	}
+	return usagef("no command %q; see fucina help", args[0])
+}
+
+func (t *tool) help() error {
+	var b strings.Builder
+	b.WriteString("usage: fucina COMMAND [FLAGS]\n\n")
+	for _, c := range commands {
+		fmt.Fprintf(&b, "  %-8s  %s\n", c.name, c.summary)
+	}
+	b.WriteString("\nfucina COMMAND -h lists the flags of a command.\n")
+	_, err := io.WriteString(t.stdout, b.String())
+	return err
+}
+
+func (t *tool) version(_ context.Context, args []string) error {
+	fs := newFlags("version", "")
+	if err := fs.parse(t, args, 0); err != nil {
+		return err
+	}
+	version := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	_, err := fmt.Fprintf(t.stdout, "fucina %s %s %s/%s, providers: %s\n", version,
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(providers.Names(), ", "))
+	return err
+}
+
+// report tells err in one line.
+func (t *tool) report(err error) {
+	msg := strings.TrimPrefix(err.Error(), "fucina: ")
+	fmt.Fprintf(t.stderr, "fucina: %s\n", oneLine(msg))
+}
+
+// oneLine makes an error's text safe to print: joined errors on one line, and no
+// control characters, which names in untrusted files may hold.
+func oneLine(s string) string {
+	s = strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "; ")
+	if isPrintable(s) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && n == 1 || !unicode.IsPrint(r) {
+			q := strconv.QuoteToASCII(s[:n])
+			b.WriteString(q[1 : len(q)-1])
+		} else {
+			b.WriteString(s[:n])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+func isPrintable(s string) bool {
+	if !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// writeJSON prints v on one line.
+func (t *tool) writeJSON(v any) error {
+	e := json.NewEncoder(t.stdout)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
