@@ -268,6 +268,7 @@ func (d *Device) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
 	d.made++
 	q := &queue{
 		dev:    d,
+		kind:   kind,
 		tl:     accel.NewTimeline(fmt.Sprintf("%s#%d", kind, d.made), nil),
 		exec:   d.opt.NewExecutor(),
 		rng:    rand.New(rand.NewPCG(d.opt.Seed, uint64(d.made))),

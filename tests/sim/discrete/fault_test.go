@@ -310,3 +310,33 @@ func TestPoisonIsNaN(t *testing.T) {
 		}
 	}
 }
+
+// TestTransferQueueOutlivesDependency holds that one context's failure does not end
+// the transfers of others: a transfer queue orders itself after failed work, and
+// who reads the bytes looks at their writer.
+func TestTransferQueueOutlivesDependency(t *testing.T) {
+	b := open(t, Options{Faults: []Fault{{Kind: SubmitAsync, Nth: 1, Err: errCause}}})
+	q, down := b.queue(provider.Compute), b.queue(provider.DownloadQueue)
+	x, y := b.alloc(4), b.alloc(4)
+	up := b.must(b.Upload(q, x, fill(4, 1)))
+	b.Hold()
+	failing := b.must(b.Submit(q, provider.OpCopy, args(y, x)))
+	b.after(down, failing)
+	p := fill(4, 0)
+	w := b.must(b.Download(down, p, x))
+	b.Release()
+	if err := w.Wait(context.Background()); err != nil {
+		t.Errorf("the download: %v", err)
+	}
+	if err := errors.Join(up.Err(), down.Timeline().Dead()); err != nil {
+		t.Error(err)
+	}
+	if err := failing.Err(); !errors.Is(err, errCause) {
+		t.Errorf("the failing work: %v", err)
+	}
+	if got := floats(p); got[0] != 1 {
+		t.Errorf("downloaded %v, want ones", got)
+	}
+	b.free(x, y)
+	b.close(q, down)
+}

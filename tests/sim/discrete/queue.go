@@ -64,8 +64,9 @@ type target struct {
 // the race detector a channel orders a send after the receive that made room for
 // it and nothing else: submitters see no more of the worker than of a device.
 type queue struct {
-	dev *Device
-	tl  *accel.Timeline
+	dev  *Device
+	kind provider.QueueKind
+	tl   *accel.Timeline
 
 	submitting sync.Mutex
 	closed     bool // guarded by the device's mutex
@@ -138,8 +139,9 @@ func (d *Device) Download(q provider.Queue, dst []byte, src provider.Mem) (accel
 	return d.enqueue(own, &e)
 }
 
-// WaitFor makes later work of q follow w. If w fails, q is dead from there on, with
-// a window of its own that wraps w's failure.
+// WaitFor makes later work of q follow w. If w fails, a compute queue is dead from
+// there on, with a window of its own that wraps w's failure; a transfer queue goes
+// on.
 func (d *Device) WaitFor(q provider.Queue, w accel.Work) error {
 	own, err := d.own(q)
 	if err != nil {
@@ -454,7 +456,7 @@ func (q *queue) await() {
 	switch {
 	case q.dev.isLost():
 		q.lose()
-	case err != nil:
+	case err != nil && (q.kind == provider.Compute || q.cur.wait.Err() == nil):
 		if ctx.Err() != nil && q.cur.wait.Err() == nil {
 			err = provider.ErrClosed
 		}
