@@ -55,7 +55,7 @@ func (s *Session) generate(ctx context.Context, prompt string, opt GenerateOptio
 		return fmt.Errorf("llm: %w", err)
 	}
 	tok := s.m.tok
-	ids, err := tok.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: s.past == 0, ParseSpecial: opt.Special})
+	ids, err := tok.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: s.Past() == 0, ParseSpecial: opt.Special})
 	if err != nil {
 		return fmt.Errorf("llm: prompt: %w", err)
 	}
@@ -65,8 +65,8 @@ func (s *Session) generate(ctx context.Context, prompt string, opt GenerateOptio
 	if len(ids) == 0 {
 		return fmt.Errorf("llm: the prompt has no tokens")
 	}
-	if s.past+len(ids) > s.opt.Context {
-		return fmt.Errorf("llm: %w: a prompt of %d tokens after %d in a context of %d", ErrContextFull, len(ids), s.past, s.opt.Context)
+	if past := s.Past(); len(ids) > s.opt.Context-past {
+		return fmt.Errorf("llm: %w: a prompt of %d tokens after %d in a context of %d", ErrContextFull, len(ids), past, s.opt.Context)
 	}
 	logits := make([]float32, s.m.params.Vocabulary)
 	stream := tok.NewStream(tokenizer.StreamOptions{Special: opt.Special})
@@ -82,7 +82,7 @@ func (s *Session) generate(ctx context.Context, prompt string, opt GenerateOptio
 			return fmt.Errorf("llm: %w", err)
 		}
 		t := Token{ID: id}
-		last := tok.IsEOG(id) || n+1 == opt.MaxTokens || s.past == s.opt.Context
+		last := tok.IsEOG(id) || n+1 == opt.MaxTokens || s.Past() == s.opt.Context
 		if !tok.IsEOG(id) || opt.Special {
 			t.Text = stream.Next(id)
 		}

@@ -34,7 +34,6 @@ type Model struct {
 	outputNorm fucina.Tensor // {d}
 	output     fucina.Tensor // {vocab d}; tokenEmbd itself where they are tied
 	layers     []layer
-	angles     fucina.Tensor // {pos pair cos_sin}
 
 	all []fucina.Tensor // every weight, for Close
 
@@ -99,11 +98,11 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 		return v.Interface(), true
 	})
 	if err != nil {
-		return nil, err
+		return nil, vocabularyError(err)
 	}
 	tok, err := tokenizer.New(cfg)
 	if err != nil {
-		return nil, err
+		return nil, vocabularyError(err)
 	}
 	m := &Model{eng: eng, tok: tok, context: opt.Context}
 	if m.context == 0 {
@@ -115,14 +114,18 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	l := loader{m: m, f: f, used: make(map[string]bool), progress: opt.Progress}
 	l.load(&p)
 	m.params = p
-	if l.err == nil {
-		m.angles, l.err = eng.RoPETable(p.RoPE, m.context, "pos")
-		m.all = append(m.all, m.angles)
-	}
 	if l.err != nil {
 		return nil, errors.Join(l.err, m.Close())
 	}
 	return m, nil
+}
+
+// vocabularyError says what an error of the tokenizer means for the model.
+func vocabularyError(err error) error {
+	if errors.Is(err, tokenizer.ErrModel) {
+		return fmt.Errorf("%w: %w", ErrUnsupportedModel, err)
+	}
+	return fmt.Errorf("%w: %w", ErrInvalidModel, err)
 }
 
 // loader takes weights from a file and keeps the first error.
@@ -309,9 +312,7 @@ func (m *Model) Close() error {
 	m.closed = true
 	var errs []error
 	for _, t := range m.all {
-		if t != (fucina.Tensor{}) {
-			errs = append(errs, t.Release())
-		}
+		errs = append(errs, t.Release())
 	}
 	return errors.Join(errs...)
 }

@@ -85,7 +85,7 @@ func (r *reader) number(key string, def, low float64) float64 {
 		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
 		return def
 	}
-	if !(v >= low) || math.IsInf(v, 1) {
+	if !(v >= low) || v > math.MaxFloat32 {
 		r.fail(fmt.Errorf("%w: %s is %v, want a finite number of at least %v", ErrInvalidModel, key, v, low))
 		return def
 	}
@@ -127,8 +127,11 @@ func readParams(f *gguf.File) (Params, error) {
 	if p.Heads%p.KVHeads != 0 {
 		return Params{}, fmt.Errorf("%w: %d heads over %d KV heads, want a multiple", ErrInvalidModel, p.Heads, p.KVHeads)
 	}
-	if n, err := f.IntOr(arch+".expert_count", 0); err != nil || n != 0 {
-		return Params{}, fmt.Errorf("%w: mixture of %d experts", ErrUnsupportedModel, n)
+	key := arch + ".expert_count"
+	if n, err := f.IntOr(key, 0); err != nil {
+		return Params{}, fmt.Errorf("%w: %w", ErrInvalidModel, err)
+	} else if n != 0 {
+		return Params{}, fmt.Errorf("%w: %s is %d, want no experts", ErrUnsupportedModel, key, n)
 	}
 	return p, nil
 }
@@ -160,8 +163,8 @@ func readRoPE(r *reader, p *Params) fucina.RoPE {
 		}
 		if kind == "yarn" {
 			rope.ExtFactor = 1
-			rope.BetaFast = r.number("rope.scaling.yarn_beta_fast", 32, 0)
-			rope.BetaSlow = r.number("rope.scaling.yarn_beta_slow", 1, 0)
+			rope.BetaFast = r.number("rope.scaling.yarn_beta_fast", 32, math.SmallestNonzeroFloat64)
+			rope.BetaSlow = r.number("rope.scaling.yarn_beta_slow", 1, math.SmallestNonzeroFloat64)
 			rope.OriginalContext = r.size("rope.scaling.original_context_length", p.Context, maxLength)
 		}
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
@@ -33,14 +34,17 @@ type SessionOptions struct {
 const defaultContext = 4096
 
 // Session is one sequence of tokens on a model: a context of the engine and a KV
-// cache. One goroutine at a time drives it.
+// cache. One goroutine at a time drives it: a method that finds another inside
+// fails with fucina.ErrBusy.
 type Session struct {
 	m      *Model
 	c      *fucina.Context
 	opt    SessionOptions
+	angles fucina.Tensor // {pos pair cos_sin}
 	cache  []kv
-	past   int
-	closed bool
+	past   atomic.Int64
+	busy   atomic.Bool
+	closed bool // guarded by busy
 }
 
 // kv is one layer's cache: views of the first tokens are what attention reads.
@@ -83,6 +87,9 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 		return nil, fmt.Errorf("llm: %w", err)
 	}
 	s := &Session{m: m, c: c, opt: opt}
+	if s.angles, err = m.eng.RoPETable(m.params.RoPE, opt.Context, "pos"); err != nil {
+		return nil, errors.Join(fmt.Errorf("llm: %w", err), c.Close())
+	}
 	key, head := fucina.Ax("key", opt.Context), fucina.Ax("kv_head", m.params.KVHeads)
 	for range m.params.Layers {
 		k, err := m.eng.Empty(opt.KV, key, head, fucina.Ax("d_head", m.params.KeyLength))
@@ -100,7 +107,7 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 }
 
 func (s *Session) release() error {
-	var errs []error
+	errs := []error{s.angles.Release()}
 	for _, l := range s.cache {
 		errs = append(errs, l.k.Release(), l.v.Release())
 	}
@@ -108,11 +115,28 @@ func (s *Session) release() error {
 	return errors.Join(append(errs, s.c.Close())...)
 }
 
+// enter claims the session for the calling goroutine until exit.
+func (s *Session) enter() error {
+	if !s.busy.CompareAndSwap(false, true) {
+		return fmt.Errorf("llm: session: %w", fucina.ErrBusy)
+	}
+	if s.closed {
+		s.exit()
+		return fmt.Errorf("llm: session: %w", fucina.ErrClosed)
+	}
+	return nil
+}
+
+func (s *Session) exit() { s.busy.Store(false) }
+
 // Close gives the cache back and ends the session. A second Close does nothing.
 func (s *Session) Close() error {
-	if s.closed {
+	if err := s.enter(); errors.Is(err, fucina.ErrClosed) {
 		return nil
+	} else if err != nil {
+		return err
 	}
+	defer s.exit()
 	s.closed = true
 	err := s.release()
 	s.m.mu.Lock()
@@ -125,17 +149,21 @@ func (s *Session) Close() error {
 func (s *Session) Model() *Model { return s.m }
 
 // Past returns how many tokens the session holds.
-func (s *Session) Past() int { return s.past }
+func (s *Session) Past() int { return int(s.past.Load()) }
 
 // Context returns how many tokens the session can hold.
 func (s *Session) Context() int { return s.opt.Context }
 
 // Rewind forgets all but the first n tokens.
 func (s *Session) Rewind(n int) error {
-	if n < 0 || n > s.past {
-		return fmt.Errorf("llm: rewind to %d tokens of %d", n, s.past)
+	if err := s.enter(); err != nil {
+		return err
 	}
-	s.past = n
+	defer s.exit()
+	if past := s.Past(); n < 0 || n > past {
+		return fmt.Errorf("llm: rewind to %d tokens of %d", n, past)
+	}
+	s.past.Store(int64(n))
 	return nil
 }
 
@@ -147,17 +175,18 @@ func (s *Session) Rewind(n int) error {
 // It fails with ErrContextFull if the sequence would outgrow the session, and with
 // ctx's error if ctx is done between ops or during a wait.
 func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) error {
-	if s.closed {
-		return fmt.Errorf("llm: session: %w", fucina.ErrClosed)
+	if err := s.enter(); err != nil {
+		return err
 	}
+	defer s.exit()
 	if len(ids) == 0 {
 		return errors.New("llm: decode of no tokens")
 	}
 	if logits != nil && len(logits) != s.m.params.Vocabulary {
 		return fmt.Errorf("llm: room for %d logits, want %d", len(logits), s.m.params.Vocabulary)
 	}
-	if free := s.opt.Context - s.past; len(ids) > free {
-		return fmt.Errorf("llm: %w: %d tokens after %d in a context of %d", ErrContextFull, len(ids), s.past, s.opt.Context)
+	if past := s.Past(); len(ids) > s.opt.Context-past {
+		return fmt.Errorf("llm: %w: %d tokens after %d in a context of %d", ErrContextFull, len(ids), past, s.opt.Context)
 	}
 	for i, id := range ids {
 		if id < 0 || int(id) >= s.m.params.Vocabulary {
@@ -175,7 +204,7 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 		if err := s.step(ctx, ids[:n], out); err != nil {
 			return fmt.Errorf("llm: %w", err)
 		}
-		s.past += n
+		s.past.Add(int64(n))
 		ids = ids[n:]
 	}
 	return nil
@@ -183,10 +212,10 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 
 // step runs the network on one batch.
 func (s *Session) step(ctx context.Context, ids []int32, logits []float32) error {
-	f := flow{ctx: ctx, c: s.c}
+	f := flow{ctx: ctx, c: s.c, past: s.Past()}
 	x := f.take(fucina.FromSlice(s.c, ids, fucina.Ax("seq", len(ids))))
 	x = f.then(x, f.take(s.m.tokenEmbd.GetRows(s.c, x, "vocab")))
-	angles := f.take(s.m.angles.Narrow(s.c, "pos", s.past, len(ids)))
+	angles := f.take(s.angles.Narrow(s.c, "pos", f.past, len(ids)))
 	for i := range s.m.layers {
 		if f.stop() {
 			break
@@ -229,12 +258,12 @@ func (s *Session) attention(f *flow, i int, x, angles fucina.Tensor) fucina.Tens
 	if f.err == nil {
 		n, f.err = x.Dim("seq")
 	}
-	keys := f.take(s.cache[i].k.Narrow(c, "key", 0, s.past+n))
-	values := f.take(s.cache[i].v.Narrow(c, "key", 0, s.past+n))
+	keys := f.take(s.cache[i].k.Narrow(c, "key", 0, f.past+n))
+	values := f.take(s.cache[i].v.Narrow(c, "key", 0, f.past+n))
 	y := f.take(fucina.Attention(c, q, keys, values, fucina.AttentionOptions{
 		Dim:   "d_head",
 		Scale: float32(1 / math.Sqrt(float64(p.KeyLength))),
-		Past:  s.past,
+		Past:  f.past,
 	}))
 	f.drop(q)
 	f.drop(keys)
@@ -250,7 +279,7 @@ func (s *Session) remember(f *flow, cache, t fucina.Tensor) {
 	if f.err == nil {
 		n, err := t.Dim("seq")
 		f.fail(err)
-		rows := f.take(cache.Narrow(s.c, "key", s.past, n))
+		rows := f.take(cache.Narrow(s.c, "key", f.past, n))
 		t = f.then(t, f.take(t.Rename(s.c, "seq", "key")))
 		if f.err == nil {
 			f.fail(rows.CopyFrom(s.c, t))
@@ -278,9 +307,10 @@ func (s *Session) feedForward(f *flow, i int, x fucina.Tensor) fucina.Tensor {
 // like the network. After an error, tensors are zero and every op fails, without
 // effect.
 type flow struct {
-	ctx context.Context
-	c   *fucina.Context
-	err error
+	ctx  context.Context
+	c    *fucina.Context
+	past int // tokens before the batch
+	err  error
 }
 
 func (f *flow) fail(err error) {

@@ -1,0 +1,55 @@
+package llm_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/tokenizer"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// checkGolden requires a model to say what was recorded.
+func checkGolden(t *testing.T, path string, want golden, tol float64) {
+	t.Helper()
+	m := openModel(t, openExact(t), path, llm.Options{})
+	ids, err := m.Tokenizer().Encode(want.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(ids, want.PromptIDs) {
+		t.Fatalf("prompt %q gives %v, want %v", want.Prompt, ids, want.PromptIDs)
+	}
+	got, first, err := greedy(openSession(t, m, llm.SessionOptions{}), ids, len(want.IDs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkLogits(t, "first token", first, want.FirstLogits, tol)
+	if !slices.Equal(got, want.IDs) {
+		t.Errorf("ids %v\nwant %v", got, want.IDs)
+	}
+}
+
+// Exact mode gives the ids of llama.cpp on every seeded model.
+func TestTinyGoldens(t *testing.T) {
+	for _, g := range tinyllama.Goldens() {
+		t.Run(g.Name, func(t *testing.T) {
+			path := writeModel(t, tinyllama.New(g.Options))
+			checkGolden(t, path, golden{g.Prompt, g.PromptIDs, g.IDs, g.FirstLogits}, 1e-4)
+		})
+	}
+}
+
+// Exact mode gives the ids of llama.cpp on a real model, in every format that it
+// was stored in.
+func TestStoriesGoldens(t *testing.T) {
+	for name, want := range storiesGoldens(t) {
+		t.Run(name, func(t *testing.T) {
+			tol := 1e-3
+			if name == "stories260K.gguf" {
+				tol = 1e-4
+			}
+			checkGolden(t, sharedModel(t, name), want, tol)
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package llm_test
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// testProvider is where the tests of this package compute: FUCINA_TEST_PROVIDER,
+// or the CPU.
+func testProvider() string { return cmp.Or(os.Getenv("FUCINA_TEST_PROVIDER"), "cpu") }
+
+// openEngine returns an engine on the tests' provider. When the test ends it is
+// closed and must have nothing left.
+func openEngine(t testing.TB, opts ...fucina.Option) *fucina.Engine {
+	t.Helper()
+	before := offheap.Stats()
+	eng, err := fucina.Open(append([]fucina.Option{fucina.WithProvider(testProvider()), fucina.WithThreads(2)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := eng.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		s := eng.Stats()
+		if s.Handles != 0 || s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
+			t.Errorf("after close: %d handles, pool %+v", s.Handles, s.Pool)
+		}
+		if d := s.Device; d.LiveBlocks != 0 || d.LiveBytes != 0 || d.LiveQueues != 0 || d.PinnedBytes != 0 {
+			t.Errorf("after close, on the device: %+v", d)
+		}
+		if after := offheap.Stats(); after.LiveBlocks != before.LiveBlocks {
+			t.Errorf("after close: %d host blocks, %d before", after.LiveBlocks, before.LiveBlocks)
+		}
+	})
+	return eng
+}
+
+// openExact is openEngine in exact mode, whatever the environment says.
+func openExact(t testing.TB) *fucina.Engine { return openEngine(t, fucina.WithExact(true)) }
+
+// openModel opens the file at path until the test ends.
+func openModel(t testing.TB, eng *fucina.Engine, path string, opt llm.Options) *llm.Model {
+	t.Helper()
+	m, err := llm.Open(eng, path, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Errorf("close the model: %v", err)
+		}
+	})
+	return m
+}
+
+// openSession returns a session until the test ends.
+func openSession(t testing.TB, m *llm.Model, opt llm.SessionOptions) *llm.Session {
+	t.Helper()
+	s, err := m.NewSession(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close the session: %v", err)
+		}
+	})
+	return s
+}
+
+// writeModel writes a seeded model into the test's directory.
+func writeModel(t testing.TB, m *tinyllama.Model) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := os.WriteFile(path, m.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// openTiny opens the seeded model that opt describes, in exact mode.
+func openTiny(t testing.TB, opt tinyllama.Options) *llm.Model {
+	t.Helper()
+	return openModel(t, openExact(t), writeModel(t, tinyllama.New(opt)), llm.Options{})
+}
+
+// greedy appends ids to the session and returns the n most likely tokens that
+// follow, and the logits of the first.
+func greedy(s *llm.Session, ids []int32, n int) (next []int32, first []float32, err error) {
+	logits := make([]float32, s.Model().Params().Vocabulary)
+	for range n {
+		if err := s.Decode(context.Background(), ids, logits); err != nil {
+			return next, first, err
+		}
+		if first == nil {
+			first = slices.Clone(logits)
+		}
+		next = append(next, argmax(logits))
+		ids = next[len(next)-1:]
+	}
+	return next, first, nil
+}
+
+func argmax(logits []float32) int32 {
+	best := 0
+	for i, v := range logits {
+		if v > logits[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}
+
+// decode is Session.Decode into fresh logits, or the end of the test.
+func decode(t testing.TB, s *llm.Session, ids ...int32) []float32 {
+	t.Helper()
+	logits := make([]float32, s.Model().Params().Vocabulary)
+	if err := s.Decode(context.Background(), ids, logits); err != nil {
+		t.Fatal(err)
+	}
+	return logits
+}
+
+// checkLogits requires got to be within tol of want, entry by entry.
+func checkLogits(t testing.TB, what string, got, want []float32, tol float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d logits, want %d", what, len(got), len(want))
+		return
+	}
+	for i := range got {
+		if d := math.Abs(float64(got[i]) - float64(want[i])); !(d <= tol) {
+			t.Errorf("%s: logit %d is %v, want %v within %v", what, i, got[i], want[i], tol)
+			return
+		}
+	}
+}
+
+// golden is what a model says, greedily, without rounded activations.
+type golden struct {
+	Prompt      string    `json:"prompt"`
+	PromptIDs   []int32   `json:"prompt_ids"`
+	IDs         []int32   `json:"ids"`
+	FirstLogits []float32 `json:"first_logits"`
+}
+
+//go:embed testdata/stories260K.json
+var storiesJSON []byte
+
+// storiesGoldens returns the results for real models, by their path in
+// ../shared/models; testdata/README.md tells where they come from.
+func storiesGoldens(t testing.TB) map[string]golden {
+	t.Helper()
+	var all map[string]golden
+	if err := json.Unmarshal(storiesJSON, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// sharedModel returns the path of a model that lies beside the module, or skips.
+func sharedModel(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join("..", "..", "shared", "models", filepath.FromSlash(name))
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		t.Skipf("no ../shared/models/%s beside the module", name)
+	}
+	return path
+}
