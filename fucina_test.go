@@ -1,0 +1,130 @@
+package fucina_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+)
+
+// check is a test with helpers that allocate nothing.
+type check struct{ testing.TB }
+
+// of returns x, which an operation must have given without an error.
+func (t check) of(x fucina.Tensor, err error) fucina.Tensor {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+	return x
+}
+
+// open returns a context on a CPU engine, and what closes the engine and fails the
+// test if anything was not released.
+func open(t testing.TB, opts ...fucina.Option) (*fucina.Context, func()) {
+	t.Helper()
+	e, err := fucina.Open(append([]fucina.Option{fucina.WithProvider("cpu")}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, func() {
+		t.Helper()
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		if s := e.Stats(); s.Handles != 0 || s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
+			t.Errorf("after Close: %+v", s)
+		}
+	}
+}
+
+func drop(t testing.TB, ts ...fucina.Tensor) {
+	for _, x := range ts {
+		if err := x.Release(); err != nil {
+			t.Helper()
+			t.Error(err)
+		}
+	}
+}
+
+// values returns the elements of a contiguous tensor.
+func values[T dtype.Element](t testing.TB, x fucina.Tensor) []T {
+	v, err := fucina.Data[T](x)
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+	return v
+}
+
+// read returns a copy of the elements of x in the order of its axes.
+func read[T dtype.Element](t testing.TB, c *fucina.Context, x fucina.Tensor) []T {
+	t.Helper()
+	flat := check{t}.of(x.Materialize(c))
+	defer drop(t, flat)
+	return append([]T(nil), values[T](t, flat)...)
+}
+
+// want fails the test unless x has these axes and elements.
+func want[T dtype.Element](t testing.TB, c *fucina.Context, x fucina.Tensor, axes string, elements []T) {
+	t.Helper()
+	if got := x.String(); !strings.HasSuffix(got, axes) {
+		t.Errorf("got %s, want %s", got, axes)
+	}
+	if got := read[T](t, c, x); fmt.Sprint(got) != fmt.Sprint(elements) {
+		t.Errorf("%s: got %v, want %v", x, got, elements)
+	}
+}
+
+// refused fails the test unless err is of the given kind and its message has every
+// one of the parts.
+func refused(t testing.TB, err, kind error, parts ...string) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Errorf("got error %v, want %v", err, kind)
+		return
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q does not say %q", err, p)
+		}
+	}
+}
+
+// ax parses "batch:2 d:3".
+func ax(s string) []fucina.Axis {
+	var axes []fucina.Axis
+	for _, f := range strings.Fields(s) {
+		name, size, _ := strings.Cut(f, ":")
+		n := 0
+		fmt.Sscan(size, &n)
+		axes = append(axes, fucina.Ax(name, n))
+	}
+	return axes
+}
+
+func count(axes []fucina.Axis) int {
+	n := 1
+	for _, a := range axes {
+		n *= a.Size
+	}
+	return n
+}
+
+// numbered returns the f32 tensor 1, 2, 3, ...
+func numbered(t testing.TB, c *fucina.Context, axes string) fucina.Tensor {
+	t.Helper()
+	a := ax(axes)
+	x := make([]float32, count(a))
+	for i := range x {
+		x[i] = float32(i + 1)
+	}
+	return check{t}.of(fucina.FromSlice(c, x, a...))
+}
