@@ -16,10 +16,13 @@ import (
 // is a writable copy in memory of its own instead.
 //
 // The error wraps [ErrClosed] after Close, [ErrNoTensor] for a tensor of
-// another file, or is that of an allocation.
+// another file, [ErrMalformed] for an empty one, or is that of an allocation.
 func (f *File) Buffer(t TensorInfo) (*storage.Buffer, error) {
 	if !f.owns(t) {
 		return nil, fmt.Errorf("%w: %s at [%d, +%d)", ErrNoTensor, quote(t.Name), t.Offset, t.Size)
+	}
+	if t.Size == 0 {
+		return nil, malformed("tensor %s of shape %v is empty", quote(t.Name), t.Shape)
 	}
 	m := f.mapping
 	if f.closed.Load() || !m.retain() {

@@ -33,16 +33,16 @@
 //
 // Some files that ggml accepts are refused:
 //
-//   - a dim of 0. No tensor of this runtime is empty, and ggml skips its
-//     overflow check for such shapes ([2^63, 2^63, 0]);
-//   - an element count or byte size that wraps around or exceeds the file;
+//   - an element count or byte size that wraps around or exceeds the file, also
+//     in the shape of an empty tensor ([2^63, 2^63, 0]);
 //   - a bool other than 0 and 1;
 //   - a NUL byte in a key or tensor name, where ggml compares only what comes
 //     before it, and a key above the 65535 bytes that the format allows.
 //
 // The padding after the last tensor may be missing, and bytes after it are
 // ignored, as in llama.cpp's loader. A tensor with no dims is a scalar of shape
-// [1]. The bytes of padding, the spelling of keys and the encoding of strings
+// [1]. A tensor with a dim of 0 is listed, but has no buffer: no tensor of this
+// runtime is empty. The bytes of padding, the spelling of keys and the encoding of strings
 // are not checked.
 //
 // # Type 42

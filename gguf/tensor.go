@@ -21,8 +21,9 @@ type TensorInfo struct {
 	Name string
 	// DType is the element format. Its block size divides the last dim.
 	DType dtype.DType
-	// Shape holds 1 to 4 dims of at least 1, outermost first, the last one
-	// contiguous: the dims of the file in reverse. It must not be modified.
+	// Shape holds 1 to 4 dims, outermost first, the last one contiguous: the dims
+	// of the file in reverse. A dim of 0 makes the tensor empty: it is listed, and
+	// has no Buffer. It must not be modified.
 	Shape []int
 	// Offset is the first byte of the data, counted from the start of the file.
 	Offset int64
@@ -69,8 +70,8 @@ func (r *reader) readTensor(i int) (t TensorInfo, e extent, err error) {
 		if err != nil {
 			return t, e, err
 		}
-		if d == 0 || d > math.MaxInt {
-			return t, e, malformed("%s has a dim of %d, want 1 to %d", what, d, math.MaxInt)
+		if d > math.MaxInt {
+			return t, e, malformed("%s has a dim of %d, want at most %d", what, d, math.MaxInt)
 		}
 		t.Shape[nd-1-j] = int(d)
 	}
@@ -136,15 +137,20 @@ func place(tensors []TensorInfo, extents []extent, start, space, align int64, q2
 }
 
 // byteSize returns the bytes of t, having checked that its rows are whole
-// blocks and that neither elements nor bytes exceed an int.
+// blocks and that neither elements nor bytes exceed an int, also leaving out dims
+// of 0.
 func byteSize(t TensorInfo) (int64, error) {
 	row, block := t.Shape[len(t.Shape)-1], t.DType.BlockSize()
 	if row%block != 0 {
 		return 0, malformed("tensor %s of type %s has rows of %d elements, not a multiple of its block of %d",
 			quote(t.Name), t.DType, row, block)
 	}
-	elements, size := uint64(1), uint64(t.DType.Size())
+	elements, size, empty := uint64(1), uint64(t.DType.Size()), false
 	for i, d := range t.Shape {
+		if d == 0 {
+			empty = true
+			continue
+		}
 		blocks := d
 		if i == len(t.Shape)-1 {
 			blocks = row / block
@@ -156,6 +162,9 @@ func byteSize(t TensorInfo) (int64, error) {
 			return 0, malformed("tensor %s of type %s and shape %v is larger than %d elements or bytes",
 				quote(t.Name), t.DType, t.Shape, math.MaxInt)
 		}
+	}
+	if empty {
+		return 0, nil
 	}
 	return int64(size), nil
 }
