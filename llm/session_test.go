@@ -1,0 +1,434 @@
+package llm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// prompt is some ids of the seeded vocabulary.
+var prompt = []int32{1, 292, 82, 298, 305, 293, 286, 272, 261, 259, 297, 288}
+
+// A prompt gives the same text however it is cut into batches and calls.
+func TestPromptBatches(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	var want []int32
+	var first []float32
+	for _, batch := range []int{512, 1, 3, len(prompt), len(prompt) - 1} {
+		ids, logits, err := greedy(openSession(t, m, llm.SessionOptions{Batch: batch}), prompt, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want, first = ids, logits
+		}
+		checkLogits(t, fmt.Sprintf("batch of %d", batch), logits, first, 1e-5)
+		if !slices.Equal(ids, want) {
+			t.Errorf("batch of %d: %v, want %v", batch, ids, want)
+		}
+	}
+	s := openSession(t, m, llm.SessionOptions{})
+	if err := s.Decode(context.Background(), prompt[:5], nil); err != nil {
+		t.Fatal(err)
+	}
+	checkLogits(t, "two calls", decode(t, s, prompt[5:]...), first, 1e-5)
+	if s.Past() != len(prompt) {
+		t.Errorf("past is %d, want %d", s.Past(), len(prompt))
+	}
+}
+
+// The number of threads and the kernels' batch rows change no bit of the result.
+func TestThreads(t *testing.T) {
+	path := writeModel(t, tinyllama.New(tinyllama.Options{DType: dtype.Q8_0}))
+	var want []float32
+	for _, threads := range []int{1, 2, 3, 8} {
+		m := openModel(t, openEngine(t, fucina.WithExact(true), fucina.WithThreads(threads)), path, llm.Options{})
+		got := decode(t, openSession(t, m, llm.SessionOptions{}), prompt...)
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d threads change the logits", threads)
+		}
+	}
+}
+
+// Sessions of one model do not disturb each other.
+func TestInterleavedSessions(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	other := []int32{1, 295, 296, 297}
+	wantA, _, err := greedy(openSession(t, m, llm.SessionOptions{}), prompt, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantB, _, err := greedy(openSession(t, m, llm.SessionOptions{}), other, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := openSession(t, m, llm.SessionOptions{}), openSession(t, m, llm.SessionOptions{})
+	nextA, nextB := prompt, other
+	var gotA, gotB []int32
+	for range 8 {
+		nextA = []int32{argmax(decode(t, a, nextA...))}
+		nextB = []int32{argmax(decode(t, b, nextB...))}
+		gotA, gotB = append(gotA, nextA...), append(gotB, nextB...)
+	}
+	if !slices.Equal(gotA, wantA) || !slices.Equal(gotB, wantB) {
+		t.Errorf("interleaved: %v and %v, want %v and %v", gotA, gotB, wantA, wantB)
+	}
+}
+
+// After Rewind a session goes on as if the tokens had never been, although their
+// keys and values are still in the cache.
+func TestRewind(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	s := openSession(t, m, llm.SessionOptions{})
+	want, _, err := greedy(s, prompt, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Rewind(5); err != nil {
+		t.Fatal(err)
+	}
+	if s.Past() != 5 {
+		t.Errorf("past is %d, want 5", s.Past())
+	}
+	got, _, err := greedy(s, prompt[5:], 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("after rewind %v, want %v", got, want)
+	}
+	for _, n := range []int{-1, s.Past() + 1} {
+		if err := s.Rewind(n); err == nil {
+			t.Errorf("rewind to %d of %d tokens: no error", n, s.Past())
+		}
+	}
+}
+
+// The cache may be f16: the text is then much the same, and exact mode's default
+// is f32.
+func TestKVTypes(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	want := decode(t, openSession(t, m, llm.SessionOptions{KV: dtype.F32}), prompt...)
+	if got := decode(t, openSession(t, m, llm.SessionOptions{}), prompt...); !slices.Equal(got, want) {
+		t.Error("the default cache of an exact engine is not f32")
+	}
+	got := decode(t, openSession(t, m, llm.SessionOptions{KV: dtype.F16}), prompt...)
+	checkLogits(t, "f16 cache", got, want, 0.05)
+	if slices.Equal(got, want) {
+		t.Error("an f16 cache gives the very logits of an f32 cache")
+	}
+}
+
+// A session takes exactly as many tokens as its context, and says so when it is
+// full; the failed call changes nothing.
+func TestContextFull(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	s := openSession(t, m, llm.SessionOptions{Context: len(prompt) + 1})
+	decode(t, s, prompt...)
+	if err := s.Decode(context.Background(), []int32{5, 6}, nil); !errors.Is(err, llm.ErrContextFull) {
+		t.Errorf("two tokens into one place: %v, want ErrContextFull", err)
+	}
+	decode(t, s, 5)
+	if err := s.Decode(context.Background(), []int32{6}, nil); !errors.Is(err, llm.ErrContextFull) {
+		t.Errorf("a token into a full context: %v, want ErrContextFull", err)
+	}
+	if err := s.Rewind(len(prompt)); err != nil {
+		t.Fatal(err)
+	}
+	decode(t, s, 5)
+}
+
+// Every error of Decode leaves the session where it was, and usable.
+func TestDecodeErrors(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	vocab := m.Params().Vocabulary
+	want := decode(t, openSession(t, m, llm.SessionOptions{}), prompt...)
+	ctx := context.Background()
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, c := range []struct {
+		name   string
+		ctx    context.Context
+		ids    []int32
+		logits []float32
+		say    string
+		is     error
+	}{
+		{"no ids", ctx, nil, nil, "no tokens", nil},
+		{"negative id", ctx, []int32{3, -1}, nil, "token -1 at 1", nil},
+		{"large id", ctx, []int32{int32(vocab)}, nil, "the vocabulary has", nil},
+		{"short logits", ctx, []int32{3}, make([]float32, vocab-1), "logits", nil},
+		{"no logits", ctx, []int32{3}, []float32{}, "logits", nil},
+		{"too long", ctx, make([]int32, 257), nil, "256", llm.ErrContextFull},
+		{"cancelled", done, []int32{3}, nil, "canceled", context.Canceled},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := openSession(t, m, llm.SessionOptions{})
+			decode(t, s, prompt[:4]...)
+			err := s.Decode(c.ctx, c.ids, c.logits)
+			if err == nil || !strings.Contains(err.Error(), c.say) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("error %v, want one that says %q and is %v", err, c.say, c.is)
+			}
+			if s.Past() != 4 {
+				t.Errorf("past is %d, want 4", s.Past())
+			}
+			checkLogits(t, "afterwards", decode(t, s, prompt[4:]...), want, 1e-5)
+		})
+	}
+}
+
+// A context that is cancelled in the middle of a prompt leaves whole batches.
+func TestCancelBetweenBatches(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	want := decode(t, openSession(t, m, llm.SessionOptions{}), prompt...)
+	for calls := range 40 {
+		s := openSession(t, m, llm.SessionOptions{Batch: 4})
+		ctx := &countdown{Context: context.Background(), left: calls}
+		err := s.Decode(ctx, prompt, nil)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		past := s.Past()
+		if past%4 != 0 || (err == nil) != (past == len(prompt)) {
+			t.Fatalf("cancelled at check %d: %d tokens and error %v", calls, past, err)
+		}
+		if err == nil {
+			if calls < 3 {
+				t.Fatalf("%d checks for three batches", calls)
+			}
+			return
+		}
+		checkLogits(t, "afterwards", decode(t, s, prompt[past:]...), want, 1e-5)
+	}
+	t.Error("the prompt never got through")
+}
+
+// countdown is a context that is done after a number of calls of Err.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestSessionOptions(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	for name, opt := range map[string]llm.SessionOptions{
+		"context beyond the model": {Context: 257},
+		"negative context":         {Context: -1},
+		"negative batch":           {Batch: -1},
+		"KV":                       {KV: dtype.BF16},
+	} {
+		if s, err := m.NewSession(opt); err == nil {
+			t.Errorf("%s: no error", name)
+			s.Close()
+		}
+	}
+}
+
+// Closing is idempotent, in order, and ends the use.
+func TestClose(t *testing.T) {
+	eng := openExact(t)
+	m := openModel(t, eng, writeModel(t, tinyllama.New(tinyllama.Options{})), llm.Options{})
+	s := openSession(t, m, llm.SessionOptions{})
+	decode(t, s, prompt...)
+	if err := m.Close(); err == nil {
+		t.Error("a model with a session closes")
+	}
+	decode(t, s, 5)
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Decode(context.Background(), prompt, nil); !errors.Is(err, fucina.ErrClosed) {
+		t.Errorf("decode after close: %v, want ErrClosed", err)
+	}
+	if err := s.Rewind(0); !errors.Is(err, fucina.ErrClosed) {
+		t.Errorf("rewind after close: %v, want ErrClosed", err)
+	}
+	for range 2 {
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.NewSession(llm.SessionOptions{}); !errors.Is(err, fucina.ErrClosed) {
+		t.Errorf("session of a closed model: %v, want ErrClosed", err)
+	}
+	if n := eng.Stats().Handles; n != 0 {
+		t.Errorf("%d tensors left", n)
+	}
+}
+
+// A forward pass releases all it makes: only the weights, the cache and the
+// angles are alive between steps.
+func TestNothingAliveBetweenSteps(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	s := openSession(t, m, llm.SessionOptions{})
+	decode(t, s, prompt...)
+	before := m.Engine().Stats()
+	for range 4 {
+		decode(t, s, 5)
+	}
+	after := m.Engine().Stats()
+	if after.Handles != before.Handles || after.Pool.Outstanding != before.Pool.Outstanding {
+		t.Errorf("after four steps %d handles and %d buffers, before %d and %d",
+			after.Handles, after.Pool.Outstanding, before.Handles, before.Pool.Outstanding)
+	}
+	if before.Pool.Outstanding != 0 {
+		t.Errorf("%d pooled buffers outstanding between steps", before.Pool.Outstanding)
+	}
+}
+
+// A decode step allocates nothing on the Go heap.
+func TestDecodeAllocations(t *testing.T) {
+	if invariants.Enabled || invariants.RaceEnabled {
+		t.Skip("checked builds record every use")
+	}
+	m := openTiny(t, tinyllama.Options{Context: 1024})
+	s := openSession(t, m, llm.SessionOptions{})
+	logits := make([]float32, m.Params().Vocabulary)
+	ids := []int32{5}
+	ctx := context.Background()
+	step := func() {
+		if err := s.Decode(ctx, ids, logits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 8 {
+		step()
+	}
+	if n := testing.AllocsPerRun(100, step); n != 0 {
+		t.Errorf("%v allocations in a step, want 0", n)
+	}
+}
+
+// Sessions in two goroutines share the model's weights and give the golden ids.
+func TestParallelSessions(t *testing.T) {
+	for _, g := range tinyllama.Goldens() {
+		t.Run(g.Name, func(t *testing.T) {
+			m := openTiny(t, g.Options)
+			before := offheap.Stats().LiveBytes
+			var wg sync.WaitGroup
+			for range 2 {
+				s := openSession(t, m, llm.SessionOptions{Context: 64})
+				wg.Go(func() {
+					ids, _, err := greedy(s, g.PromptIDs, len(g.IDs))
+					if err != nil {
+						t.Error(err)
+					}
+					if !slices.Equal(ids, g.IDs) {
+						t.Errorf("ids %v\nwant %v", ids, g.IDs)
+					}
+				})
+			}
+			wg.Wait()
+			var file int64
+			for _, ten := range tinyllama.New(g.Options).Tensors {
+				file += int64(len(ten.Data))
+			}
+			stats := m.Engine().Stats()
+			if testProvider() == "cpu" {
+				// The weights stay in the file's mapping: what was allocated is
+				// the caches, the angles and the activations.
+				p := m.Params()
+				caches := int64(2 * 64 * 4 * (p.Layers*p.KVHeads*(p.KeyLength+p.ValueLength) + p.KeyLength))
+				if grown := offheap.Stats().LiveBytes - before; grown > caches+256<<10 {
+					t.Errorf("two sessions took %d bytes for caches of %d", grown, caches)
+				}
+			} else if up := int64(stats.Device.UploadBytes); up < file || up > file+file/2 {
+				t.Errorf("%d bytes went to the device for weights of %d", up, file)
+			}
+		})
+	}
+}
+
+// A session that two goroutines use at once refuses one of them and serves the
+// other.
+func TestBusySession(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	s := openSession(t, m, llm.SessionOptions{Context: 64, Batch: 1})
+	want := decode(t, openSession(t, m, llm.SessionOptions{}), prompt...)
+	inside, leave := make(chan struct{}), make(chan struct{})
+	ctx := &gate{Context: context.Background(), reached: inside, open: leave}
+	var got []float32
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		logits := make([]float32, m.Params().Vocabulary)
+		if err := s.Decode(ctx, prompt, logits); err != nil {
+			t.Error(err)
+		}
+		got = logits
+	})
+	<-inside
+	if err := s.Decode(context.Background(), prompt, nil); !errors.Is(err, fucina.ErrBusy) {
+		t.Errorf("decode beside decode: %v, want ErrBusy", err)
+	}
+	if err := s.Rewind(0); !errors.Is(err, fucina.ErrBusy) {
+		t.Errorf("rewind beside decode: %v, want ErrBusy", err)
+	}
+	if err := s.Close(); !errors.Is(err, fucina.ErrBusy) {
+		t.Errorf("close beside decode: %v, want ErrBusy", err)
+	}
+	for _, err := range s.Generate(context.Background(), "a", llm.GenerateOptions{MaxTokens: 1}) {
+		if !errors.Is(err, fucina.ErrBusy) {
+			t.Errorf("generate beside decode: %v, want ErrBusy", err)
+		}
+	}
+	close(leave)
+	wg.Wait()
+	checkLogits(t, "the one inside", got, want, 1e-5)
+}
+
+// gate is a context whose first call of Err waits.
+type gate struct {
+	context.Context
+	once    sync.Once
+	reached chan<- struct{}
+	open    <-chan struct{}
+}
+
+func (g *gate) Err() error {
+	g.once.Do(func() {
+		close(g.reached)
+		<-g.open
+	})
+	return nil
+}
+
+func BenchmarkDecode(b *testing.B) {
+	m := openTiny(b, tinyllama.Options{})
+	s := openSession(b, m, llm.SessionOptions{})
+	logits := make([]float32, m.Params().Vocabulary)
+	ids := []int32{5}
+	b.ReportAllocs()
+	for b.Loop() {
+		if s.Past() == s.Context() {
+			if err := s.Rewind(0); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := s.Decode(context.Background(), ids, logits); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
