@@ -362,15 +362,17 @@ func TestSameMemoryOtherBuffer(t *testing.T) {
 // The first readers of a lazy buffer get one and the same memory.
 func TestLazyHostMemoryOnce(t *testing.T) {
 	noLeak(t)
-	for range 20 {
-		b := NewLazy(4096)
+	for range 200 {
+		b := NewLazy(64 << 10)
 		if b.HasHost() {
 			t.Fatal("host memory before the first access")
 		}
 		var first [8]*byte
 		var wg sync.WaitGroup
+		start := make(chan struct{})
 		for i := range first {
 			wg.Go(func() {
+				<-start
 				p, err := b.Host(background, Read)
 				if err != nil {
 					t.Error(err)
@@ -379,6 +381,7 @@ func TestLazyHostMemoryOnce(t *testing.T) {
 				first[i] = unsafe.SliceData(p)
 			})
 		}
+		close(start)
 		wg.Wait()
 		for _, p := range first {
 			if p != first[0] {

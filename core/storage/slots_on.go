@@ -118,14 +118,13 @@ func (s *slots) validateDevice(b *Buffer) error {
 		return nil
 	}
 	s.readers = s.setAside(s.readers)
-	after := s.readers
-	after.Add(s.writer)
-	w, err := s.mem.Upload(0, b.bytes(), after)
+	// Whatever made the device copy stale has waited for its writer.
+	w, err := s.mem.Upload(0, b.bytes(), s.readers)
 	if err != nil {
 		s.readers.Add(w) // a part may be under way
 		return fmt.Errorf("storage: upload of %s: %w", b.origin(), err)
 	}
-	s.writer, s.readers = w, after[:0]
+	s.writer, s.readers = w, s.readers[:0]
 	s.devValid = true
 	return nil
 }

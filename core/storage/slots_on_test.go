@@ -505,9 +505,9 @@ func TestFailedUploadLeavesHostCopy(t *testing.T) {
 	copy(mustHost(t, b, Overwrite), "sixteen bytes...")
 	b.Attach(m, nil, &Retired{})
 	device(t, b, q, Read, nil)
-	failed := m.up.Last()
+	failed, reader := m.up.Last(), q.Last()
 	m.up.fail(errBroken)
-	q.finish()
+	q.fail(errBroken)
 	if p, err := b.Host(background, Read); err != nil || string(p) != "sixteen bytes..." {
 		t.Errorf("host read after a failed upload: %q, %v", p, err)
 	}
@@ -516,8 +516,8 @@ func TestFailedUploadLeavesHostCopy(t *testing.T) {
 	if m.uploads != 2 {
 		t.Errorf("%d uploads, want 2", m.uploads)
 	}
-	if slices.Contains(m.after, failed) {
-		t.Error("the new upload waits for the failed one")
+	if slices.Contains(m.after, failed) || slices.Contains(m.after, reader) {
+		t.Errorf("the new upload follows what has failed: %v", m.after)
 	}
 	m.finish()
 	q.finish()
@@ -528,6 +528,9 @@ func TestFailedUploadLeavesHostCopy(t *testing.T) {
 		t.Errorf("host update: %q, %v", p, err)
 	}
 	b.Release()
+	if !slices.Equal(m.freeUses, accel.Fences{failed, reader}) {
+		t.Errorf("device bytes given back after %v, want what failed on them", m.freeUses)
+	}
 }
 
 func TestRefusedUpload(t *testing.T) {
@@ -612,6 +615,9 @@ func TestStaleDownloadDoesNotLand(t *testing.T) {
 	q.finish()
 	if !wouldWait(t, b, Read) || m.downloads != 1 {
 		t.Errorf("%d downloads into the bytes that the first still fills", m.downloads)
+	}
+	if !wouldWait(t, b, Overwrite) {
+		t.Error("a host write does not wait for a download into its bytes")
 	}
 	old.finish()
 	if !wouldWait(t, b, Read) || m.downloads != 2 {

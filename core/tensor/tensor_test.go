@@ -562,7 +562,9 @@ func TestBytesOfView(t *testing.T) {
 		t.Errorf("data %v, capacity %d", got, cap(got))
 	}
 	gen := x.Buffer().Generation()
-	must(v.Bytes(background, storage.Read))
+	if p := must(v.Bytes(background, storage.Read)); len(p) != 24 || cap(p) != 24 {
+		t.Errorf("%d bytes, capacity %d; want 24", len(p), cap(p))
+	}
 	if x.Buffer().Generation() != gen {
 		t.Error("a read moved the generation")
 	}
