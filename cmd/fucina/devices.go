@@ -42,7 +42,7 @@ func (t *tool) devices(_ context.Context, args []string) error {
 	fmt.Fprint(w, "provider\tindex\tdevice\tmemory\ttotal\tfree\tuuid\n")
 	for _, p := range list {
 		for _, d := range p.Devices {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Provider, d.Index, oneLine(d.Name), d.Memory, bytes(d.Total), bytes(d.Free), dash(d.UUID))
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", p.Provider, d.Index, visible(d.Name), d.Memory, sizeText(d.Total), sizeText(d.Free), dash(d.UUID))
 		}
 		if p.Error != "" {
 			fmt.Fprintf(w, "%s\t-\tnone: %s\n", p.Provider, oneLine(p.Error))
@@ -88,8 +88,8 @@ func describeDevice(info provider.Info) deviceEntry {
 	return d
 }
 
-// bytes renders a size in the largest binary unit, "-" if it is unknown.
-func bytes(n int64) string {
+// sizeText renders a size in the largest binary unit, "-" if it is unknown.
+func sizeText(n int64) string {
 	if n <= 0 {
 		return "-"
 	}
@@ -108,5 +108,5 @@ func dash(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return oneLine(s)
+	return visible(s)
 }

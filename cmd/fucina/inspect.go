@@ -160,11 +160,11 @@ func jsonValue(v any) any {
 
 // print writes r for people. Errors are the buffered writer's, for its Flush.
 func (r *inspection) print(out io.Writer) {
-	fmt.Fprintf(out, "%s: GGUF version %d, alignment %d\n", oneLine(r.File), r.Version, r.Alignment)
+	fmt.Fprintf(out, "%s: GGUF version %d, alignment %d\n", visible(r.File), r.Version, r.Alignment)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\nmetadata: %d\n", len(r.Metadata))
 	for _, m := range r.Metadata {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", shorten(oneLine(m.Key)), m.Type, shorten(oneLine(m.text)))
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", shorten(visible(m.Key)), m.Type, shorten(visible(m.text)))
 	}
 	w.Flush()
 	fmt.Fprintf(w, "\ntensors: %d\n", len(r.Tensors))
@@ -172,7 +172,7 @@ func (r *inspection) print(out io.Writer) {
 		fmt.Fprint(w, "  name\tdtype\tshape\tbytes\toffset\n")
 	}
 	for _, info := range r.Tensors {
-		fmt.Fprintf(w, "  %s\t%s\t%v\t%d\t%d\n", oneLine(info.Name), info.DType, info.Shape, info.Size, info.Offset)
+		fmt.Fprintf(w, "  %s\t%s\t%v\t%d\t%d\n", visible(info.Name), info.DType, info.Shape, info.Size, info.Offset)
 	}
 	w.Flush()
 	fmt.Fprintf(w, "\nelements: %d in %d bytes\n", r.Elements, r.Bytes)

@@ -113,7 +113,7 @@ type progress struct {
 }
 
 func (t *tool) newProgress(label string) *progress {
-	return &progress{t: t, label: oneLine(label), shown: -1}
+	return &progress{t: t, label: visible(label), shown: -1}
 }
 
 func (p *progress) update(done, total int64) {

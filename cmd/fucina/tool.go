@@ -131,10 +131,14 @@ func (t *tool) report(err error) {
 	fmt.Fprintf(t.stderr, "fucina: %s\n", oneLine(msg))
 }
 
-// oneLine makes an error's text safe to print: joined errors on one line, and no
-// control characters, which names in untrusted files may hold.
+// oneLine puts an error's text on one line: joined errors have several.
 func oneLine(s string) string {
-	s = strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "; ")
+	return visible(strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "; "))
+}
+
+// visible escapes what must not reach a terminal, such as the control characters
+// that names in untrusted files may hold.
+func visible(s string) string {
 	if isPrintable(s) {
 		return s
 	}

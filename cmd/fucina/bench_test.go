@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/providers"
+)
+
+func TestBenchJSON(t *testing.T) {
+	model := tinyModel(t)
+	for _, provider := range providers.Names() {
+		t.Run(provider, func(t *testing.T) {
+			args := []string{"bench", "-m", model, "-p", "20", "-n", "6", "-t", "2", "-r", "2", "-o", "json", "--provider", provider}
+			out := invoke(t, args...).ok(t)
+			var objects []map[string]any
+			decodeStrict(t, out, &objects)
+			if len(objects) != 2 {
+				t.Fatalf("%d tests", len(objects))
+			}
+			keys(t, objects[0], "test", "median", "min", "max", "threads", "provider")
+			var list []measurement
+			decodeStrict(t, out, &list)
+			for i, name := range []string{"pp20", "tg6"} {
+				m := list[i]
+				if m.Test != name || m.Threads != 2 || m.Provider != provider {
+					t.Errorf("%+v, want %s", m, name)
+				}
+				if !(0 < m.Min && m.Min <= m.Median && m.Median <= m.Max) {
+					t.Errorf("rates %+v out of order", m)
+				}
+			}
+		})
+	}
+}
+
+func TestBenchSkips(t *testing.T) {
+	model := tinyModel(t)
+	for flag, want := range map[string]string{"-p": "tg3", "-n": "pp3"} {
+		args := []string{"bench", "-m", model, "-p", "3", "-n", "3", "-r", "1", "-o", "json", flag, "0"}
+		var list []measurement
+		decodeStrict(t, invoke(t, args...).ok(t), &list)
+		if len(list) != 1 || list[0].Test != want {
+			t.Errorf("%s 0 gives %+v", flag, list)
+		}
+	}
+}
+
+// The prompt may be longer than what the model was trained for: nobody reads the
+// text.
+func TestBenchText(t *testing.T) {
+	out := invoke(t, "bench", "-m", tinyModel(t), "-p", "300", "-n", "2", "-r", "1").ok(t)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[1], "pp300") || !strings.Contains(lines[2], "tg2") {
+		t.Errorf("prints\n%s", out)
+	}
+}
+
+func TestBenchErrors(t *testing.T) {
+	model := tinyModel(t)
+	invoke(t, "bench", "-m", model+".not").failed(t, exitError, "tiny.gguf.not")
+	invoke(t, "bench", "-m", model, "--provider", "nonesuch").failed(t, exitError, "nonesuch")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r := invokeContext(t, ctx, "bench", "-m", model, "-o", "json"); r.code != exitInterrupted || r.stdout != "" || r.stderr != "" {
+		t.Errorf("interrupted: %+v", r)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, tc := range []struct {
+		values []float64
+		want   float64
+	}{{[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 3, 2, 1}, 2.5}} {
+		if got := median(slices.Clone(tc.values)); got != tc.want {
+			t.Errorf("median of %v is %v, want %v", tc.values, got, tc.want)
+		}
+	}
+}
+
+func TestSyntheticIDs(t *testing.T) {
+	a, b := syntheticIDs(1000, 7), syntheticIDs(1000, 7)
+	if !slices.Equal(a, b) || slices.Min(a) != 0 || slices.Max(a) != 6 {
+		t.Errorf("ids from %d to %d, repeated: %v", slices.Min(a), slices.Max(a), slices.Equal(a, b))
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// asMain makes the test binary run main, for tests that need a process.
+const asMain = "FUCINA_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// result is what one invocation left behind.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+func invoke(t *testing.T, args ...string) result {
+	t.Helper()
+	return invokeContext(t, t.Context(), args...)
+}
+
+func invokeContext(t *testing.T, ctx context.Context, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, args, strings.NewReader(""), &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// ok wants success and silence on stderr, and returns what was printed.
+func (r result) ok(t *testing.T) string {
+	t.Helper()
+	if r.code != exitOK || r.stderr != "" {
+		t.Fatalf("exit %d, stderr %q", r.code, r.stderr)
+	}
+	return r.stdout
+}
+
+// failed wants an exit status and one line on stderr that contains want.
+func (r result) failed(t *testing.T, code int, want string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("exit %d, want %d", r.code, code)
+	}
+	if !strings.HasPrefix(r.stderr, "fucina: ") || strings.Count(r.stderr, "\n") != 1 || !strings.HasSuffix(r.stderr, "\n") {
+		t.Errorf("stderr %q, want one line of fucina's", r.stderr)
+	}
+	if !strings.Contains(r.stderr, want) {
+		t.Errorf("stderr %q does not say %q", r.stderr, want)
+	}
+}
+
+// decodeStrict decodes one line of JSON that must have no fields but v's.
+func decodeStrict(t *testing.T, line string, v any) {
+	t.Helper()
+	if strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+		t.Errorf("JSON on %d lines, want 1", strings.Count(line, "\n"))
+	}
+	d := json.NewDecoder(strings.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		t.Fatal(err)
+	}
+	if d.More() {
+		t.Error("more than one JSON value")
+	}
+}
+
+// keys wants a JSON object to have exactly these keys.
+func keys(t *testing.T, object map[string]any, want ...string) {
+	t.Helper()
+	for _, k := range want {
+		if _, ok := object[k]; !ok {
+			t.Errorf("no key %q", k)
+		}
+	}
+	if len(object) != len(want) {
+		t.Errorf("%d keys, want %d: %v", len(object), len(want), object)
+	}
+}
+
+// tinyModel writes the default synthetic model.
+func tinyModel(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	if err := tinyllama.WriteFile(path, tinyllama.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestHelp(t *testing.T) {
+	for _, arg := range []string{"help", "-h", "--help"} {
+		out := invoke(t, arg).ok(t)
+		for _, c := range commands {
+			if !strings.Contains(out, "  "+c.name+" ") {
+				t.Errorf("%s: no command %q in:\n%s", arg, c.name, out)
+			}
+		}
+	}
+	for _, c := range commands {
+		if out := invoke(t, c.name, "-h").ok(t); !strings.HasPrefix(out, "usage: fucina "+c.name) {
+			t.Errorf("%s -h prints %q", c.name, out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		if out := invoke(t, arg).ok(t); !strings.HasPrefix(out, "fucina ") || !strings.Contains(out, "cpu") {
+			t.Errorf("%s prints %q", arg, out)
+		}
+	}
+}
+
+// A wrong command line ends with status 2 before any file is opened.
+func TestUsageErrors(t *testing.T) {
+	for _, tc := range []struct {
+		args string
+		want string
+	}{
+		{"", "no command"},
+		{"walk", `no command "walk"`},
+		{"run", "-m"},
+		{"run -m x", "-p"},
+		{"run -m x -p a -f b", "two prompts"},
+		{"run -m x -p a b", "1 operands"},
+		{"run -p a", "-m"},
+		{"run -m x -p a -o xml", "text or json"},
+		{"run -m x -p a -n -2", "from -1"},
+		{"run -m x -p a -n 1.5", "integer"},
+		{"run -m x -p a -n 99999999999999999999", "integer"},
+		{"run -m x -p a -c 0", "from 1"},
+		{"run -m x -p a -t 0", "from 1"},
+		{"run -m x -p a -t -1", "from 1"},
+		{"run -m x -p a --temp nan", "finite"},
+		{"run -m x -p a --temp inf", "finite"},
+		{"run -m x -p a --temp 1e39", "finite"},
+		{"run -m x -p a --temp -0.1", "at least 0"},
+		{"run -m x -p a --seed -2", "integer"},
+		{"run -m x -p a --seed x", "integer"},
+		{"run -m x -p a --exact=perhaps", "exact"},
+		{"run -m x -p a --frobnicate", "frobnicate"},
+		{"run -m", "argument"},
+		{"bench", "-m"},
+		{"bench -m x -p 0 -n 0", "nothing to measure"},
+		{"bench -m x -p -1", "from 0"},
+		{"bench -m x -n -1", "from 0"},
+		{"bench -m x -r 0", "from 1"},
+		{"inspect", "operands"},
+		{"inspect a b", "operands"},
+		{"inspect a -o yaml", "text or json"},
+		{"devices x", "operands"},
+		{"devices -o yaml", "text or json"},
+		{"version x", "operands"},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			r := invoke(t, strings.Fields(tc.args)...)
+			r.failed(t, exitUsage, tc.want)
+			if r.stdout != "" {
+				t.Errorf("stdout %q", r.stdout)
+			}
+		})
+	}
+}
+
+// Flags may follow operands, and -- ends them.
+func TestOperands(t *testing.T) {
+	model := tinyModel(t)
+	want := invoke(t, "inspect", "-o", "json", model).ok(t)
+	for _, args := range [][]string{
+		{"inspect", model, "-o", "json"},
+		{"inspect", model, "--o=json"},
+		{"inspect", "--o", "json", "--", model},
+	} {
+		if invoke(t, args...).ok(t) != want {
+			t.Errorf("%q differs from the flag in front", args)
+		}
+	}
+	invoke(t, "inspect", "--", "-o").failed(t, exitError, "-o")
+}
+
+func TestOneLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain è":         "plain è",
+		"a\nb\n":          "a; b",
+		"\x1b[31mred\x07": `\x1b[31mred\a`,
+		"bad \xff end":    `bad \xff end`,
+	} {
+		if got := oneLine(in); got != want {
+			t.Errorf("oneLine(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,392 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/sample"
+	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// checkGolden runs a model exactly and greedily on a provider, and wants the given
+// ids and, within a tolerance, first logits.
+func checkGolden(t *testing.T, path, provider, prompt string, ids []int32, first []float32, tolerance float64) generation {
+	t.Helper()
+	var g generation
+	decodeStrict(t, invoke(t, "run", "-m", path, "-p", prompt, "-n", "64", "--temp", "0", "-o", "json", "--provider", provider).ok(t), &g)
+	n := min(len(ids), len(g.IDs))
+	if !slices.Equal(g.IDs[:n], ids[:n]) || n < len(ids) {
+		t.Errorf("ids\n%v, want\n%v", g.IDs, ids)
+	}
+	if len(g.FirstLogits) != len(first) {
+		t.Fatalf("%d logits, want %d", len(g.FirstLogits), len(first))
+	}
+	for i, want := range first {
+		if d := math.Abs(float64(g.FirstLogits[i] - want)); !(d <= tolerance) {
+			t.Fatalf("first logit %d is %v, want %v within %v", i, g.FirstLogits[i], want, tolerance)
+		}
+	}
+	if g.Provider != provider || !g.Exact || g.Model != filepath.Base(path) {
+		t.Errorf("model %q on %q, exact %v", g.Model, g.Provider, g.Exact)
+	}
+	return g
+}
+
+// The synthetic models say what llama.cpp says, on every provider of this build.
+func TestTinyGoldens(t *testing.T) {
+	t.Setenv("FUCINA_EXACT", "1")
+	for _, golden := range tinyllama.Goldens() {
+		path := filepath.Join(t.TempDir(), golden.Name+".gguf")
+		if err := tinyllama.WriteFile(path, golden.Options); err != nil {
+			t.Fatal(err)
+		}
+		for _, provider := range providers.Names() {
+			t.Run(golden.Name+"/"+provider, func(t *testing.T) {
+				g := checkGolden(t, path, provider, golden.Prompt, golden.IDs, golden.FirstLogits, 1e-4)
+				if !slices.Equal(g.PromptIDs, golden.PromptIDs) {
+					t.Errorf("prompt ids %v, want %v", g.PromptIDs, golden.PromptIDs)
+				}
+			})
+		}
+	}
+}
+
+// So do the real ones, where they lie beside the module.
+func TestRealGoldens(t *testing.T) {
+	t.Setenv("FUCINA_EXACT", "1")
+	data, err := os.ReadFile("testdata/stories260K.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var goldens map[string]struct {
+		Tolerance   float64   `json:"tolerance"`
+		IDs         []int32   `json:"ids"`
+		FirstLogits []float32 `json:"first_logits"`
+	}
+	if err := json.Unmarshal(data, &goldens); err != nil {
+		t.Fatal(err)
+	}
+	for name, golden := range goldens {
+		for _, provider := range providers.Names() {
+			t.Run(name+"/"+provider, func(t *testing.T) {
+				path := filepath.Join("..", "..", "..", "shared", "models", filepath.FromSlash(name))
+				if _, err := os.Stat(path); err != nil {
+					t.Skipf("no model beside the module: %v", err)
+				}
+				g := checkGolden(t, path, provider, "Once upon a time", golden.IDs, golden.FirstLogits, golden.Tolerance)
+				if want := []int32{1, 403, 407, 261, 378}; !slices.Equal(g.PromptIDs, want) {
+					t.Errorf("prompt ids %v, want %v", g.PromptIDs, want)
+				}
+			})
+		}
+	}
+}
+
+func TestRunJSON(t *testing.T) {
+	model := tinyModel(t)
+	args := []string{"run", "-m", model, "-p", "a b", "-n", "5", "-t", "2", "-c", "32", "--seed", "7", "-o", "json"}
+	out := invoke(t, args...).ok(t)
+	var object map[string]any
+	decodeStrict(t, out, &object)
+	keys(t, object, "model", "provider", "prompt", "prompt_ids", "ids", "text", "first_logits", "seed", "exact", "interrupted", "timings")
+	keys(t, object["timings"].(map[string]any), "load_s", "prompt_tokens", "prompt_s", "prompt_tok_s", "gen_tokens", "gen_s", "gen_tok_s")
+
+	var g generation
+	decodeStrict(t, out, &g)
+	if g.Model != "tiny.gguf" || g.Prompt != "a b" || !strings.HasPrefix(g.Text, "a b") || g.Seed != 7 || g.Interrupted {
+		t.Errorf("%+v", g)
+	}
+	if tm := g.Timings; len(g.IDs) != 5 || tm.GenTokens != 5 || tm.PromptTokens != len(g.PromptIDs) || tm.Load <= 0 || tm.Prompt <= 0 || tm.Gen <= 0 {
+		t.Errorf("%d ids, timings %+v", len(g.IDs), tm)
+	}
+	var again generation
+	decodeStrict(t, invoke(t, args...).ok(t), &again)
+	if !slices.Equal(g.IDs, again.IDs) {
+		t.Errorf("seed 7 gives %v, then %v", g.IDs, again.IDs)
+	}
+}
+
+// Without --seed every run draws its own, which the result names.
+func TestRandomSeed(t *testing.T) {
+	model := tinyModel(t)
+	var a, b generation
+	decodeStrict(t, invoke(t, "run", "-m", model, "-p", "a", "-n", "1", "-o", "json").ok(t), &a)
+	decodeStrict(t, invoke(t, "run", "-m", model, "-p", "a", "-n", "1", "-o", "json", "--seed", "-1").ok(t), &b)
+	if a.Seed == b.Seed {
+		t.Errorf("two runs drew the seed %d", a.Seed)
+	}
+}
+
+// -n 0 evaluates the prompt alone, and gives the same logits.
+func TestRunNoTokens(t *testing.T) {
+	model := tinyModel(t)
+	var none, one generation
+	decodeStrict(t, invoke(t, "run", "-m", model, "-p", "a b", "-n", "0", "-o", "json").ok(t), &none)
+	decodeStrict(t, invoke(t, "run", "-m", model, "-p", "a b", "-n", "1", "-o", "json").ok(t), &one)
+	if len(none.IDs) != 0 || none.Text != "a b" || !slices.Equal(none.PromptIDs, one.PromptIDs) || !slices.Equal(none.FirstLogits, one.FirstLogits) {
+		t.Errorf("-n 0 gives %+v, -n 1 %+v", none, one)
+	}
+	if out := invoke(t, "run", "-m", model, "-p", "a b", "-n", "0").ok(t); out != "a b\n" {
+		t.Errorf("prints %q", out)
+	}
+}
+
+// Without -n the text goes on until the context is full or the model ends it.
+func TestRunFillsContext(t *testing.T) {
+	var g generation
+	decodeStrict(t, invoke(t, "run", "-m", tinyModel(t), "-p", "a", "-c", "12", "--temp", "0", "-o", "json").ok(t), &g)
+	if n := len(g.PromptIDs) + len(g.IDs); n != 12+1 { // the last token needs no room
+		t.Errorf("%d prompt tokens and %d more in a context of 12", len(g.PromptIDs), len(g.IDs))
+	}
+}
+
+// recorder keeps writes apart and calls hook after each.
+type recorder struct {
+	writes []string
+	hook   func(n int) error
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.writes = append(r.writes, string(p))
+	if r.hook != nil {
+		if err := r.hook(len(r.writes)); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func (r *recorder) text() string { return strings.Join(r.writes, "") }
+
+// The prompt comes first, then every piece on its own as it is generated, and the
+// last line is ended.
+func TestRunStreams(t *testing.T) {
+	model := tinyModel(t)
+	var g generation
+	args := []string{"run", "-m", model, "-p", "a b", "-n", "12", "--temp", "0"}
+	decodeStrict(t, invoke(t, append(args, "-o", "json")...).ok(t), &g)
+
+	var out recorder
+	if code := run(t.Context(), args, nil, &out, io.Discard); code != exitOK {
+		t.Fatalf("exit %d", code)
+	}
+	if len(out.writes) < 6 || out.writes[0] != "a b" {
+		t.Errorf("writes %q, want the prompt and then pieces", out.writes)
+	}
+	if want := strings.TrimSuffix(g.Text, "\n") + "\n"; out.text() != want {
+		t.Errorf("prints %q, want %q", out.text(), want)
+	}
+}
+
+func TestRunPromptFile(t *testing.T) {
+	model := tinyModel(t)
+	file := filepath.Join(t.TempDir(), "prompt.txt")
+	if err := os.WriteFile(file, []byte("a\nb\n\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := invoke(t, "run", "-m", model, "-f", file, "-n", "0").ok(t); out != "a\nb\n" {
+		t.Errorf("prints %q", out)
+	}
+	var stdout bytes.Buffer
+	code := run(t.Context(), []string{"run", "-m", model, "-f", "-", "-n", "0"}, strings.NewReader("from stdin\n"), &stdout, io.Discard)
+	if code != exitOK || stdout.String() != "from stdin\n" {
+		t.Errorf("exit %d, prints %q", code, stdout.String())
+	}
+	invoke(t, "run", "-m", model, "-f", file+".not").failed(t, exitError, "prompt")
+}
+
+func TestRunErrors(t *testing.T) {
+	model := tinyModel(t)
+	broken := filepath.Join(t.TempDir(), "broken\x1b\n.gguf")
+	if err := os.WriteFile(broken, tinyllama.GGUF(tinyllama.Options{})[:5000], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no file":       {[]string{"-m", model + ".not"}, "tiny.gguf.not"},
+		"not a file":    {[]string{"-m", filepath.Dir(model)}, "regular file"},
+		"broken":        {[]string{"-m", broken}, "gguf"},
+		"no provider":   {[]string{"-m", model, "--provider", "nonesuch"}, "nonesuch"},
+		"small context": {[]string{"-m", model, "-c", "1"}, "context"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			invoke(t, append([]string{"run", "-p", "a b c"}, tc.args...)...).failed(t, exitError, tc.want)
+		})
+	}
+}
+
+// A result that cannot be written is an error, wherever the writing fails.
+func TestRunWriteError(t *testing.T) {
+	model := tinyModel(t)
+	full := errors.New("disk full")
+	for _, tc := range []struct {
+		n      int
+		format string
+	}{{1, "text"}, {4, "text"}, {1, "json"}} {
+		var stderr bytes.Buffer
+		out := &recorder{hook: func(n int) error {
+			if n >= tc.n {
+				return full
+			}
+			return nil
+		}}
+		code := run(t.Context(), []string{"run", "-m", model, "-p", "a b", "-n", "12", "--temp", "0", "-o", tc.format}, nil, out, &stderr)
+		result{code, "", stderr.String()}.failed(t, exitError, "disk full")
+		if len(out.writes) != tc.n {
+			t.Errorf("%d writes after an error at the %dth", len(out.writes), tc.n)
+		}
+	}
+}
+
+// Timings are a terminal's, or whoever's that asks; so is progress.
+func TestRunTimings(t *testing.T) {
+	model := tinyModel(t)
+	args := []string{"run", "-m", model, "-p", "a", "-n", "2"}
+	if r := invoke(t, append(args, "-v")...); r.code != exitOK || !strings.HasPrefix(r.stderr, "load ") || strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("exit %d, stderr %q", r.code, r.stderr)
+	}
+	var stderr bytes.Buffer
+	terminal := &tool{stdout: io.Discard, stderr: &stderr, tty: true}
+	if code := terminal.main(t.Context(), args); code != exitOK {
+		t.Fatalf("exit %d, stderr %q", code, stderr.String())
+	}
+	if s := stderr.String(); !strings.HasPrefix(s, "\rloading tiny.gguf ") || !strings.Contains(s, "100%\r ") || !strings.Contains(s, "\rload ") {
+		t.Errorf("terminal shows %q", s)
+	}
+}
+
+func TestRunInterrupted(t *testing.T) {
+	model := tinyModel(t)
+	args := []string{"run", "-m", model, "-p", "a b", "-n", "40", "--temp", "0"}
+	whole := invoke(t, args...).ok(t)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stderr bytes.Buffer
+	out := &recorder{hook: func(n int) error {
+		if n == 5 {
+			cancel()
+		}
+		return nil
+	}}
+	code := run(ctx, args, nil, out, &stderr)
+	if code != exitInterrupted || stderr.Len() != 0 {
+		t.Errorf("exit %d, stderr %q", code, stderr.String())
+	}
+	kept, ended := strings.CutSuffix(out.text(), "\n")
+	if !ended || !strings.HasPrefix(whole, kept) || len(out.writes) > 6 || len(kept) < len("a b") {
+		t.Errorf("printed %q of %q", out.writes, whole)
+	}
+}
+
+// countdown is a context that is done once it has been asked n times.
+type countdown struct {
+	context.Context
+	cancel context.CancelFunc
+	left   atomic.Int64
+}
+
+func newCountdown(t *testing.T, n int64) *countdown {
+	c := &countdown{}
+	c.Context, c.cancel = context.WithCancel(t.Context())
+	c.left.Store(n)
+	return c
+}
+
+func (c *countdown) Err() error {
+	if c.left.Add(-1) < 0 {
+		c.cancel()
+	}
+	return c.Context.Err()
+}
+
+// In JSON mode an interrupted run prints the object with what was generated.
+func TestRunInterruptedJSON(t *testing.T) {
+	model := tinyModel(t)
+	args := []string{"run", "-m", model, "-p", "a b", "-n", "40", "--temp", "0", "-o", "json"}
+	var whole generation
+	decodeStrict(t, invoke(t, args...).ok(t), &whole)
+	if len(whole.IDs) != 40 {
+		t.Fatalf("%d ids", len(whole.IDs))
+	}
+	some := false
+	for n := int64(0); n < 64; n += 9 {
+		r := invokeContext(t, newCountdown(t, n), args...)
+		if r.code != exitInterrupted || r.stderr != "" {
+			t.Fatalf("exit %d, stderr %q", r.code, r.stderr)
+		}
+		var g generation
+		decodeStrict(t, r.stdout, &g)
+		if !g.Interrupted || !slices.Equal(g.IDs, whole.IDs[:len(g.IDs)]) || !strings.HasPrefix(whole.Text, g.Text) || g.IDs == nil {
+			t.Errorf("after %d looks: %+v", n, g)
+		}
+		if g.Timings.GenTokens != len(g.IDs) {
+			t.Errorf("%d tokens in the timings of %d", g.Timings.GenTokens, len(g.IDs))
+		}
+		some = some || len(g.IDs) > 0 && len(g.IDs) < 40
+	}
+	if !some {
+		t.Error("no run was interrupted midway")
+	}
+}
+
+// The tool says what the library says.
+func TestRunMatchesLibrary(t *testing.T) {
+	model := tinyModel(t)
+	var g generation
+	decodeStrict(t, invoke(t, "run", "-m", model, "-p", "a b", "-n", "8", "--temp", "1.5", "--seed", "3", "-o", "json", "--provider", "cpu").ok(t), &g)
+
+	eng, err := fucina.Open(fucina.WithProvider("cpu"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	m, err := llm.Open(eng, model, llm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s, err := m.NewSession(llm.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var ids []int32
+	text := "a b"
+	for token, err := range s.Generate(t.Context(), "a b", llm.GenerateOptions{MaxTokens: 8, Sampling: sample.Params{Temperature: 1.5, Seed: 3}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, token.ID)
+		text += token.Text
+	}
+	if !slices.Equal(g.IDs, ids) || g.Text != text {
+		t.Errorf("%v %q, want %v %q", g.IDs, g.Text, ids, text)
+	}
+}
+
+func TestLogitsJSON(t *testing.T) {
+	l := logits{0, -1.5, 1e-30, 3.4e38, float32(math.Inf(-1)), float32(math.NaN()), 0.1}
+	b, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "[0,-1.5,1e-30,3.4e+38,null,null,0.1]"; string(b) != want {
+		t.Errorf("%s, want %s", b, want)
+	}
+}

@@ -1,0 +1,58 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// An interrupt from the terminal ends a running process as it should.
+func TestSignal(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), exe, "run", "-m", tinyModel(t), "-p", "a b", "-c", "100000")
+			cmd.Env = append(os.Environ(), asMain+"=1")
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			begun := make([]byte, 8)
+			if _, err := io.ReadFull(out, begun); err != nil {
+				t.Fatalf("%v, stderr %q", err, stderr.String())
+			}
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			rest, err := io.ReadAll(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var exit *exec.ExitError
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
+				t.Errorf("ended with %v, want status %d", err, exitInterrupted)
+			}
+			if text := string(begun) + string(rest); !strings.HasPrefix(text, "a b") || !strings.HasSuffix(text, "\n") {
+				t.Errorf("printed %q", text)
+			}
+			if stderr.Len() != 0 {
+				t.Errorf("stderr %q", stderr.String())
+			}
+		})
+	}
+}
