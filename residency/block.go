@@ -39,7 +39,7 @@ func (b *Block) Download(dst []byte, off int, after accel.Work) (accel.Work, err
 }
 
 // Read implements accel.Memory.
-func (b *Block) Read(ctx context.Context, dst []byte, off int, after accel.Work) error {
+func (b *Block) Read(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
 	return b.m.down.read(ctx, dst, b.mem.Slice(off, len(dst)), after)
 }
 

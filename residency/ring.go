@@ -131,30 +131,31 @@ func (r *ring) download(dst []byte, src provider.Mem, after accel.Work) (accel.W
 	return r.p.Download(r.q, dst, src)
 }
 
-// read copies src to dst through staging memory, and waits.
-func (r *ring) read(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) error {
+// read copies src to dst through staging memory, and waits. With an error it
+// returns the copy that was under way.
+func (r *ring) read(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
 	for off := 0; off < len(dst); {
-		n, err := r.readPiece(ctx, dst[off:], src, off, after)
+		n, w, err := r.readPiece(ctx, dst[off:], src, off, after)
 		if err != nil {
-			return err
+			return w, err
 		}
 		off += n
 	}
-	return nil
+	return accel.Work{}, nil
 }
 
-func (r *ring) readPiece(ctx context.Context, dst []byte, src provider.Mem, off int, after accel.Work) (int, error) {
+func (r *ring) readPiece(ctx context.Context, dst []byte, src provider.Mem, off int, after accel.Work) (int, accel.Work, error) {
 	s, err := r.take(ctx)
 	if err != nil {
-		return 0, err
+		return 0, accel.Work{}, err
 	}
 	defer func() { r.slots <- s }()
 	n := min(len(dst), len(s.p))
 	if s.work, err = r.download(s.p[:n], src.Slice(off, n), after); err != nil {
-		return 0, err
+		return 0, accel.Work{}, err
 	}
 	if err := s.work.Wait(ctx); err != nil {
-		return 0, err
+		return 0, s.work, err
 	}
-	return copy(dst, s.p[:n]), nil
+	return copy(dst, s.p[:n]), accel.Work{}, nil
 }

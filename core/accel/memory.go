@@ -16,8 +16,10 @@ type Memory interface {
 	// heap or pinned, until the result has ended.
 	Download(dst []byte, off int, after Work) (Work, error)
 	// Read copies the device bytes from off on into dst, which may be any memory,
-	// once the given work has ended, and waits for the copy.
-	Read(ctx context.Context, dst []byte, off int, after Work) error
+	// once the given work has ended, and waits for the copy. With an error, the
+	// result is the fence of the copy that was not waited for: it still reads the
+	// device bytes, but no longer touches dst.
+	Read(ctx context.Context, dst []byte, off int, after Work) (Work, error)
 	// Free gives the bytes back once the given works have ended. It never waits.
 	// The set is only read during the call.
 	Free(uses Fences)

@@ -109,15 +109,15 @@ func (m *fakeMemory) Download(dst []byte, off int, after accel.Work) (accel.Work
 	return m.down.enqueue(func() { copy(dst, m.peek(off, len(dst))) }), nil
 }
 
-func (m *fakeMemory) Read(ctx context.Context, dst []byte, off int, after accel.Work) error {
+func (m *fakeMemory) Read(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
 	if err := after.Wait(ctx); err != nil {
-		return err
+		return accel.Work{}, err
 	}
 	copy(dst, m.peek(off, len(dst)))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reads = append(m.reads, span{off, len(dst)})
-	return nil
+	return accel.Work{}, nil
 }
 
 func (m *fakeMemory) Free(uses accel.Fences) {

@@ -393,14 +393,16 @@ func (s *slots) readAt(ctx context.Context, b *Buffer, dst []byte, off int) erro
 	s.pins++ // keeps the device bytes from being given back
 	s.mu.Unlock()
 	err := writer.Err()
+	var pending accel.Work
 	if err == nil {
-		err = mem.Read(ctx, dst, off, writer)
+		pending, err = mem.Read(ctx, dst, off, writer)
 		if werr := writer.Err(); werr != nil {
 			err = werr
 		}
 	}
 	s.mu.Lock()
 	s.pins--
+	s.readers.Add(pending)
 	s.mu.Unlock()
 	return err
 }

@@ -31,9 +31,9 @@ func (m *memory) Download(dst []byte, off int, _ accel.Work) (accel.Work, error)
 	return accel.Work{}, nil
 }
 
-func (m *memory) Read(_ context.Context, dst []byte, off int, _ accel.Work) error {
+func (m *memory) Read(_ context.Context, dst []byte, off int, _ accel.Work) (accel.Work, error) {
 	copy(dst, m.bytes[off:])
-	return nil
+	return accel.Work{}, nil
 }
 
 func (m *memory) Free(accel.Fences) {}
