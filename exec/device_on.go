@@ -35,7 +35,9 @@ func (d *device) open(opt Options) error {
 	if err != nil {
 		return err
 	}
-	res, err := residency.New(opt.Device, residency.Options{Budget: opt.DeviceBudget})
+	res, err := residency.New(opt.Device, residency.Options{
+		Budget: opt.DeviceBudget, Slots: opt.StagingSlots, SlotBytes: opt.StagingBytes,
+	})
 	if err != nil {
 		return err
 	}

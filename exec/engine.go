@@ -32,6 +32,10 @@ type Options struct {
 	// DeviceBudget is the most device memory to hold, in bytes; 0 is the default
 	// share of the free memory.
 	DeviceBudget int64
+	// StagingSlots and StagingBytes size the staging memory between host and
+	// device: how many pieces each way, and the bytes of a piece; 0 is the default.
+	StagingSlots int
+	StagingBytes int
 	// PoolCap is the most idle host memory to hold, in bytes; 0 is PoolCap.
 	PoolCap int64
 }
