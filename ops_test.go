@@ -1,0 +1,734 @@
+package fucina_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/x448/float16"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/quant"
+)
+
+// on runs the test with a context on each provider of the build.
+func on(t *testing.T, f func(t *testing.T, c *fucina.Context)) {
+	for _, name := range providerNames {
+		t.Run(name, func(t *testing.T) {
+			c, end := open(t, fucina.WithProvider(name), fucina.WithThreads(2))
+			if got := c.Engine().Provider(); got != name {
+				t.Fatalf("provider %q, want %q", got, name)
+			}
+			f(t, c)
+			end()
+		})
+	}
+}
+
+// dense is a tensor as a map from the names and indices of an element to its value:
+// a model that knows no layout.
+type dense struct {
+	axes   []fucina.Axis
+	values []float32 // row-major
+}
+
+func (d dense) at(index map[string]int) float32 {
+	i := 0
+	for _, a := range d.axes {
+		i = i*a.Size + index[a.Name]
+	}
+	return d.values[i]
+}
+
+// indices calls f with every index of axes.
+func indices(axes []fucina.Axis, f func(map[string]int)) {
+	n := count(axes)
+	index := make(map[string]int)
+	for i := range n {
+		for k, rest := len(axes)-1, i; k >= 0; k-- {
+			index[axes[k].Name] = rest % axes[k].Size
+			rest /= axes[k].Size
+		}
+		f(index)
+	}
+}
+
+// random returns a tensor of the given axes in memory laid out in another order, as
+// a permuted view of a narrowed one, and its model.
+func random(t *testing.T, c *fucina.Context, r *rand.Rand, axes []fucina.Axis) (fucina.Tensor, dense) {
+	t.Helper()
+	k := check{t}
+	stored := append([]fucina.Axis(nil), axes...)
+	r.Shuffle(len(stored), func(i, j int) { stored[i], stored[j] = stored[j], stored[i] })
+	cut, start := -1, 0
+	if len(stored) > 0 && r.IntN(2) == 0 {
+		cut, start = r.IntN(len(stored)), r.IntN(3)
+		stored[cut].Size += start + r.IntN(2)
+	}
+	x := make([]float32, count(stored))
+	for i := range x {
+		x[i] = float32(r.IntN(17) - 8)
+	}
+	y := k.of(fucina.FromSlice(c, x, stored...))
+	if cut >= 0 {
+		size := 0
+		for _, a := range axes {
+			if a.Name == stored[cut].Name {
+				size = a.Size
+			}
+		}
+		v := k.of(y.Narrow(c, stored[cut].Name, start, size))
+		drop(t, y)
+		y = v
+	}
+	names := make([]string, len(axes))
+	for i, a := range axes {
+		names[i] = a.Name
+	}
+	v := k.of(y.Permute(c, names...))
+	drop(t, y)
+	return v, dense{axes, read[float32](t, c, v)}
+}
+
+func same(t *testing.T, c *fucina.Context, what string, x fucina.Tensor, wantAxes []fucina.Axis, f func(map[string]int) float32) {
+	t.Helper()
+	if got := x.Axes(); fmt.Sprint(got) != fmt.Sprint(wantAxes) {
+		t.Fatalf("%s: axes %v, want %v", what, got, wantAxes)
+	}
+	got := dense{wantAxes, read[float32](t, c, x)}
+	indices(wantAxes, func(index map[string]int) {
+		if g, w := got.at(index), f(index); !(math.Abs(float64(g-w)) <= 1e-5*math.Max(1, math.Abs(float64(w)))) {
+			t.Fatalf("%s: %v at %v, want %v", what, g, index, w)
+		}
+	})
+}
+
+// subset returns some of the axes in a random order.
+func subset(r *rand.Rand, axes []fucina.Axis) []fucina.Axis {
+	var out []fucina.Axis
+	for _, i := range r.Perm(len(axes)) {
+		if r.IntN(2) == 0 {
+			out = append(out, axes[i])
+		}
+	}
+	return out
+}
+
+func has(axes []fucina.Axis, name string) bool {
+	for _, a := range axes {
+		if a.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Operations on tensors of random axes and layouts agree with sums over indices by
+// name.
+func TestOpsByName(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		seed := uint64(20260728)
+		r := rand.New(rand.NewPCG(seed, 1))
+		t.Logf("seed %d", seed)
+		all := []fucina.Axis{{Name: "a", Size: 2}, {Name: "b", Size: 3}, {Name: "c", Size: 1}, {Name: "d", Size: 4}, {Name: "e", Size: 2}}
+		for range 150 {
+			left, right := subset(r, all), subset(r, all)
+			x, xm := random(t, c, r, left)
+			y, ym := random(t, c, r, right)
+			union := append([]fucina.Axis(nil), left...)
+			for _, a := range right {
+				if !has(left, a.Name) {
+					union = append(union, a)
+				}
+			}
+			what := fmt.Sprintf("%v and %v", left, right)
+			sum, product := check{t}.of(x.Add(c, y)), check{t}.of(x.Mul(c, y))
+			gated := check{t}.of(x.SwiGLU(c, y))
+			same(t, c, "add "+what, sum, union, func(i map[string]int) float32 { return xm.at(i) + ym.at(i) })
+			same(t, c, "mul "+what, product, union, func(i map[string]int) float32 { return xm.at(i) * ym.at(i) })
+			same(t, c, "swiglu "+what, gated, union, func(i map[string]int) float32 {
+				g := float64(xm.at(i))
+				return float32(g / (1 + math.Exp(-g)) * float64(ym.at(i)))
+			})
+			drop(t, sum, product, gated)
+
+			for _, k := range all {
+				if !has(left, k.Name) || !has(right, k.Name) {
+					continue
+				}
+				var out []fucina.Axis
+				for pass := range 2 {
+					for _, a := range left {
+						if a != k && has(right, a.Name) == (pass == 0) {
+							out = append(out, a)
+						}
+					}
+				}
+				for _, a := range right {
+					if a != k && !has(left, a.Name) {
+						out = append(out, a)
+					}
+				}
+				dot := check{t}.of(x.Dot(c, y, k.Name))
+				same(t, c, "dot over "+k.Name+" of "+what, dot, out, func(i map[string]int) float32 {
+					s := float32(0)
+					for j := range k.Size {
+						i[k.Name] = j
+						s += xm.at(i) * ym.at(i)
+					}
+					return s
+				})
+				drop(t, dot)
+			}
+
+			for i, a := range left {
+				soft := check{t}.of(x.Softmax(c, a.Name, 0.5))
+				total := func(i map[string]int) (float64, float64) {
+					largest, sum, old := math.Inf(-1), 0.0, i[a.Name]
+					for j := range a.Size {
+						i[a.Name] = j
+						largest = max(largest, 0.5*float64(xm.at(i)))
+					}
+					for j := range a.Size {
+						i[a.Name] = j
+						sum += math.Exp(0.5*float64(xm.at(i)) - largest)
+					}
+					i[a.Name] = old
+					return largest, sum
+				}
+				same(t, c, "softmax over "+a.Name, soft, left, func(i map[string]int) float32 {
+					largest, sum := total(i)
+					return float32(math.Exp(0.5*float64(xm.at(i))-largest) / sum)
+				})
+
+				weights, wm := random(t, c, r, []fucina.Axis{a})
+				norm := check{t}.of(x.RMSNorm(c, weights, a.Name, 0.25))
+				same(t, c, "rms_norm over "+a.Name, norm, left, func(i map[string]int) float32 {
+					v, w, old, sum := xm.at(i), wm.at(i), i[a.Name], 0.0
+					for j := range a.Size {
+						i[a.Name] = j
+						sum += float64(xm.at(i)) * float64(xm.at(i))
+					}
+					i[a.Name] = old
+					return float32(float64(v) * float64(w) / math.Sqrt(sum/float64(a.Size)+0.25))
+				})
+
+				best := check{t}.of(x.Argmax(c, a.Name))
+				rest := append(append([]fucina.Axis(nil), left[:i]...), left[i+1:]...)
+				place := check{t}.of(best.To(c, dtype.F32))
+				same(t, c, "argmax over "+a.Name, place, rest, func(i map[string]int) float32 {
+					first := 0
+					for j := range a.Size {
+						i[a.Name] = first
+						v := xm.at(i)
+						if i[a.Name] = j; xm.at(i) > v {
+							first = j
+						}
+					}
+					return float32(first)
+				})
+				drop(t, soft, weights, norm, best, place)
+			}
+
+			// Writing through views of any layout.
+			target, _ := random(t, c, r, left)
+			shuffled := append([]fucina.Axis(nil), left...)
+			r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+			source, sm := random(t, c, r, shuffled)
+			if err := target.CopyFrom(c, source); err != nil {
+				t.Fatal(err)
+			}
+			same(t, c, "copy", target, left, func(i map[string]int) float32 { return sm.at(i) })
+			drop(t, target, source, x, y)
+		}
+	})
+}
+
+// rotated is RoPE of one element, by the definition.
+func rotated(x []float32, i, dims, pos int, mode fucina.RoPEMode, base float64) float32 {
+	if i >= dims {
+		return x[i]
+	}
+	pair, first, second := i/2, i&^1, i|1
+	if mode == fucina.RoPENeoX {
+		pair = i % (dims / 2)
+		first, second = pair, pair+dims/2
+	}
+	sin, cos := math.Sincos(float64(pos) * math.Pow(base, -2*float64(pair)/float64(dims)))
+	a, b := float64(x[first]), float64(x[second])
+	if i == first {
+		return float32(a*cos - b*sin)
+	}
+	return float32(a*sin + b*cos)
+}
+
+// RoPE takes its axes by name, wherever they stand and however many others there
+// are, and leaves the elements past the rotated ones.
+func TestRoPEAxes(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		r := rand.New(rand.NewPCG(7, 7))
+		k := check{t}
+		table := k.of(c.Engine().RoPETable(fucina.RoPE{Dims: 4, FreqBase: 100}, 8, "seq"))
+		angles := k.of(table.Narrow(c, "seq", 3, 2))
+		for _, layout := range []string{"seq:2 head:3 hd:6", "hd:6 head:3 seq:2", "head:3 seq:2 hd:6", "seq:2 hd:6", "hd:4 seq:2", "batch:2 hd:6 head:3 seq:2"} {
+			for _, mode := range []fucina.RoPEMode{fucina.RoPEInterleaved, fucina.RoPENeoX} {
+				axes := ax(layout)
+				x, xm := random(t, c, r, axes)
+				y := k.of(x.RoPE(c, angles, mode, "seq", "hd"))
+				dims, _ := x.Dim("hd")
+				same(t, c, "rope "+layout, y, axes, func(i map[string]int) float32 {
+					at := i["hd"]
+					row := make([]float32, dims)
+					for j := range row {
+						i["hd"] = j
+						row[j] = xm.at(i)
+					}
+					return rotated(row, at, 4, 3+i["seq"], mode, 100)
+				})
+				drop(t, x, y)
+			}
+		}
+		drop(t, table, angles)
+	})
+}
+
+// Attention takes operands in any order of axes and over any layout.
+func TestAttentionAxes(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		r := rand.New(rand.NewPCG(5, 5))
+		k := check{t}
+		const past, queries, scale = 3, 2, 0.5
+		for _, orders := range [][3]string{
+			{"seq:2 head:4 d:3", "key:5 kv_head:2 d:3", "key:5 kv_head:2 d:3"},
+			{"d:3 head:4 seq:2", "kv_head:2 d:3 key:5", "d:3 key:5 kv_head:2"},
+		} {
+			q, qm := random(t, c, r, ax(orders[0]))
+			key, km := random(t, c, r, ax(orders[1]))
+			v, vm := random(t, c, r, ax(orders[2]))
+			y := k.of(fucina.Attention(c, q, key, v, fucina.AttentionOptions{Scale: scale, Past: past}))
+			same(t, c, "attention", y, ax("seq:2 head:4 d:3"), func(i map[string]int) float32 {
+				seq, head, d := i["seq"], i["head"], i["d"]
+				weights := make([]float64, past+seq+1)
+				sum, out := 0.0, 0.0
+				for s := range weights {
+					dot := 0.0
+					for e := range 3 {
+						dot += float64(qm.at(map[string]int{"seq": seq, "head": head, "d": e})) * float64(km.at(map[string]int{"key": s, "kv_head": head / 2, "d": e}))
+					}
+					weights[s] = math.Exp(scale * dot)
+					sum += weights[s]
+				}
+				for s, w := range weights {
+					out += w / sum * float64(vm.at(map[string]int{"key": s, "kv_head": head / 2, "d": d}))
+				}
+				return float32(out)
+			})
+			drop(t, q, key, v, y)
+		}
+		q, kv := numbered(t, c, "t:1 h:2 e:2"), numbered(t, c, "s:1 g:1 e:2")
+		y := k.of(fucina.Attention(c, q, kv, kv, fucina.AttentionOptions{Scale: 1, Query: "t", Key: "s", Head: "h", KVHead: "g", Dim: "e"}))
+		want(t, c, y, "{t:1 h:2 e:2}", []float32{1, 2, 1, 2})
+		drop(t, q, kv, y)
+	})
+}
+
+// The one mix of dtypes that needs no conversion is a right-hand side of 16-bit
+// floats or blocks.
+func TestDotMixedDTypes(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		x := k.of(fucina.FromSlice(c, ramp(2*32, 0.5), ax("m:2 k:32")...))
+		w := k.of(fucina.FromSlice(c, ramp(3*32, 0.25), ax("n:3 k:32")...))
+		exact := k.of(x.Dot(c, w, "k"))
+		wanted := read[float32](t, c, exact)
+		for _, d := range []dtype.DType{dtype.F16, dtype.BF16} {
+			narrow := k.of(w.To(c, d))
+			y := k.of(x.Dot(c, narrow, "k"))
+			want(t, c, y, "f32 {m:2 n:3}", wanted)
+			turned := k.of(narrow.Permute(c, "k", "n"))
+			z := k.of(x.Dot(c, turned, "k"))
+			want(t, c, z, "f32 {m:2 n:3}", wanted)
+			_, err := narrow.Dot(c, x, "k")
+			refused(t, err, fucina.ErrDType, `dot over "k": left {n:3 k:32}, right {m:2 k:32}`, d.String()+" by f32")
+			_, err = x.Add(c, narrow)
+			refused(t, err, fucina.ErrDType, "add: left {m:2 k:32}, right {n:3 k:32}: f32 and "+d.String())
+			drop(t, narrow, y, turned, z)
+		}
+
+		p := make([]byte, 3*34)
+		for row := range 3 {
+			if err := quant.EncodeRow(p[row*34:][:34], dtype.Q8_0, ramp(3*32, 0.25)[row*32:][:32]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		blocks := k.of(c.Engine().Weight(storage.Borrow(p, storage.BorrowOptions{ReadOnly: true}), dtype.Q8_0, ax("n:3 k:32")...))
+		decoded := k.of(blocks.To(c, dtype.F32))
+		reference := k.of(x.Dot(c, decoded, "k"))
+		y := k.of(x.Dot(c, blocks, "k"))
+		want(t, c, y, "f32 {m:2 n:3}", read[float32](t, c, reference))
+		rows := k.of(blocks.Narrow(c, "n", 1, 2))
+		part := k.of(x.Dot(c, rows, "k"))
+		tail := k.of(reference.Narrow(c, "n", 1, 2))
+		want(t, c, part, "f32 {m:2 n:2}", read[float32](t, c, tail))
+		split := k.of(blocks.Split(c, "n", ax("g:1 h:3")...))
+		grouped := k.of(x.Dot(c, split, "k"))
+		want(t, c, grouped, "f32 {m:2 g:1 h:3}", read[float32](t, c, reference))
+
+		if _, err := blocks.Permute(c, "k", "n"); err == nil {
+			t.Error("the axis of blocks was moved")
+		}
+		bad := k.of(blocks.Rename(c, "n", "m"))
+		_, err := x.Dot(c, bad, "k")
+		refused(t, err, fucina.ErrShapeMismatch, "axis \"m\" is 2 and 3")
+		two := k.of(bad.Narrow(c, "m", 0, 2))
+		_, err = x.Dot(c, two, "k")
+		refused(t, err, fucina.ErrUnsupportedView, "q8_0", "batch axes")
+		wide := k.of(fucina.FromSlice(c, ramp(3, 1), ax("n:3")...))
+		_, err = wide.Dot(c, blocks, "n")
+		refused(t, err, fucina.ErrUnsupportedView, `q8_0 on the right needs axis "n" last`)
+		_, err = blocks.Split(c, "k", ax("a:2 b:16")...)
+		refused(t, err, fucina.ErrUnsupportedView, "split: {n:3 k:32}")
+		if _, err := fucina.Update[dtype.BlockQ8_0](blocks); err == nil {
+			t.Error("lent bytes were given out for writing")
+		} else {
+			refused(t, err, fucina.ErrReadOnly)
+		}
+		drop(t, x, w, exact, blocks, decoded, reference, y, rows, part, tail, split, grouped, bad, two, wide)
+	})
+}
+
+// Guards problem 33: a gather from a view that ignores its strides.
+func TestGetRowsOfViews(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		x := numbered(t, c, "d:4 spare:2 vocab:3") // element is 1 + 6d + 3spare + vocab
+		one := k.of(x.Narrow(c, "spare", 1, 1))
+		table := k.of(one.Merge(c, "d", "d", "spare"))
+		part := k.of(table.Narrow(c, "d", 1, 2))
+		ids := k.of(fucina.FromSlice(c, []int64{2, 0, 2}, ax("seq:3")...))
+		y := k.of(part.GetRows(c, ids, "vocab"))
+		want(t, c, y, "f32 {seq:3 d:2}", []float32{12, 18, 10, 16, 12, 18})
+		grid := k.of(fucina.FromSlice(c, []uint16{0, 1, 2, 0}, ax("p:2 q:2")...))
+		turned := k.of(grid.Permute(c, "q", "p"))
+		z := k.of(part.GetRows(c, turned, "vocab"))
+		want(t, c, z, "f32 {q:2 p:2 d:2}", []float32{10, 16, 12, 18, 11, 17, 10, 16})
+		all := k.of(x.GetRows(c, ids, "vocab"))
+		want(t, c, all, "f32 {seq:3 d:4 spare:2}", []float32{
+			3, 6, 9, 12, 15, 18, 21, 24, 1, 4, 7, 10, 13, 16, 19, 22, 3, 6, 9, 12, 15, 18, 21, 24,
+		})
+		scalar := k.of(fucina.FromSlice(c, []int32{1}))
+		row := k.of(part.GetRows(c, scalar, "vocab"))
+		want(t, c, row, "f32 {d:2}", []float32{11, 17})
+
+		_, err := part.GetRows(c, ids, "word")
+		refused(t, err, fucina.ErrTag, `get_rows: left {d:2 vocab:3}, right {seq:3}: no axis "word"`)
+		clash := k.of(ids.Rename(c, "seq", "d"))
+		_, err = part.GetRows(c, clash, "vocab")
+		refused(t, err, fucina.ErrTag, `"d" stands twice`)
+		outside := k.of(fucina.FromSlice(c, []int32{0, 3}, ax("seq:2")...))
+		_, err = part.GetRows(c, outside, "vocab")
+		refused(t, err, fucina.ErrIndexOutOfBounds, "id 3 at position 1")
+		_, err = part.GetRows(c, part, "vocab")
+		refused(t, err, fucina.ErrTag)
+		floats := numbered(t, c, "seq:2")
+		_, err = part.GetRows(c, floats, "vocab")
+		refused(t, err, fucina.ErrDType)
+		drop(t, x, one, table, part, ids, y, grid, turned, z, all, scalar, row, clash, outside, floats)
+	})
+}
+
+// Guards problem 34: indices of 32 bits chosen by the number of elements, where the
+// layout reaches further.
+func TestViewPast32Bits(t *testing.T) {
+	if testing.Short() || !sparseMemory {
+		t.Skip("needs gigabytes of address space that cost nothing untouched")
+	}
+	c, end := open(t)
+	k := check{t}
+	const half = 1<<31 + 8
+	x := k.of(c.Engine().Empty(dtype.U8, fucina.Ax("row", 2), fucina.Ax("col", half)))
+	far := k.of(x.Narrow(c, "col", half-3, 3))
+	source := k.of(fucina.FromSlice(c, []uint8{1, 2, 3, 4, 5, 6}, ax("row:2 col:3")...))
+	if err := far.CopyFrom(c, source); err != nil {
+		t.Fatal(err)
+	}
+	want(t, c, far, "{row:2 col:3}", []uint8{1, 2, 3, 4, 5, 6})
+	last := k.of(x.Narrow(c, "row", 1, 1))
+	tail := k.of(last.Narrow(c, "col", half-2, 2))
+	want(t, c, tail, "{row:1 col:2}", []uint8{5, 6})
+	drop(t, x, far, source, last, tail)
+	end()
+}
+
+// Guards problem 35: a write through an axis that repeats.
+func TestWriteThroughBroadcast(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		x, src := numbered(t, c, "d:3"), numbered(t, c, "batch:2 d:3")
+		wide := k.of(x.BroadcastTo(c, ax("batch:2 d:3")...))
+		refused(t, wide.CopyFrom(c, src), fucina.ErrUnsupportedView, "copy: left {batch:2 d:3}", "broadcast")
+		if _, err := fucina.Update[float32](wide); err == nil {
+			t.Error("a broadcast view was given out for writing")
+		}
+		want(t, c, x, "{d:3}", []float32{1, 2, 3})
+		drop(t, x, src, wide)
+	})
+}
+
+// Guards problem 36: a softmax of nothing but -Inf, and a maximum that drops a NaN.
+func TestSpecialValues(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		inf, nan := float32(math.Inf(-1)), float32(math.NaN())
+		x := k.of(fucina.FromSlice(c, []float32{inf, inf, 1, nan, 2, inf}, ax("row:3 d:2")...))
+		y := k.of(x.Softmax(c, "d", 1))
+		got := read[float32](t, c, y)
+		for i, v := range got {
+			if isNaN := v != v; isNaN != (i < 4) {
+				t.Errorf("softmax: element %d is %v", i, v)
+			}
+		}
+		if got[4] != 1 || got[5] != 0 {
+			t.Errorf("softmax of 2 and -Inf is %v", got[4:])
+		}
+		best := k.of(x.Argmax(c, "d"))
+		want(t, c, best, "i32 {row:3}", []int32{0, 1, 0})
+		drop(t, x, y, best)
+	})
+}
+
+// A scalar has no axes, and takes part in every operation that needs none.
+func TestScalars(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		two := k.of(fucina.FromSlice(c, []float32{2}))
+		x := numbered(t, c, "d:3")
+		y := k.of(x.Mul(c, two))
+		want(t, c, y, "f32 {d:3}", []float32{2, 4, 6})
+		z := k.of(two.Mul(c, x))
+		want(t, c, z, "f32 {d:3}", []float32{2, 4, 6})
+		four := k.of(two.Add(c, two))
+		want(t, c, four, "f32 {}", []float32{4})
+		wide := k.of(two.BroadcastTo(c, ax("a:2")...))
+		want(t, c, wide, "f32 {a:2}", []float32{2, 2})
+		same := k.of(two.Permute(c))
+		best := k.of(x.Argmax(c, "d"))
+		want(t, c, best, "i32 {}", []int32{2})
+		if err := two.CopyFrom(c, four); err != nil {
+			t.Error(err)
+		}
+		want(t, c, same, "f32 {}", []float32{4})
+		_, err := two.Narrow(c, "d", 0, 1)
+		refused(t, err, fucina.ErrTag, `narrow: {}: no axis "d"`)
+		if n := len(two.Axes()); n != 0 {
+			t.Errorf("a scalar has %d axes", n)
+		}
+		drop(t, two, x, y, z, four, wide, same, best)
+	})
+}
+
+// Views share storage, keep it alive, and are contiguous where positions say so.
+func TestViews(t *testing.T) {
+	c, end := open(t)
+	k := check{t}
+	x := numbered(t, c, "a:2 b:3 c:4")
+	b1 := k.of(x.Narrow(c, "b", 1, 1))
+	want(t, c, b1, "{a:2 b:1 c:4}", []float32{5, 6, 7, 8, 17, 18, 19, 20})
+	a1 := k.of(b1.Narrow(c, "a", 1, 1))
+	if got := values[float32](t, a1); got[0] != 17 || len(got) != 4 {
+		t.Errorf("narrowed view has %v", got)
+	}
+	turned := k.of(a1.Permute(c, "c", "a", "b"))
+	if got := values[float32](t, turned); got[3] != 20 {
+		t.Errorf("axes of size 1 have no place in memory, got %v", got)
+	}
+	xt := k.of(x.Permute(c, "c", "b", "a"))
+	s := k.of(xt.Split(c, "c", ax("c:2 e:2")...))
+	want(t, c, s, "{c:2 e:2 b:3 a:2}", read[float32](t, c, xt))
+	m := k.of(s.Merge(c, "c", "c", "e"))
+	want(t, c, m, "{c:4 b:3 a:2}", read[float32](t, c, xt))
+	bc := k.of(x.Merge(c, "bc", "b", "c"))
+	want(t, c, bc, "{a:2 bc:12}", read[float32](t, c, x))
+	raw, err := xt.AsRaw()
+	if err != nil || fmt.Sprint(raw) != "{f32 [4 3 2] [1 4 12] 0 false}" {
+		t.Errorf("layout %v, %v", raw, err)
+	}
+	drop(t, x, a1, turned, xt, m, bc)
+	p, err := fucina.Update[float32](x)
+	refused(t, err, fucina.ErrReleased)
+	if p != nil {
+		t.Error("elements of a released tensor")
+	}
+	want(t, c, b1, "{a:2 b:1 c:4}", []float32{5, 6, 7, 8, 17, 18, 19, 20})
+	drop(t, b1, s)
+	end()
+}
+
+// Every refusal names the operation, the axes and the reason.
+func TestRefusals(t *testing.T) {
+	c, end := open(t)
+	k := check{t}
+	ab, bc, kk := numbered(t, c, "a:2 b:3"), numbered(t, c, "b:2 c:4"), numbered(t, c, "k:3")
+	ids := k.of(fucina.FromSlice(c, []int32{1, 0}, ax("seq:2")...))
+	wide := numbered(t, c, "p:1 q:1 r:1 s:1 t:1 u:1 v:1 w:1")
+	table := k.of(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 10}, 2, "a"))
+	at := k.of(ab.Permute(c, "b", "a"))
+	one := func(_ fucina.Tensor, err error) error { return err }
+	fail := func(_ any, err error) error { return err }
+	from := func(s string) error {
+		return one(fucina.FromSlice(c, []float32{1, 2}, ax(s)...))
+	}
+	ten := strings.TrimSpace("a:1 b:1 c:1 d:1 e:1 f:1 g:1 h:1 i:1")
+	for _, tt := range []struct {
+		err  error
+		kind error
+		part string
+	}{
+		{from("a:2 a:1"), fucina.ErrTag, `from slice {a:2 a:1}: invalid axis: "a" stands twice`},
+		{from(":2"), fucina.ErrTag, "empty name"},
+		{from(ten), fucina.ErrTag, "more than 8 axes"},
+		{from("a:0"), fucina.ErrInvalidShape, "from slice {a:0}"},
+		{from("a:3"), fucina.ErrInvalidDataLength, "from slice {a:3}"},
+		{from("a:4611686018427387904 b:4"), fucina.ErrOverflow, "from slice"},
+		{one(ab.Add(c, bc)), fucina.ErrShapeMismatch, `add: left {a:2 b:3}, right {b:2 c:4}: axis "b" is 3 and 2`},
+		{one(ab.Mul(c, wide)), fucina.ErrTag, "mul: left {a:2 b:3}, right {p:1 q:1 r:1 s:1 t:1 u:1 v:1 w:1}: together more than 8 axes"},
+		{one(ab.SwiGLU(c, ids)), fucina.ErrDType, "swiglu: left {a:2 b:3}, right {seq:2}: f32 and i32"},
+		{one(ab.Dot(c, bc, "b")), fucina.ErrShapeMismatch, `dot over "b": left {a:2 b:3}, right {b:2 c:4}: axis "b" is 3 and 2`},
+		{one(ab.Dot(c, bc, "a")), fucina.ErrTag, `dot over "a": left {a:2 b:3}, right {b:2 c:4}: no axis "a"`},
+		{one(ab.Dot(c, bc, "")), fucina.ErrTag, `no axis ""`},
+		{one(ab.Dot(c, ids, "seq")), fucina.ErrTag, `no axis "seq"`},
+		{one(ids.Dot(c, ids, "seq")), fucina.ErrDType, "i32 by i32, want f32"},
+		{one(ab.Softmax(c, "c", 1)), fucina.ErrTag, `softmax: {a:2 b:3}: no axis "c"`},
+		{one(ids.Softmax(c, "seq", 1)), fucina.ErrDType, "softmax: {seq:2}"},
+		{one(ab.Argmax(c, "c")), fucina.ErrTag, `argmax: {a:2 b:3}: no axis "c"`},
+		{one(ids.Argmax(c, "seq")), fucina.ErrDType, "argmax"},
+		{one(ab.RMSNorm(c, kk, "b", 1)), fucina.ErrTag, `rms_norm: left {a:2 b:3}, right {k:3}: no axis "b"`},
+		{one(ab.RMSNorm(c, ab, "b", 1)), fucina.ErrTag, `the weight has axes other than "b"`},
+		{one(ab.RMSNorm(c, k.rename(c, kk, "a"), "a", 1)), fucina.ErrShapeMismatch, `axis "a" is 2 and 3`},
+		{one(kk.RMSNorm(c, kk, "k", -1)), nil, "eps is -1"},
+		{one(ab.RoPE(c, table, fucina.RoPENeoX, "b", "a")), fucina.ErrTag, `no axis "b"`},
+		{one(ab.RoPE(c, table, fucina.RoPENeoX, "a", "c")), fucina.ErrTag, `no axis "c"`},
+		{one(ab.RoPE(c, table, fucina.RoPENeoX, "a", "a")), fucina.ErrTag, "both along"},
+		{one(ab.RoPE(c, ab, fucina.RoPENeoX, "a", "b")), fucina.ErrTag, "want axes {a pair cos_sin}, got {a:2 b:3}"},
+		{one(k.rename(c, kk, "a").RoPE(c, table, fucina.RoPENeoX, "a", "a")), fucina.ErrTag, "rope"},
+		{one(k.narrow(c, ab, "a", 1).RoPE(c, table, fucina.RoPENeoX, "a", "b")), fucina.ErrShapeMismatch, `axis "a" is 1 and 2`},
+		{one(k.narrow(c, ab, "b", 1).RoPE(c, table, fucina.RoPENeoX, "a", "b")), fucina.ErrShapeMismatch, `axis "b" of 1 elements`},
+		{one(fucina.Attention(c, ab, ab, ab, fucina.AttentionOptions{})), fucina.ErrTag, "attention: q {a:2 b:3}, k {a:2 b:3}, v {a:2 b:3}: want axes {seq head d}, got {a:2 b:3}"},
+		{ab.CopyFrom(c, bc), fucina.ErrTag, `copy: left {a:2 b:3}, right {b:2 c:4}: no axis "a"`},
+		{ab.CopyFrom(c, kk), fucina.ErrTag, "want the same axes"},
+		{kk.CopyFrom(c, k.rename(c, ids, "k")), fucina.ErrShapeMismatch, `axis "k" is 3 and 2`},
+		{one(ab.To(c, dtype.Q4_0)), fucina.ErrDType, "to: {a:2 b:3}"},
+		{one(ab.To(c, dtype.Invalid)), fucina.ErrDType, "to"},
+		{one(ab.Narrow(c, "c", 0, 1)), fucina.ErrTag, `narrow: {a:2 b:3}: no axis "c"`},
+		{one(ab.Narrow(c, "b", 2, 2)), fucina.ErrIndexOutOfBounds, `narrow: {a:2 b:3}: 2 entries from 2 of "b"`},
+		{one(ab.Narrow(c, "b", 0, 0)), fucina.ErrIndexOutOfBounds, "narrow"},
+		{one(ab.Narrow(c, "b", -1, 1)), fucina.ErrIndexOutOfBounds, "narrow"},
+		{one(ab.Rename(c, "c", "d")), fucina.ErrTag, `rename: {a:2 b:3}: no axis "c"`},
+		{one(ab.Rename(c, "a", "b")), fucina.ErrTag, `rename: {a:2 b:3}: axis "a" to "b"`},
+		{one(ab.Rename(c, "a", "")), fucina.ErrTag, "empty"},
+		{one(ab.Permute(c, "a")), fucina.ErrTag, "permute: {a:2 b:3}: to {a}: want every axis"},
+		{one(ab.Permute(c, "a", "a")), fucina.ErrTag, `axis "a" stands twice`},
+		{one(ab.Permute(c, "a", "c")), fucina.ErrTag, `no axis "c"`},
+		{one(ab.Split(c, "b", ax("d:2 e:2")...)), fucina.ErrInvalidShape, `split: {a:2 b:3}: axis "b" into {d:2 e:2}: 4 entries, want 3`},
+		{one(ab.Split(c, "b", ax("d:0 e:3")...)), fucina.ErrInvalidShape, "at least 1"},
+		{one(ab.Split(c, "b", ax("d:4611686018427387904 e:4")...)), fucina.ErrInvalidShape, "overflow"},
+		{one(ab.Split(c, "b", ax("a:1 b:3")...)), fucina.ErrTag, `"a" stands twice`},
+		{one(ab.Split(c, "b")), fucina.ErrTag, "into no axes"},
+		{one(ab.Split(c, "c", ax("d:1")...)), fucina.ErrTag, `no axis "c"`},
+		{one(wide.Split(c, "p", ax("x:1 y:1")...)), fucina.ErrTag, "more than 8 axes"},
+		{one(ab.Merge(c, "m", "b", "a")), fucina.ErrTag, "side by side"},
+		{one(ab.Merge(c, "m", "b", "c")), fucina.ErrTag, `no axis "c"`},
+		{one(ab.Merge(c, "m", "a", "a")), fucina.ErrTag, "side by side"},
+		{one(ab.Merge(c, "a", "b")), fucina.ErrTag, `"a" stands twice`},
+		{one(ab.Merge(c, "m")), fucina.ErrTag, "no axes"},
+		{one(at.Merge(c, "m", "b", "a")), fucina.ErrUnsupportedView, `merge: {b:3 a:2}: into "m": strides [1 3]`},
+		{one(ab.BroadcastTo(c, ax("a:2 c:3")...)), fucina.ErrTag, `to {a:2 c:3}: no axis "b"`},
+		{one(ab.BroadcastTo(c, ax("a:2 b:4")...)), fucina.ErrShapeMismatch, `axis "b" is 3, want 1 or 4`},
+		{fail(ab.Dim("c")), fucina.ErrTag, `dim: {a:2 b:3}: no axis "c"`},
+		{fail(fucina.Data[int32](ab)), fucina.ErrDType, "data: {a:2 b:3}"},
+		{fail(fucina.Data[float32](at)), fucina.ErrUnsupportedView, "data: {b:3 a:2}"},
+		{fucina.ReadInto(t.Context(), ab, make([]float32, 5)), fucina.ErrInvalidDataLength, "read: {a:2 b:3}: 6 elements into 5"},
+		{fucina.ReadInto(t.Context(), ab, make([]int32, 6)), fucina.ErrDType, "f32 read as i32"},
+		{fucina.ReadInto(t.Context(), at, make([]float32, 6)), fucina.ErrUnsupportedView, "read: {b:3 a:2}"},
+		{one(c.Engine().Empty(dtype.F32, ax("a:1 a:2")...)), fucina.ErrTag, "empty {a:1 a:2}"},
+		{one(c.Engine().Empty(dtype.Q8_0, ax("a:33")...)), fucina.ErrInvalidShape, "multiple of 32"},
+		{one(c.Engine().RoPETable(fucina.RoPE{Dims: 3, FreqBase: 1}, 2, "seq")), nil, "rope table"},
+		{one(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, 2, "pair")), fucina.ErrTag, "rope table"},
+	} {
+		if tt.err == nil {
+			t.Errorf("no error, want %q", tt.part)
+			continue
+		}
+		kind := tt.kind
+		if kind == nil {
+			kind = tt.err
+		}
+		refused(t, tt.err, kind, tt.part)
+	}
+	k.rest(t)
+	drop(t, ab, bc, kk, ids, wide, table, at)
+	end()
+}
+
+var leftovers []fucina.Tensor
+
+// rename and narrow make operands of a table of errors, which rest releases.
+func (t check) rename(c *fucina.Context, x fucina.Tensor, name string) fucina.Tensor {
+	y := t.of(x.Rename(c, x.Axes()[0].Name, name))
+	leftovers = append(leftovers, y)
+	return y
+}
+
+func (t check) narrow(c *fucina.Context, x fucina.Tensor, axis string, count int) fucina.Tensor {
+	y := t.of(x.Narrow(c, axis, 0, count))
+	leftovers = append(leftovers, y)
+	return y
+}
+
+func (t check) rest(tb testing.TB) {
+	drop(tb, leftovers...)
+	leftovers = nil
+}
+
+// Conversions go through every float width; same-dtype conversion is a copy.
+func TestTo(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		x := numbered(t, c, "d:3")
+		h := k.of(x.To(c, dtype.F16))
+		if got := read[float16.Float16](t, c, h); got[2].Float32() != 3 {
+			t.Errorf("3 as f16 is %v", got[2].Float32())
+		}
+		back := k.of(h.To(c, dtype.F32))
+		want(t, c, back, "f32 {d:3}", []float32{1, 2, 3})
+		if err := h.CopyFrom(c, back); err != nil {
+			t.Error(err)
+		}
+		drop(t, x, h, back)
+	})
+}
+
+// ReadInto reads contiguous views at an offset, of results that a device may hold.
+func TestReadInto(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		x := numbered(t, c, "a:3 b:2")
+		y := k.of(x.Add(c, x))
+		row := k.of(y.Narrow(c, "a", 1, 1))
+		got := make([]float32, 2)
+		if err := fucina.ReadInto(t.Context(), row, got); err != nil || got[0] != 6 || got[1] != 8 {
+			t.Errorf("read %v, %v", got, err)
+		}
+		p, err := fucina.Update[float32](row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p[0] = -1
+		want(t, c, y, "{a:3 b:2}", []float32{2, 4, -1, 8, 10, 12})
+		drop(t, x, y, row)
+	})
+}
