@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/tokenizer"
+	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// asMain makes the test binary run main.
+const asMain = "FUCINA_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// golden is a model whose text is known, written to a file.
+func golden(t *testing.T) (path string, g tinyllama.Golden) {
+	t.Helper()
+	g = tinyllama.Goldens()[0]
+	path = filepath.Join(t.TempDir(), "tiny.gguf")
+	if err := tinyllama.WriteFile(path, g.Options); err != nil {
+		t.Fatal(err)
+	}
+	return path, g
+}
+
+// textOf returns the text of the recorded ids.
+func textOf(t *testing.T, path string, g tinyllama.Golden) string {
+	t.Helper()
+	engine, err := fucina.Open(fucina.WithProvider(providers.CPU))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	model, err := llm.Open(engine, path, llm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	text := ""
+	stream := model.Tokenizer().NewStream(tokenizer.StreamOptions{})
+	for _, id := range g.IDs {
+		text += stream.Next(id)
+	}
+	return text
+}
+
+// pieces counts the writes of a stream.
+type pieces struct {
+	text strings.Builder
+	n    int
+	full error
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	if p.n++; p.full != nil {
+		return 0, p.full
+	}
+	return p.text.Write(b)
+}
+
+// The text comes piece by piece, the same on every provider, and starts as the
+// recorded one does.
+func TestGenerate(t *testing.T) {
+	t.Setenv("FUCINA_EXACT", "1")
+	path, g := golden(t)
+	first := ""
+	for _, name := range providers.Names() {
+		t.Setenv(providers.Env, name)
+		var out pieces
+		if err := generate(t.Context(), &out, path, g.Prompt); err != nil {
+			t.Fatal(err)
+		}
+		text := out.text.String()
+		if out.n < 32 {
+			t.Errorf("%s: text in %d pieces", name, out.n)
+		}
+		if first == "" {
+			first = text
+		}
+		if text != first {
+			t.Errorf("%s: %q, want %q", name, text, first)
+		}
+		if want := textOf(t, path, g); !strings.HasPrefix(text, want) {
+			t.Errorf("%s: %q, want it to start with %q", name, text, want)
+		}
+	}
+}
+
+// The program itself, started as a user would.
+func TestProgram(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, g := golden(t)
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{path, g.Prompt}, 0, ""},
+		{[]string{path}, 2, "usage"},
+		{[]string{path + ".not", g.Prompt}, 1, "tiny.gguf.not"},
+	} {
+		cmd := exec.CommandContext(t.Context(), exe, tc.args...)
+		cmd.Env = append(os.Environ(), asMain+"=1", "FUCINA_EXACT=1")
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		if code := cmd.ProcessState.ExitCode(); code != tc.code || !strings.Contains(stderr.String(), tc.want) {
+			t.Errorf("%q: exit %d, stderr %q, want %d, %q", tc.args, code, stderr.String(), tc.code, tc.want)
+		}
+		if want := textOf(t, path, g); tc.code == 0 && !strings.HasPrefix(string(out), want) {
+			t.Errorf("prints %q, want it to start with %q", out, want)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	path, g := golden(t)
+	full := errors.New("disk full")
+	if err := generate(t.Context(), &pieces{full: full}, path, g.Prompt); !errors.Is(err, full) {
+		t.Errorf("a writer that fails gives %v", err)
+	}
+	t.Setenv(providers.Env, "nonesuch")
+	if err := generate(t.Context(), &pieces{}, path, g.Prompt); err == nil {
+		t.Error("an unknown provider is taken")
+	}
+}
