@@ -84,6 +84,9 @@ func FromSlice[T dtype.Element](s shape.Shape, values []T) (Tensor, error) {
 // Release drops the tensor's reference and makes t the zero Tensor.
 func (t *Tensor) Release() {
 	b := t.buf
+	if b == nil {
+		panic("tensor: release of a released tensor")
+	}
 	*t = Tensor{}
 	b.Release()
 }
