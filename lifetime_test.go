@@ -1,0 +1,370 @@
+package fucina_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+// A released tensor is never someone else's: its header serves another tensor, and
+// the stale copy is still refused everywhere.
+func TestStaleHandles(t *testing.T) {
+	c, end := open(t)
+	k := check{t}
+	x := numbered(t, c, "d:3")
+	drop(t, x)
+	y := numbered(t, c, "d:3") // reuses the header
+	ops := map[string]func() error{
+		"add":         func() error { _, err := x.Add(c, y); return err },
+		"add, right":  func() error { _, err := y.Add(c, x); return err },
+		"dot":         func() error { _, err := x.Dot(c, y, "d"); return err },
+		"dot, right":  func() error { _, err := y.Dot(c, x, "d"); return err },
+		"norm":        func() error { _, err := y.RMSNorm(c, x, "d", 1); return err },
+		"softmax":     func() error { _, err := x.Softmax(c, "d", 1); return err },
+		"argmax":      func() error { _, err := x.Argmax(c, "d"); return err },
+		"rows":        func() error { _, err := y.GetRows(c, x, "d"); return err },
+		"rope":        func() error { _, err := y.RoPE(c, x, fucina.RoPENeoX, "d", "e"); return err },
+		"attention":   func() error { _, err := fucina.Attention(c, y, x, y, fucina.AttentionOptions{}); return err },
+		"attention q": func() error { _, err := fucina.Attention(c, x, y, y, fucina.AttentionOptions{}); return err },
+		"to":          func() error { _, err := x.To(c, dtype.F16); return err },
+		"materialize": func() error { _, err := x.Materialize(c); return err },
+		"copy":        func() error { return x.CopyFrom(c, y) },
+		"copy, src":   func() error { return y.CopyFrom(c, x) },
+		"narrow":      func() error { _, err := x.Narrow(c, "d", 0, 1); return err },
+		"rename":      func() error { _, err := x.Rename(c, "d", "e"); return err },
+		"permute":     func() error { _, err := x.Permute(c, "d"); return err },
+		"split":       func() error { _, err := x.Split(c, "d", fucina.Ax("d", 3)); return err },
+		"merge":       func() error { _, err := x.Merge(c, "d", "d"); return err },
+		"broadcast":   func() error { _, err := x.BroadcastTo(c, fucina.Ax("d", 3)); return err },
+		"data":        func() error { _, err := fucina.Data[float32](x); return err },
+		"update":      func() error { _, err := fucina.Update[float32](x); return err },
+		"read":        func() error { return fucina.ReadInto(t.Context(), x, make([]float32, 3)) },
+		"dim":         func() error { _, err := x.Dim("d"); return err },
+		"raw":         func() error { _, err := x.AsRaw(); return err },
+		"release":     func() error { return x.Release() },
+		"zero":        func() error { return fucina.Tensor{}.Release() },
+		"replace":     func() error { stale := x; return fucina.Replace(&stale, y, nil) },
+	}
+	for name, op := range ops {
+		if err := op(); !errors.Is(err, fucina.ErrReleased) {
+			t.Errorf("%s of a released tensor: %v", name, err)
+		}
+	}
+	if x.Valid() || x.DType() != dtype.Invalid || x.Axes() != nil || x.Len() != 0 || x.String() != "released tensor" {
+		t.Errorf("released tensor describes itself as %v", x)
+	}
+	if !y.Valid() || y.Len() != 3 || x == y {
+		t.Error("the new tensor suffered")
+	}
+	want(t, c, y, "f32 {d:3}", []float32{1, 2, 3})
+	drop(t, k.of(y.Rename(c, "d", "e")), y)
+	end()
+}
+
+// Replace keeps the old value when there is no new one.
+func TestReplace(t *testing.T) {
+	c, end := open(t)
+	x, bad := numbered(t, c, "d:3"), numbered(t, c, "d:2")
+	old := x
+	y, err := x.Add(c, bad)
+	if got := fucina.Replace(&x, y, err); got != err || !errors.Is(got, fucina.ErrShapeMismatch) {
+		t.Errorf("got %v, want %v", got, err)
+	}
+	if x != old || !x.Valid() {
+		t.Error("the old value is gone")
+	}
+	y, err = x.Add(c, x)
+	if err := fucina.Replace(&x, y, err); err != nil {
+		t.Error(err)
+	}
+	if old.Valid() || x != y {
+		t.Error("the old value stayed")
+	}
+	if err := fucina.Replace(&x, x, nil); err != nil || !x.Valid() {
+		t.Errorf("replaced by itself: %v", err)
+	}
+	var first fucina.Tensor
+	if err := fucina.Replace(&first, x, nil); err != nil || first != x {
+		t.Errorf("replaced the zero tensor: %v", err)
+	}
+	drop(t, x, bad)
+	end()
+}
+
+// Guards problem 8: an operation that returns its input makes the pool get a buffer
+// twice. Every operation that might changes nothing here, and its result is
+// released on its own.
+func TestResultsAreDistinct(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		x := numbered(t, c, "d:4")
+		for name, op := range map[string]func() (fucina.Tensor, error){
+			"to":          func() (fucina.Tensor, error) { return x.To(c, dtype.F32) },
+			"materialize": func() (fucina.Tensor, error) { return x.Materialize(c) },
+			"narrow":      func() (fucina.Tensor, error) { return x.Narrow(c, "d", 0, 4) },
+			"rename":      func() (fucina.Tensor, error) { return x.Rename(c, "d", "d") },
+			"permute":     func() (fucina.Tensor, error) { return x.Permute(c, "d") },
+			"split":       func() (fucina.Tensor, error) { return x.Split(c, "d", fucina.Ax("d", 4)) },
+			"merge":       func() (fucina.Tensor, error) { return x.Merge(c, "d", "d") },
+			"broadcast":   func() (fucina.Tensor, error) { return x.BroadcastTo(c, fucina.Ax("d", 4)) },
+		} {
+			before := c.Engine().Stats().Pool.Outstanding
+			y, err := op()
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if y == x {
+				t.Errorf("%s returned its input", name)
+			}
+			want(t, c, y, "f32 {d:4}", []float32{1, 2, 3, 4})
+			drop(t, y)
+			if err := y.Release(); !errors.Is(err, fucina.ErrReleased) {
+				t.Errorf("%s: second release: %v", name, err)
+			}
+			if n := c.Engine().Stats().Pool.Outstanding; n != before {
+				t.Errorf("%s: %d buffers outstanding, want %d", name, n, before)
+			}
+			want(t, c, x, "f32 {d:4}", []float32{1, 2, 3, 4})
+		}
+		drop(t, x)
+	})
+}
+
+// Guards problem 9: memory that no pool owns leaks when it is released into one.
+func TestUnpooledMemoryIsFreed(t *testing.T) {
+	c, end := open(t)
+	e := c.Engine()
+	step := func() {
+		k := check{t}
+		x := k.of(e.Empty(dtype.F32, fucina.Ax("d", 5000)))
+		y := k.of(e.RoPETable(fucina.RoPE{Dims: 8, FreqBase: 10}, 1000, "seq"))
+		buf, err := storage.New(20000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := k.of(e.Weight(buf, dtype.F32, fucina.Ax("d", 5000)))
+		if err := x.CopyFrom(c, w); err != nil {
+			t.Fatal(err)
+		}
+		drop(t, x, y, w)
+	}
+	step()
+	before := offheap.Stats().LiveBlocks
+	for range 10 {
+		step()
+	}
+	if n := offheap.Stats().LiveBlocks; n != before {
+		t.Errorf("%d blocks live after ten steps, %d before", n, before)
+	}
+
+	// A failed Weight leaves the reference with the caller.
+	released := false
+	buf := storage.Borrow(make([]byte, 8), storage.BorrowOptions{OnRelease: func() { released = true }})
+	if _, err := e.Weight(buf, dtype.F32, fucina.Ax("d", 3)); !errors.Is(err, fucina.ErrInvalidDataLength) {
+		t.Errorf("weight larger than its buffer: %v", err)
+	}
+	if _, err := e.Weight(buf, dtype.F32, fucina.Ax("", 2)); !errors.Is(err, fucina.ErrTag) {
+		t.Errorf("weight with an axis without a name: %v", err)
+	}
+	if released {
+		t.Fatal("a failed Weight took the buffer")
+	}
+	w := check{t}.of(e.Weight(buf, dtype.F32, fucina.Ax("d", 2)))
+	drop(t, w)
+	if !released {
+		t.Error("the loan did not end")
+	}
+	end()
+}
+
+// Seed 003 3.12: a chain of 32 operations lives in 2 buffers where intermediates are
+// released at once, and in 32 where a scope holds them.
+func TestScopeHoldsBuffers(t *testing.T) {
+	chain := func(c *fucina.Context) int {
+		k := check{t}
+		seen := make(map[*float32]bool)
+		x := k.of(fucina.FromSlice(c, make([]float32, 1<<18), fucina.Ax("d", 1<<18)))
+		first := x
+		for range 32 {
+			y := k.of(x.Add(c, x))
+			seen[&values[float32](t, y)[0]] = true
+			if x != first {
+				drop(t, x)
+			}
+			x = y
+		}
+		drop(t, x, first)
+		return len(seen)
+	}
+	c, end := open(t)
+	if n := chain(c); n != 2 {
+		t.Errorf("%d buffers without a scope, want 2", n)
+	}
+	scope, err := c.OpenScope()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := chain(c); n != 32 {
+		t.Errorf("%d buffers in a scope, want 32", n)
+	}
+	if err := scope.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := c.Engine().Stats().Pool.Outstanding; n != 0 {
+		t.Errorf("%d buffers outstanding after the scope", n)
+	}
+	end()
+}
+
+// A scope releases the newest first, so that the oldest comes back first from the
+// pool; closing a scope closes those inside it; closing again does nothing.
+func TestScopeOrder(t *testing.T) {
+	c, end := open(t)
+	k := check{t}
+	outer, err := c.OpenScope()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := numbered(t, c, "d:5")
+	inner, err := c.OpenScope()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, view := numbered(t, c, "d:5"), k.of(a.Rename(c, "d", "e"))
+	cache := k.of(c.Engine().Empty(dtype.F32, fucina.Ax("d", 5))) // no scope's
+	oldest, newest := &values[float32](t, a)[0], &values[float32](t, b)[0]
+	drop(t, a, b, view, a, b, view)
+	if !a.Valid() || !b.Valid() || !view.Valid() {
+		t.Fatal("Release took a tensor from its scope")
+	}
+	for range 2 {
+		if err := outer.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := inner.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if a.Valid() || b.Valid() || view.Valid() || !cache.Valid() {
+		t.Error("Close left tensors of its scope, or took others")
+	}
+	x, y := numbered(t, c, "d:5"), numbered(t, c, "d:5")
+	if &values[float32](t, x)[0] != oldest || &values[float32](t, y)[0] != newest {
+		t.Error("the scope did not release the newest first")
+	}
+	drop(t, x, y, cache)
+
+	// Those that are still open end with their context.
+	left, err := c.OpenScope()
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbered(t, c, "d:5")
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := left.Close(); err != nil {
+		t.Error(err)
+	}
+	end()
+}
+
+func TestClosed(t *testing.T) {
+	c, end := open(t)
+	e := c.Engine()
+	x := numbered(t, c, "d:2")
+	other, err := e.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err = x.Add(c, x)
+	refused(t, err, fucina.ErrClosed, "add: context")
+	_, err = fucina.FromSlice(c, []float32{1})
+	refused(t, err, fucina.ErrClosed)
+	_, err = c.OpenScope()
+	refused(t, err, fucina.ErrClosed)
+	y := check{t}.of(x.Add(other, x)) // tensors belong to no context
+	drop(t, x, y)
+	end()
+	end()
+	if _, err := e.NewContext(); !errors.Is(err, fucina.ErrClosed) {
+		t.Errorf("new context of a closed engine: %v", err)
+	}
+	_, err = fucina.FromSlice(other, []float32{1})
+	refused(t, err, fucina.ErrClosed)
+}
+
+// Close reports what was not released, and its release still frees it.
+func TestLeakReport(t *testing.T) {
+	e, err := fucina.Open(fucina.WithProvider("cpu"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := offheap.Stats().LiveBlocks
+	x, y := numbered(t, c, "d:2"), check{t}.of(e.Empty(dtype.F32, fucina.Ax("d", 2)))
+	if err := y.CopyFrom(c, x); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, e.Close(), fucina.ErrLeak, "2 of them", "1 buffers of the pool")
+	if err := e.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	drop(t, x, y)
+	if n := offheap.Stats().LiveBlocks; n > before {
+		t.Errorf("%d blocks live, %d before", n, before)
+	}
+}
+
+// Goroutines with contexts of their own share an engine; those that share a context
+// are refused, and nothing else happens.
+func TestGoroutines(t *testing.T) {
+	c, end := open(t)
+	e := c.Engine()
+	x := numbered(t, c, "d:64")
+	var wg sync.WaitGroup
+	var worked atomic.Int64
+	for i := range 4 {
+		own := c
+		if i >= 2 {
+			var err error
+			if own, err = e.NewContext(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wg.Go(func() {
+			for range 200 {
+				y, err := x.Add(own, x)
+				if err == nil {
+					worked.Add(1)
+					err = y.Release()
+				} else if own == c && errors.Is(err, fucina.ErrBusy) {
+					err = nil
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := worked.Load(); n < 400 {
+		t.Errorf("%d operations worked, want those of the contexts of their own at least", n)
+	}
+	drop(t, x)
+	end()
+}
