@@ -90,6 +90,9 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, ok := f.Value("tokenizer.ggml.model"); !ok {
+		return nil, fmt.Errorf("%w: no tokenizer.ggml.model", ErrInvalidModel)
+	}
 	cfg, err := tokenizer.FromMetadata(func(key string) (any, bool) {
 		v, ok := f.Value(key)
 		if !ok {

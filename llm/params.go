@@ -113,6 +113,10 @@ func readParams(f *gguf.File) (Params, error) {
 	p.FeedForward = r.size("feed_forward_length", 0, maxWidth)
 	p.Heads = r.size("attention.head_count", 0, maxHeads)
 	p.KVHeads = r.size("attention.head_count_kv", p.Heads, maxHeads)
+	_, ok := f.Value(arch + ".attention.key_length")
+	if !ok && p.Embedding%p.Heads != 0 {
+		r.fail(fmt.Errorf("%w: %s.attention.head_count is %d, want a divisor of the width %d", ErrInvalidModel, arch, p.Heads, p.Embedding))
+	}
 	p.KeyLength = r.size("attention.key_length", max(1, p.Embedding/p.Heads), maxWidth)
 	p.ValueLength = r.size("attention.value_length", max(1, p.Embedding/p.Heads), maxWidth)
 	p.NormEpsilon = float32(r.number("attention.layer_norm_rms_epsilon", 0, 0))
@@ -125,7 +129,7 @@ func readParams(f *gguf.File) (Params, error) {
 		return Params{}, r.err
 	}
 	if p.Heads%p.KVHeads != 0 {
-		return Params{}, fmt.Errorf("%w: %d heads over %d KV heads, want a multiple", ErrInvalidModel, p.Heads, p.KVHeads)
+		return Params{}, fmt.Errorf("%w: %s.attention.head_count_kv is %d, want a divisor of the %d heads", ErrInvalidModel, arch, p.KVHeads, p.Heads)
 	}
 	key := arch + ".expert_count"
 	if n, err := f.IntOr(key, 0); err != nil {
@@ -142,7 +146,7 @@ func readRoPE(r *reader, p *Params) fucina.RoPE {
 		FreqBase: r.number("rope.freq_base", 10000, 1),
 	}
 	if rope.Dims%2 != 0 || rope.Dims > p.KeyLength {
-		r.fail(fmt.Errorf("%w: %d rotated elements in heads of %d, want an even number of at most that", ErrInvalidModel, rope.Dims, p.KeyLength))
+		r.fail(fmt.Errorf("%w: %s.rope.dimension_count is %d, want an even number of at most the head size %d", ErrInvalidModel, r.arch, rope.Dims, p.KeyLength))
 	}
 	kind, err := r.f.StringOr(r.arch+".rope.scaling.type", "none")
 	if err != nil {
@@ -168,7 +172,7 @@ func readRoPE(r *reader, p *Params) fucina.RoPE {
 			rope.OriginalContext = r.size("rope.scaling.original_context_length", p.Context, maxLength)
 		}
 	default:
-		r.fail(fmt.Errorf("%w: rope scaling %q, want none, linear or yarn", ErrUnsupportedModel, kind))
+		r.fail(fmt.Errorf("%w: %s.rope.scaling.type is %q, want none, linear or yarn", ErrUnsupportedModel, r.arch, kind))
 	}
 	return rope
 }

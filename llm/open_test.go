@@ -1,0 +1,388 @@
+package llm_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/tokenizer"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// badModel is a seeded model with one thing wrong.
+type badModel struct {
+	name string
+	edit func(m *tinyllama.Model)
+	is   error  // sentinel of the error
+	say  string // part of its message: the key or tensor at fault
+}
+
+func set(key string, value any) func(*tinyllama.Model) {
+	return func(m *tinyllama.Model) { m.Set(key, value) }
+}
+
+func sets(pairs ...any) func(*tinyllama.Model) {
+	return func(m *tinyllama.Model) {
+		for i := 0; i < len(pairs); i += 2 {
+			m.Set(pairs[i].(string), pairs[i+1])
+		}
+	}
+}
+
+func remove(name string) func(*tinyllama.Model) {
+	return func(m *tinyllama.Model) { m.Delete(name) }
+}
+
+// replace puts a tensor of zeros in the place of one.
+func replace(name string, d dtype.DType, shape ...int) func(*tinyllama.Model) {
+	return func(m *tinyllama.Model) {
+		m.Delete(name)
+		m.Add(name, d, shape...)
+	}
+}
+
+func add(name string, d dtype.DType, shape ...int) func(*tinyllama.Model) {
+	return func(m *tinyllama.Model) { m.Add(name, d, shape...) }
+}
+
+// addFactors adds frequency divisors.
+func addFactors(values ...float32) func(*tinyllama.Model) {
+	return func(m *tinyllama.Model) {
+		m.Add("rope_freqs.weight", dtype.F32, len(values))
+		for i, v := range values {
+			binary.LittleEndian.PutUint32(m.Tensor("rope_freqs.weight").Data[4*i:], math.Float32bits(v))
+		}
+	}
+}
+
+// badModels returns every kind of file that makes no model.
+func badModels() []badModel {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	const (
+		arch    = "general.architecture"
+		heads   = "llama.attention.head_count"
+		kvHeads = "llama.attention.head_count_kv"
+		eps     = "llama.attention.layer_norm_rms_epsilon"
+		rope    = "llama.rope.dimension_count"
+		base    = "llama.rope.freq_base"
+		scaling = "llama.rope.scaling.type"
+		tokens  = "tokenizer.ggml.tokens"
+	)
+	invalid, unsupported := llm.ErrInvalidModel, llm.ErrUnsupportedModel
+	bad := []badModel{
+		{"no architecture", remove(arch), invalid, arch},
+		{"architecture of another type", set(arch, uint32(1)), invalid, arch},
+		{"unknown architecture", set(arch, "gpt2"), unsupported, `"gpt2"`},
+		{"name of another type", set("general.name", uint32(1)), invalid, "general.name"},
+
+		{"heads do not divide the width", set(heads, uint32(3)), invalid, heads},
+		{"KV heads do not divide the heads", set(kvHeads, uint32(3)), invalid, kvHeads},
+		{"more KV heads than heads", set(kvHeads, uint32(8)), invalid, kvHeads},
+		{"other KV heads than the tensors", set(kvHeads, uint32(4)), invalid, "blk.0.attn_k.weight"},
+		{"other heads than the tensors", sets(heads, uint32(8), rope, uint32(8)), invalid, "blk.0.attn_k.weight"},
+		{"other width than the tensors", set("llama.embedding_length", uint32(128)), invalid, "token_embd.weight"},
+		{"other key length than the tensors", set("llama.attention.key_length", uint32(32)), invalid, "blk.0.attn_q.weight"},
+		{"other value length than the tensors", set("llama.attention.value_length", uint32(32)), invalid, "blk.0.attn_v.weight"},
+		{"other inner width than the tensors", set("llama.feed_forward_length", uint32(96)), invalid, "blk.0.ffn_gate.weight"},
+		{"more layers than tensors", set("llama.block_count", uint32(3)), invalid, "blk.2.attn_norm.weight"},
+		{"fewer layers than tensors", set("llama.block_count", uint32(1)), unsupported, "blk.1."},
+		{"most layers there can be", set("llama.block_count", uint32(4096)), invalid, "blk.2.attn_norm.weight"},
+
+		{"no epsilon", remove(eps), invalid, eps},
+		{"epsilon of another type", set(eps, "1e-5"), invalid, eps},
+		{"NaN epsilon", set(eps, nan), invalid, eps},
+		{"negative epsilon", set(eps, float32(-1e-5)), invalid, eps},
+		{"infinite epsilon", set(eps, inf), invalid, eps},
+
+		{"odd rotation", set(rope, uint32(15)), invalid, rope},
+		{"rotation beyond the head", set(rope, uint32(18)), invalid, rope},
+		{"zero frequency base", set(base, float32(0)), invalid, base},
+		{"NaN frequency base", set(base, nan), invalid, base},
+		{"frequency base of another type", set(base, true), invalid, base},
+		{"unknown scaling", set(scaling, "longrope"), unsupported, scaling},
+		{"scaling of another type", set(scaling, uint32(1)), invalid, scaling},
+		{"NaN scaling factor", sets(scaling, "linear", "llama.rope.scaling.factor", nan), invalid, "rope.scaling.factor"},
+		{"yarn over no context", sets(scaling, "yarn", "llama.rope.scaling.original_context_length", uint32(0)), invalid, "original_context_length"},
+		{"yarn without a ramp", sets(scaling, "yarn", "llama.rope.scaling.yarn_beta_fast", float32(0)), invalid, "yarn_beta_fast"},
+
+		{"mixture of experts", set("llama.expert_count", uint32(8)), unsupported, "llama.expert_count"},
+		{"experts of another type", set("llama.expert_count", "8"), invalid, "llama.expert_count"},
+
+		{"unused tensor", add("blk.0.attn_q.bias", dtype.F32, 64), unsupported, "blk.0.attn_q.bias"},
+		{"f16 norm", replace("blk.0.attn_norm.weight", dtype.F16, 64), unsupported, "blk.0.attn_norm.weight"},
+		{"integer matrix", replace("blk.1.ffn_up.weight", dtype.I32, 160, 64), unsupported, "blk.1.ffn_up.weight"},
+		{"integer output", replace("output.weight", dtype.I8, 327, 64), unsupported, "output.weight"},
+		{"embedding of one axis", replace("token_embd.weight", dtype.F32, 64), invalid, "token_embd.weight"},
+		{"embedding of three axes", replace("token_embd.weight", dtype.F32, 1, 327, 64), invalid, "token_embd.weight"},
+		{"fewer rows than tokens", replace("token_embd.weight", dtype.F32, 326, 64), invalid, "embedding of 326"},
+		{"output unlike the embedding", replace("output.weight", dtype.F32, 328, 64), invalid, "output.weight"},
+		{"frequency divisors of another number", addFactors(1, 1), invalid, "rope_freqs.weight"},
+		{"frequency divisors of another type", add("rope_freqs.weight", dtype.F16, 8), invalid, "rope_freqs.weight"},
+		{"zero frequency divisor", addFactors(1, 1, 1, 1, 1, 1, 1, 0), invalid, "rope_freqs.weight[7]"},
+		{"NaN frequency divisor", addFactors(nan, 1, 1, 1, 1, 1, 1, 1), invalid, "rope_freqs.weight[0]"},
+
+		{"no tokenizer", remove("tokenizer.ggml.model"), invalid, "tokenizer.ggml.model"},
+		{"unknown tokenizer", set("tokenizer.ggml.model", "rwkv"), unsupported, "rwkv"},
+		{"no tokens", remove(tokens), invalid, tokens},
+		{"tokens of another type", set(tokens, []int32{1}), invalid, tokens},
+		{"fewer scores than tokens", set("tokenizer.ggml.scores", []float32{1}), invalid, "scores"},
+		{"a token twice", set(tokens, append([]string{"a", "a"}, make([]string, 325)...)), invalid, "vocabulary"},
+	}
+	for _, key := range []string{"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"} {
+		bad = append(bad, badModel{"no " + key, remove("llama." + key), invalid, "llama." + key})
+	}
+	for _, key := range []string{
+		"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count", "attention.head_count_kv",
+		"attention.key_length", "attention.value_length", "rope.dimension_count",
+	} {
+		for _, v := range []any{uint32(0), int32(-1), uint32(math.MaxUint32), float32(2), "2", []int32{2, 2}} {
+			bad = append(bad, badModel{fmt.Sprintf("%s of %T %v", key, v, v), set("llama."+key, v), invalid, "llama." + key})
+		}
+	}
+	for _, t := range tinyllama.New(tinyllama.Options{}).Tensors {
+		if t.Name != "output.weight" { // then the embeddings are tied
+			bad = append(bad, badModel{"no " + t.Name, remove(t.Name), invalid, t.Name})
+		}
+		if t.Name == "token_embd.weight" {
+			continue
+		}
+		more := append([]int(nil), t.Shape...)
+		more[0]++
+		bad = append(bad, badModel{"a row more in " + t.Name, replace(t.Name, dtype.F32, more...), invalid, t.Name})
+		if len(t.Shape) == 2 && t.Shape[0] != t.Shape[1] {
+			bad = append(bad, badModel{"transposed " + t.Name, replace(t.Name, dtype.F32, t.Shape[1], t.Shape[0]), invalid, t.Name})
+		}
+		bad = append(bad, badModel{"another axis in " + t.Name, replace(t.Name, dtype.F32, append([]int{1}, t.Shape...)...), invalid, t.Name})
+	}
+	return bad
+}
+
+// Whatever is wrong with a file, the error says what and where, and nothing is
+// held.
+func TestOpenBadModels(t *testing.T) {
+	eng := openExact(t)
+	for _, c := range badModels() {
+		t.Run(c.name, func(t *testing.T) {
+			m := tinyllama.New(tinyllama.Options{})
+			c.edit(m)
+			path := writeModel(t, m)
+			before := offheap.Stats().LiveBlocks
+			got, err := llm.Open(eng, path, llm.Options{})
+			if err == nil {
+				got.Close()
+				t.Fatal("no error")
+			}
+			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.say) || !strings.Contains(err.Error(), path) {
+				t.Errorf("error %v\nwant %q that names %q and the file", err, c.is, c.say)
+			}
+			if errors.Is(err, llm.ErrInvalidModel) && errors.Is(err, llm.ErrUnsupportedModel) {
+				t.Errorf("both sentinels: %v", err)
+			}
+			if n := eng.Stats().Handles; n != 0 {
+				t.Errorf("%d tensors left", n)
+			}
+			if after := offheap.Stats().LiveBlocks; after != before {
+				t.Errorf("%d host blocks, %d before", after, before)
+			}
+		})
+	}
+}
+
+// Variations of a good model that are good models.
+func TestOpenGoodModels(t *testing.T) {
+	eng := openExact(t)
+	for name, edit := range map[string]func(*tinyllama.Model){
+		"as it is":              func(*tinyllama.Model) {},
+		"no name":               remove("general.name"),
+		"no rotation count":     remove("llama.rope.dimension_count"),
+		"partial rotation":      set("llama.rope.dimension_count", uint32(8)),
+		"lengths of heads":      sets("llama.attention.key_length", uint32(16), "llama.attention.value_length", uint32(16)),
+		"longest context":       set("llama.context_length", uint32(1<<30)),
+		"no experts":            set("llama.expert_count", uint32(0)),
+		"linear scaling":        sets("llama.rope.scaling.type", "linear", "llama.rope.scaling.factor", float32(4)),
+		"linear scaling of old": set("llama.rope.scale_linear", float32(4)),
+		"yarn":                  sets("llama.rope.scaling.type", "yarn", "llama.rope.scaling.factor", float32(4), "llama.rope.scaling.original_context_length", uint32(64)),
+		"frequency divisors":    addFactors(1, 1, 1, 2, 2, 4, 8, 8),
+		"tied":                  remove("output.weight"),
+		"more rows than tokens": func(m *tinyllama.Model) {
+			replace("token_embd.weight", dtype.F32, 330, 64)(m)
+			m.Delete("output.weight")
+		},
+		"a norm of zeros, still fine": replace("output_norm.weight", dtype.F32, 64),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := tinyllama.New(tinyllama.Options{})
+			edit(m)
+			model := openModel(t, eng, writeModel(t, m), llm.Options{})
+			for _, v := range decode(t, openSession(t, model, llm.SessionOptions{}), prompt...) {
+				if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+					t.Fatalf("a logit is %v", v)
+				}
+			}
+		})
+	}
+}
+
+// The ways to stretch the context change the angles, and so the text.
+func TestScalingTakesEffect(t *testing.T) {
+	eng := openExact(t)
+	run := func(edit func(*tinyllama.Model)) []float32 {
+		m := tinyllama.New(tinyllama.Options{})
+		edit(m)
+		model := openModel(t, eng, writeModel(t, m), llm.Options{})
+		return decode(t, openSession(t, model, llm.SessionOptions{}), prompt...)
+	}
+	plain := run(func(*tinyllama.Model) {})
+	linear := run(sets("llama.rope.scaling.type", "linear", "llama.rope.scaling.factor", float32(4)))
+	checkLogits(t, "old key", run(set("llama.rope.scale_linear", float32(4))), linear, 0)
+	checkLogits(t, "divisors of 4", run(addFactors(4, 4, 4, 4, 4, 4, 4, 4)), linear, 1e-5)
+	checkLogits(t, "divisors of 1", run(addFactors(1, 1, 1, 1, 1, 1, 1, 1)), plain, 0)
+	checkLogits(t, "factor without a type", run(set("llama.rope.scaling.factor", float32(4))), plain, 0)
+	yarn := run(sets("llama.rope.scaling.type", "yarn", "llama.rope.scaling.factor", float32(4), "llama.rope.scaling.original_context_length", uint32(64)))
+	for name, pair := range map[string][2][]float32{"linear": {plain, linear}, "yarn": {plain, yarn}, "yarn and linear": {linear, yarn}} {
+		far := 0.0
+		for i := range pair[0] {
+			far = max(far, math.Abs(float64(pair[0][i]-pair[1][i])))
+		}
+		if far < 0.01 {
+			t.Errorf("%s: no logit changes by more than %v", name, far)
+		}
+	}
+}
+
+func TestOpenOptions(t *testing.T) {
+	eng := openExact(t)
+	path := writeModel(t, tinyllama.New(tinyllama.Options{Context: 100}))
+	if _, err := llm.Open(eng, path, llm.Options{Context: -1}); err == nil {
+		t.Error("a negative context: no error")
+	}
+	if _, err := llm.Open(eng, path, llm.Options{Context: math.MaxInt}); err == nil {
+		t.Error("an endless context: no error")
+	}
+	if n := eng.Stats().Handles; n != 0 {
+		t.Errorf("%d tensors left", n)
+	}
+	if m := openModel(t, eng, path, llm.Options{}); m.Context() != 100 {
+		t.Errorf("context %d, want the model's 100", m.Context())
+	}
+	m := openModel(t, eng, path, llm.Options{Context: 300})
+	if s := openSession(t, m, llm.SessionOptions{}); m.Context() != 300 || s.Context() != 300 {
+		t.Errorf("contexts %d and %d, want 300", m.Context(), s.Context())
+	}
+	if m.Engine() != eng {
+		t.Error("the model is on another engine")
+	}
+}
+
+func TestOpenNoModel(t *testing.T) {
+	eng := openExact(t)
+	dir := t.TempDir()
+	if _, err := llm.Open(eng, filepath.Join(dir, "none.gguf"), llm.Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v, want os.ErrNotExist", err)
+	}
+	text := filepath.Join(dir, "text.gguf")
+	if err := os.WriteFile(text, []byte("no model at all, but text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := llm.Open(eng, text, llm.Options{}); !errors.Is(err, gguf.ErrNotGGUF) {
+		t.Errorf("a text file: %v, want gguf.ErrNotGGUF", err)
+	}
+}
+
+// Progress counts up to the size of the weights.
+func TestProgress(t *testing.T) {
+	var last, all int64
+	calls := 0
+	m := openModel(t, openExact(t), writeModel(t, tinyllama.New(tinyllama.Options{})), llm.Options{
+		Progress: func(done, total int64) {
+			if done <= last || total < done {
+				t.Errorf("progress %d of %d after %d", done, total, last)
+			}
+			last, all = done, total
+			calls++
+		},
+	})
+	if last != all || calls != 3+9*m.Params().Layers {
+		t.Errorf("%d calls up to %d of %d", calls, last, all)
+	}
+}
+
+// A model outlives the file that it was made from.
+func TestNewOutlivesFile(t *testing.T) {
+	path := writeModel(t, tinyllama.New(tinyllama.Options{}))
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := llm.New(openExact(t), f, llm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g := tinyllama.Goldens()[0]
+	_, first, err := greedy(openSession(t, m, llm.SessionOptions{}), g.PromptIDs, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkLogits(t, "after the file's close", first, g.FirstLogits, 1e-4)
+}
+
+// FuzzNew feeds whatever parses as a file to the loader: it must refuse it or run
+// it, without a panic and without holding anything.
+func FuzzNew(f *testing.F) {
+	f.Add(tinyllama.GGUF(tinyllama.Options{Layers: 1, Embedding: 8, FeedForward: 8, Heads: 2, KVHeads: 1}))
+	for _, c := range badModels() {
+		if len(c.name)%7 == 0 { // enough of them
+			m := tinyllama.New(tinyllama.Options{Layers: 1, Embedding: 8, FeedForward: 8, Heads: 2, KVHeads: 1})
+			if c.edit(m); m.Tensor("token_embd.weight") != nil {
+				f.Add(m.Bytes())
+			}
+		}
+	}
+	eng := openExact(f)
+	f.Fuzz(func(t *testing.T, image []byte) {
+		file, err := gguf.Parse(image)
+		if err != nil {
+			return
+		}
+		defer file.Close()
+		m, err := llm.New(eng, file, llm.Options{})
+		if err != nil {
+			if n := eng.Stats().Handles; n != 0 {
+				t.Errorf("%d tensors left after %v", n, err)
+			}
+			return
+		}
+		defer m.Close()
+		p := m.Params()
+		if p.Layers*p.KVHeads*(p.KeyLength+p.ValueLength) > 1<<16 {
+			return
+		}
+		s, err := m.NewSession(llm.SessionOptions{Context: min(8, m.Context())})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ids, err := m.Tokenizer().Encode("a", tokenizer.EncodeOptions{AddSpecial: true})
+		if err != nil {
+			return
+		}
+		_, _, _ = greedy(s, ids, 1)
+	})
+}
