@@ -144,6 +144,10 @@ func (k *attention) prepare(a *provider.Args, lanes int) error {
 	k.qr.init(q, 2)
 	k.or.init(out, 2)
 	n := k.tokens * k.group
+	// In float64, where nothing wraps.
+	if size := (12+4*float64(k.dv))*float64(n) + 4*keyBlock*(float64(k.d)+float64(k.dv)); size*float64(lanes) > maxWorkspace {
+		return unsupported("heads of %d and %d elements need a workspace of %g bytes", k.d, k.dv, size*float64(lanes))
+	}
 	k.lane = (8*n + 4*n + 4*n*k.dv + 4*keyBlock*(k.d+k.dv) + 127) &^ 63
 	k.need = k.lane * lanes
 	return nil

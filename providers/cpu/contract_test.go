@@ -225,6 +225,31 @@ func TestRefusedArguments(t *testing.T) {
 	}
 }
 
+// A workspace that no machine has is declined, and its size does not wrap.
+func TestHugeWorkspace(t *testing.T) {
+	e := NewExecutor(nil)
+	const huge = 1 << 57
+	a := provider.Args{NIn: 2}
+	set := func(o *provider.Operand, d dtype.DType, dims ...int) {
+		o.DType, o.Shape = d, shape.Must(dims...)
+		o.Strides = o.Shape.Contiguous()
+	}
+	set(&a.In[0], dtype.F32, 1, huge)
+	set(&a.In[1], dtype.F16, 2, huge)
+	set(&a.Out, dtype.F32, 1, 2)
+	if p := e.Plan(provider.OpMatMul, &a); p.Supported {
+		t.Errorf("matmul: plan %+v", p)
+	}
+	a.NIn = 3
+	set(&a.In[0], dtype.F32, 1, 2, huge)
+	set(&a.In[1], dtype.F32, 1, 1, huge)
+	set(&a.In[2], dtype.F32, 1, 1, huge)
+	set(&a.Out, dtype.F32, 1, 2, huge)
+	if p := e.Plan(provider.OpAttention, &a); p.Supported {
+		t.Errorf("attention: plan %+v", p)
+	}
+}
+
 // FuzzExecute feeds geometries that nobody checked: the operation is refused or
 // stays inside its operands. Slices end with the operands' memory, so that a step
 // outside panics.

@@ -25,13 +25,13 @@ func TestCopyScalars(t *testing.T) {
 	}
 	for _, from := range scalars {
 		for _, to := range scalars {
-			for _, lx := range []layout{plain, padded, reversed, broadcast, spread} {
-				for _, lo := range []layout{plain, reversed, spread} {
-					dims := []int{3, 4, 91}
+			for _, lx := range []layout{plain, reversed, broadcast} {
+				for _, lo := range []layout{plain, spread} {
+					dims := []int{2, 3, 91}
 					a := provider.Args{Out: operand(to, lo, dims...)}
 					a.In[0] = random(operand(from, lx, dims...), rng)
-					want := make([]float64, 0, 3*4*91)
-					for row := range 12 {
+					want := make([]float64, 0, 6*91)
+					for row := range 6 {
 						for i := range 91 {
 							src := a.In[0].Mem.Host[(place(&a.In[0], row)+i*a.In[0].Strides.Dim(2))*from.Size():][:from.Size()]
 							elem := operand(to, plain, 1)

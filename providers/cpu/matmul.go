@@ -92,6 +92,9 @@ func (k *matMul) prepare(a *provider.Args, lanes int) error {
 	k.rowBytes = k.kk / k.wdt.BlockSize() * k.wdt.Size()
 	k.lane, k.need = 0, 0
 	if k.wdt != dtype.F32 || k.wInner != 1 {
+		if k.kk > maxWorkspace/(8*tile*lanes) {
+			return unsupported("w has rows of %d elements, too long to decode", k.kk)
+		}
 		// Lanes start a cache line apart at least.
 		k.lane = tile*k.kk + 16
 		k.need = 4 * k.lane * lanes

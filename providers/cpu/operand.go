@@ -161,6 +161,9 @@ func doubles(b []byte) []float64 {
 	return unsafe.Slice((*float64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }
 
+// maxWorkspace is far more than any machine has, and far from overflow.
+const maxWorkspace = 1 << 50
+
 // workspace returns the first n bytes of the workspace.
 func workspace(a *provider.Args, n int) ([]byte, error) {
 	if n == 0 {

@@ -33,9 +33,9 @@ func TestElementwise(t *testing.T) {
 	for _, op := range ops {
 		for _, dims := range shapes {
 			for _, lx := range []layout{plain, padded, reversed, broadcast, spread} {
-				for _, ly := range []layout{plain, padded, broadcast} {
-					for _, lo := range []layout{plain, padded, reversed, spread} {
-						if len(dims) <= 2 && dims[len(dims)-1] > segment && ly == padded {
+				for _, ly := range []layout{plain, broadcast} {
+					for _, lo := range []layout{plain, padded, spread} {
+						if dims[len(dims)-1] > segment && lx != lo {
 							continue // long rows are slow to check
 						}
 						t.Run(name(op.op, dims, lx, ly, lo), func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestInPlace(t *testing.T) {
 
 func TestRMSNorm(t *testing.T) {
 	es, rng := executors(t), newRand()
-	for _, dims := range [][]int{{1}, {5}, {1, 64}, {3, 33}, {2, 3, 128}, {2, 11008}} {
+	for _, dims := range [][]int{{1}, {5}, {1, 64}, {3, 33}, {2, 3, 128}, {1, 11008}} {
 		for _, lx := range []layout{plain, padded, broadcast} {
 			for _, lw := range []layout{plain, padded, spread, broadcast} {
 				for _, lo := range []layout{plain, padded} {
@@ -126,7 +126,7 @@ func TestRMSNorm(t *testing.T) {
 
 func TestSoftmax(t *testing.T) {
 	es, rng := executors(t), newRand()
-	for _, dims := range [][]int{{1}, {7}, {3, 40}, {2, 3, 33}, {2, 50000}} {
+	for _, dims := range [][]int{{1}, {7}, {3, 40}, {2, 3, 33}, {2, 9000}} {
 		for _, lx := range []layout{plain, padded, broadcast} {
 			for _, lo := range []layout{plain, padded} {
 				if lx == broadcast && len(dims) == 1 {
@@ -352,7 +352,7 @@ func weights() []dtype.DType {
 
 func TestMatMul(t *testing.T) {
 	es, rng := executors(t), newRand()
-	shapes := []struct{ b, m, n, blocks int }{{1, 1, 1, 1}, {1, 1, 9, 3}, {1, 3, 6, 2}, {2, 3, 7, 1}, {1, 70, 4, 1}, {3, 66, 2, 1}, {1, 2, 3, 12}}
+	shapes := []struct{ b, m, n, blocks int }{{1, 1, 1, 1}, {1, 1, 9, 3}, {1, 3, 6, 2}, {2, 3, 7, 1}, {1, 70, 2, 1}, {2, 66, 2, 1}, {1, 2, 3, 12}}
 	for _, d := range weights() {
 		layouts := []layout{plain, padded, broadcast}
 		if d.IsScalar() {
@@ -365,6 +365,9 @@ func TestMatMul(t *testing.T) {
 			}
 			for _, l := range layouts {
 				for _, batched := range []bool{false, true} {
+					if batched != (c.b > 1) && l != plain {
+						continue
+					}
 					t.Run(name(d, c, l, batched), func(t *testing.T) {
 						a := provider.Args{Out: operand(dtype.F32, plain, c.b, c.m, c.n)}
 						a.In[0] = random(operand(dtype.F32, padded, c.b, c.m, k), rng)
@@ -523,6 +526,9 @@ func TestAttention(t *testing.T) {
 		for _, kd := range []dtype.DType{dtype.F32, dtype.F16} {
 			for _, vd := range []dtype.DType{dtype.F32, dtype.F16} {
 				for _, l := range []layout{plain, padded, broadcast} {
+					if c.s > 1000 && (kd != vd || l != padded) {
+						continue // slow to check
+					}
 					t.Run(name(c, kd, " ", vd, l), func(t *testing.T) {
 						a := provider.Args{Scale: 3, SoftCap: c.softCap, Past: c.past, Window: c.window, Out: operand(dtype.F32, padded, c.t, c.heads, c.dv)}
 						a.In[0] = random(operand(dtype.F32, padded, c.t, c.heads, c.d), rng)
