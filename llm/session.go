@@ -194,7 +194,7 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 		}
 	}
 	s.c.SetCancel(ctx)
-	defer s.c.SetCancel(nil)
+	defer s.c.SetCancel(context.Background())
 	for len(ids) > 0 {
 		n := min(len(ids), s.opt.Batch)
 		out := logits

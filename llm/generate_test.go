@@ -1,0 +1,285 @@
+package llm_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/sample"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// collect runs Generate to its end.
+func collect(ctx context.Context, s *llm.Session, prompt string, opt llm.GenerateOptions) (ids []int32, text string, err error) {
+	for tok, e := range s.Generate(ctx, prompt, opt) {
+		if e != nil {
+			return ids, text, e
+		}
+		ids, text = append(ids, tok.ID), text+tok.Text
+	}
+	return ids, text, nil
+}
+
+// spell is the text of generated ids.
+func spell(m *llm.Model, ids []int32) string {
+	var b []byte
+	for _, id := range ids {
+		b = m.Tokenizer().AppendPiece(b, id, false)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// Generate streams the golden ids, and pieces of text that join to theirs, also
+// where tokens are single bytes of characters.
+func TestGenerate(t *testing.T) {
+	for _, g := range tinyllama.Goldens() {
+		t.Run(g.Name, func(t *testing.T) {
+			m := openTiny(t, g.Options)
+			s := openSession(t, m, llm.SessionOptions{})
+			var promptIDs []int32
+			var first []float32
+			var ids []int32
+			var text strings.Builder
+			for tok, err := range s.Generate(context.Background(), g.Prompt, llm.GenerateOptions{
+				MaxTokens: len(g.IDs),
+				OnPrompt:  func(ids []int32) { promptIDs = slices.Clone(ids) },
+				OnLogits: func(logits []float32) {
+					if first == nil {
+						first = slices.Clone(logits)
+					}
+				},
+			}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !utf8.ValidString(tok.Text) {
+					t.Errorf("token %d adds %q", tok.ID, tok.Text)
+				}
+				ids = append(ids, tok.ID)
+				text.WriteString(tok.Text)
+			}
+			if !slices.Equal(promptIDs, g.PromptIDs) || !slices.Equal(ids, g.IDs) {
+				t.Errorf("prompt %v, ids %v\nwant %v and %v", promptIDs, ids, g.PromptIDs, g.IDs)
+			}
+			checkLogits(t, "first token", first, g.FirstLogits, 1e-4)
+			if want := spell(m, ids); text.String() != want {
+				t.Errorf("text %q, want %q", text.String(), want)
+			}
+			if want := len(g.PromptIDs) + len(g.IDs) - 1; s.Past() != want {
+				t.Errorf("the session holds %d tokens, want %d", s.Past(), want)
+			}
+		})
+	}
+}
+
+// A session goes on where the last text ended, without another BOS.
+func TestGenerateGoesOn(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	s := openSession(t, m, llm.SessionOptions{})
+	ctx := context.Background()
+	if _, _, err := collect(ctx, s, "the cat", llm.GenerateOptions{MaxTokens: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var more []int32
+	got, _, err := collect(ctx, s, " and a hat", llm.GenerateOptions{MaxTokens: 4, OnPrompt: func(ids []int32) { more = slices.Clone(ids) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(more, m.Tokenizer().BOS()) {
+		t.Errorf("the second prompt has a BOS: %v", more)
+	}
+	fresh := openSession(t, m, llm.SessionOptions{})
+	var ids []int32
+	if _, _, err := collect(ctx, fresh, "the cat", llm.GenerateOptions{MaxTokens: 1, OnPrompt: func(p []int32) { ids = slices.Clone(p) }}); err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := greedy(openSession(t, m, llm.SessionOptions{}), append(ids, more...), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// The token that ends a text is the last, and silent unless special tokens are
+// wanted.
+func TestGenerateEnds(t *testing.T) {
+	g := tinyllama.Goldens()[0]
+	const at = 3
+	model := tinyllama.New(g.Options)
+	model.Set("tokenizer.ggml.eos_token_id", uint32(g.IDs[at]))
+	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+	for _, special := range []bool{false, true} {
+		s := openSession(t, m, llm.SessionOptions{})
+		ids, text, err := collect(context.Background(), s, g.Prompt, llm.GenerateOptions{MaxTokens: 32, Special: special})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(ids, g.IDs[:at+1]) {
+			t.Errorf("ids %v, want %v", ids, g.IDs[:at+1])
+		}
+		spoken := ids[:at]
+		if special {
+			spoken = ids
+		}
+		if want := spell(m, spoken); text != want {
+			t.Errorf("special %v: text %q, want %q", special, text, want)
+		}
+	}
+}
+
+// A full context ends the text without an error; a prompt that is too long is one.
+func TestGenerateFillsContext(t *testing.T) {
+	g := tinyllama.Goldens()[0]
+	m := openTiny(t, g.Options)
+	n := len(g.PromptIDs)
+	s := openSession(t, m, llm.SessionOptions{Context: n + 4})
+	ids, _, err := collect(context.Background(), s, g.Prompt, llm.GenerateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(ids, g.IDs[:5]) || s.Past() != n+4 {
+		t.Errorf("ids %v and %d tokens held, want %v and %d", ids, s.Past(), g.IDs[:5], n+4)
+	}
+	short := openSession(t, m, llm.SessionOptions{Context: n - 1})
+	if _, _, err := collect(context.Background(), short, g.Prompt, llm.GenerateOptions{}); !errors.Is(err, llm.ErrContextFull) {
+		t.Errorf("a long prompt: %v, want ErrContextFull", err)
+	}
+}
+
+// The caller may stop, and the session goes on from there.
+func TestGenerateStops(t *testing.T) {
+	g := tinyllama.Goldens()[0]
+	s := openSession(t, openTiny(t, g.Options), llm.SessionOptions{})
+	var last int32
+	n := 0
+	for tok, err := range s.Generate(context.Background(), g.Prompt, llm.GenerateOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = tok.ID
+		if n++; n == 4 {
+			break
+		}
+	}
+	rest, _, err := greedy(s, []int32{last}, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(rest, g.IDs[4:8]) {
+		t.Errorf("went on with %v, want %v", rest, g.IDs[4:8])
+	}
+}
+
+func TestGenerateErrors(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	s := openSession(t, m, llm.SessionOptions{})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	n := 0
+	var last error
+	for _, err := range s.Generate(ctx, "the cat", llm.GenerateOptions{}) {
+		if last != nil {
+			t.Fatal("the error is not the last pair")
+		}
+		if last = err; err == nil {
+			if n++; n == 3 {
+				cancel()
+			}
+		}
+	}
+	if !errors.Is(last, context.Canceled) || n != 3 {
+		t.Errorf("cancelled after %d tokens: %v, want 3 and context.Canceled", n, last)
+	}
+	before := s.Past()
+	bad := llm.GenerateOptions{Sampling: sample.Params{Temperature: float32(math.NaN())}}
+	if _, _, err := collect(context.Background(), s, "a", bad); !errors.Is(err, sample.ErrParams) {
+		t.Errorf("NaN temperature: %v, want sample.ErrParams", err)
+	}
+	if _, _, err := collect(context.Background(), s, "", llm.GenerateOptions{}); err == nil {
+		t.Error("no prompt, behind text: no error")
+	}
+	if s.Past() != before {
+		t.Errorf("refused calls moved the session from %d to %d", before, s.Past())
+	}
+	if _, _, err := collect(context.Background(), s, "a", llm.GenerateOptions{MaxTokens: 2}); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// Sampling follows from the seed.
+func TestGenerateSampling(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	run := func(temperature float32, seed uint64) []int32 {
+		ids, _, err := collect(context.Background(), openSession(t, m, llm.SessionOptions{}), "the cat",
+			llm.GenerateOptions{MaxTokens: 16, Sampling: sample.Params{Temperature: temperature, Seed: seed}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids
+	}
+	a := run(0.8, 1)
+	if b := run(0.8, 1); !slices.Equal(a, b) {
+		t.Errorf("one seed gives %v and %v", a, b)
+	}
+	if b := run(0.8, 2); slices.Equal(a, b) {
+		t.Errorf("two seeds give %v", a)
+	}
+	if b := run(0, 1); !slices.Equal(b, run(0, 2)) {
+		t.Error("greedy text depends on the seed")
+	}
+}
+
+// Rows of the embedding beyond the tokens, which pad some files, are never chosen.
+func TestGenerateWithinTokens(t *testing.T) {
+	model := tinyllama.New(tinyllama.Options{Tied: true})
+	embd := model.Tensor("token_embd.weight")
+	// Louder copies of all rows, so that each of them would win.
+	rows := embd.Shape[0]
+	embd.Shape = []int{2 * rows, embd.Shape[1]}
+	loud := slices.Clone(embd.Data)
+	for i := 3; i < len(loud); i += 4 {
+		if loud[i]&0x7f != 0 {
+			loud[i]++ // the exponent, twice
+		}
+	}
+	embd.Data = append(embd.Data, loud...)
+	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+	beyond := false
+	ids, _, err := collect(context.Background(), openSession(t, m, llm.SessionOptions{}), "the cat", llm.GenerateOptions{
+		MaxTokens: 8,
+		OnLogits:  func(logits []float32) { beyond = beyond || int(argmax(logits)) >= rows },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !beyond {
+		t.Error("the padding never has the largest logit: nothing was tested")
+	}
+	for _, id := range ids {
+		if int(id) >= rows {
+			t.Errorf("id %d of %d tokens", id, rows)
+		}
+	}
+}
+
+// Without exact mode the text of a seeded model is that of exact mode as long as
+// nothing is rounded that matters: f32 weights and an f32 cache.
+func TestDefaultMode(t *testing.T) {
+	g := tinyllama.Goldens()[0]
+	m := openModel(t, openEngine(t), writeModel(t, tinyllama.New(g.Options)), llm.Options{})
+	ids, _, err := collect(context.Background(), openSession(t, m, llm.SessionOptions{KV: dtype.F32}), g.Prompt, llm.GenerateOptions{MaxTokens: len(g.IDs)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(ids, g.IDs) {
+		t.Errorf("ids %v\nwant %v", ids, g.IDs)
+	}
+}
