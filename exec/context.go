@@ -143,7 +143,7 @@ func (c *Context) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tens
 		}
 		buf.Release()
 		if !c.fallBack(op, err) {
-			return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+			return tensor.Tensor{}, fmt.Errorf("%s: %w, after: %w", op, c.std.Err(), err)
 		}
 		why = err
 	}
@@ -169,7 +169,7 @@ func (c *Context) runInto(op provider.Op, out *tensor.Tensor) error {
 			return nil
 		}
 		if !c.fallBack(op, err) {
-			return fmt.Errorf("%s: %w", op, err)
+			return fmt.Errorf("%s: %w, after: %w", op, c.std.Err(), err)
 		}
 		why = err
 	}

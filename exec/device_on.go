@@ -120,8 +120,8 @@ func (c *Context) onDevice(op provider.Op) bool {
 	return d.gate.pass(op, &c.args)
 }
 
-// fallBack says whether the CPU may run an op that the device did not take, and
-// counts it. Nothing of the op was submitted, so the operands are as they were;
+// fallBack says whether the CPU may run an op that the device did not take, which
+// it may unless the context was cancelled, and counts it. Nothing of the op was submitted, so the operands are as they were;
 // where one of them was lost with the device, the CPU run will say so.
 func (c *Context) fallBack(op provider.Op, err error) bool {
 	d := &c.e.dev
