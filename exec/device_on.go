@@ -121,8 +121,9 @@ func (c *Context) onDevice(op provider.Op) bool {
 }
 
 // fallBack says whether the CPU may run an op that the device did not take, which
-// it may unless the context was cancelled, and counts it. Nothing of the op was submitted, so the operands are as they were;
-// where one of them was lost with the device, the CPU run will say so.
+// it may unless the context was cancelled, and counts it. Nothing of the op was
+// submitted, so the operands are as they were; where one of them was lost with the
+// device, the CPU run will say so.
 func (c *Context) fallBack(op provider.Op, err error) bool {
 	d := &c.e.dev
 	if errors.Is(err, accel.ErrDeviceLost) {
