@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/sample"
 	"github.com/fucina-go/fucina/providers"
@@ -25,10 +27,12 @@ import (
 // ids and, within a tolerance, first logits.
 func checkGolden(t *testing.T, path, provider, prompt string, ids []int32, first []float32, tolerance float64) generation {
 	t.Helper()
+	if invariants.RaceEnabled {
+		ids = ids[:min(len(ids), 6)] // the detector makes the kernels crawl
+	}
 	var g generation
-	decodeStrict(t, invoke(t, "run", "-m", path, "-p", prompt, "-n", "64", "--temp", "0", "-o", "json", "--provider", provider).ok(t), &g)
-	n := min(len(ids), len(g.IDs))
-	if !slices.Equal(g.IDs[:n], ids[:n]) || n < len(ids) {
+	decodeStrict(t, invoke(t, "run", "-m", path, "-p", prompt, "-n", strconv.Itoa(len(ids)), "--temp", "0", "-o", "json", "--provider", provider).ok(t), &g)
+	if !slices.Equal(g.IDs, ids) {
 		t.Errorf("ids\n%v, want\n%v", g.IDs, ids)
 	}
 	if len(g.FirstLogits) != len(first) {

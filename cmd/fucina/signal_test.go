@@ -21,7 +21,7 @@ func TestSignal(t *testing.T) {
 	}
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), exe, "run", "-m", tinyModel(t), "-p", "a b", "-c", "100000")
+			cmd := exec.CommandContext(t.Context(), exe, "run", "-m", tinyModel(t), "-p", "a b", "-c", "100000", "--temp", "0")
 			cmd.Env = append(os.Environ(), asMain+"=1")
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr

@@ -24,7 +24,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := generate(ctx, os.Stdout, os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "\ngenerate:", err)
+		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
@@ -53,5 +53,6 @@ func generate(ctx context.Context, w io.Writer, path, prompt string) (err error)
 			return err
 		}
 	}
-	return nil
+	_, err = fmt.Fprintln(w)
+	return err
 }
