@@ -33,6 +33,13 @@ type Context struct {
 
 // NewContext returns a context with a queue of its own on every provider.
 func (e *Engine) NewContext() (*Context, error) {
+	closed := fmt.Errorf("exec: context of an engine that is %w", ErrClosed)
+	e.mu.Lock()
+	gone := e.closed
+	e.mu.Unlock()
+	if gone {
+		return nil, closed // before the providers say so in their own words
+	}
 	c := &Context{e: e, std: context.Background()}
 	var err error
 	if c.cpu, err = e.cpu.NewQueue(provider.Compute); err != nil {
@@ -44,7 +51,7 @@ func (e *Engine) NewContext() (*Context, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, errors.Join(fmt.Errorf("exec: context of an engine that is %w", ErrClosed), c.close())
+		return nil, errors.Join(closed, c.close())
 	}
 	e.contexts[c] = struct{}{}
 	return c, nil
@@ -76,16 +83,16 @@ func (c *Context) enter() error {
 }
 
 // Close waits for the context's work, closes its open scopes and ends its queues.
-// It is idempotent.
+// It is idempotent. It fails with ErrBusy, and leaves the context open, while an op
+// is inside.
 func (c *Context) Close() error {
-	c.e.mu.Lock()
-	_, open := c.e.contexts[c]
-	delete(c.e.contexts, c)
-	c.e.mu.Unlock()
-	if !open {
-		return nil
+	err := c.close()
+	if !errors.Is(err, ErrBusy) {
+		c.e.mu.Lock()
+		delete(c.e.contexts, c)
+		c.e.mu.Unlock()
 	}
-	return c.close()
+	return err
 }
 
 func (c *Context) close() error {
@@ -93,7 +100,9 @@ func (c *Context) close() error {
 		return fmt.Errorf("exec: close: %w", ErrBusy)
 	}
 	defer c.exit()
-	c.closed.Store(true)
+	if c.closed.Swap(true) {
+		return nil
+	}
 	for len(c.scopes) > 0 {
 		c.scopes[len(c.scopes)-1].close()
 	}

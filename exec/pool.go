@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/internal/invariants"
 )
 
 // PoolCap is the default cap on idle host memory in a pool, in bytes.
@@ -118,6 +119,9 @@ type (
 
 // Reclaim implements storage.Reclaimer.
 func (h *hostArm) Reclaim(b *storage.Buffer) {
+	if invariants.Enabled {
+		b.Poison()
+	}
 	p := (*Pool)(h)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -218,6 +218,24 @@ func (b *Buffer) DropHost() {
 	}
 }
 
+// poisonByte is that of offheap: a large negative number in every float format.
+const poisonByte = 0xDB
+
+// Poison fills the host memory of a reclaimed buffer that owns it, so that whoever
+// still reads it is found out. Only its Reclaimer may call it.
+func (b *Buffer) Poison() {
+	if b.refs.Load() != 0 {
+		panic("storage: poisoning of a live " + b.origin())
+	}
+	if b.block.Cap() == 0 || !b.HasHost() {
+		return
+	}
+	p := b.bytes()
+	for i := range p {
+		p[i] = poisonByte
+	}
+}
+
 // Destroy frees the memory of a buffer without references, or ends its loan. Only
 // a Reclaimer calls it, for a buffer that it will not revive.
 func (b *Buffer) Destroy() {

@@ -1,0 +1,70 @@
+package exec
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+)
+
+func TestGates(t *testing.T) {
+	defaults := new([provider.OpCount]int64)
+	defaults[provider.OpMatMul], defaults[provider.OpAdd] = 100, 7
+	for _, tt := range []struct {
+		all, matMul string
+		add, mm     int64
+		err         string
+	}{
+		{add: 7, mm: 100},
+		{all: "5", add: 5, mm: 5},
+		{all: "0", add: 0, mm: 0},
+		{matMul: "9", add: 7, mm: 9},
+		{all: "5", matMul: "9", add: 5, mm: 9},
+		{all: "many", err: `FUCINA_GPU_MIN_WORK is "many"`},
+		{all: "-1", err: `FUCINA_GPU_MIN_WORK is "-1"`},
+		{matMul: "1e3", err: `FUCINA_GPU_MIN_WORK_MATMUL is "1e3"`},
+	} {
+		t.Setenv("FUCINA_GPU_MIN_WORK", tt.all)
+		t.Setenv("FUCINA_GPU_MIN_WORK_MATMUL", tt.matMul)
+		g, err := newGates(defaults)
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%+v: error %v", tt, err)
+			}
+			continue
+		}
+		if err != nil || g[provider.OpAdd] != tt.add || g[provider.OpMatMul] != tt.mm {
+			t.Errorf("%+v: add %d, matmul %d, %v", tt, g[provider.OpAdd], g[provider.OpMatMul], err)
+		}
+	}
+	t.Setenv("FUCINA_GPU_MIN_WORK", "")
+	t.Setenv("FUCINA_GPU_MIN_WORK_MATMUL", "")
+	if g, err := newGates(nil); err != nil || g != (gates{}) {
+		t.Errorf("gates without defaults: %v, %v", g, err)
+	}
+}
+
+// Work is multiply-adds for matmul and attention, elements of the result otherwise.
+func TestWork(t *testing.T) {
+	a := &provider.Args{NIn: 2}
+	a.In[0].Shape, a.In[1].Shape, a.Out.Shape = shape.Must(2, 3, 8), shape.Must(5, 8), shape.Must(2, 3, 5)
+	if n := work(provider.OpMatMul, a); n != 2*3*5*8 {
+		t.Errorf("matmul counts %d", n)
+	}
+	if n := work(provider.OpAdd, a); n != 2*3*5 {
+		t.Errorf("add counts %d", n)
+	}
+	a.In[1].Shape, a.Out.Shape = shape.Must(7, 2, 4), shape.Must(3, 4, 4)
+	if n := work(provider.OpAttention, a); n != 3*4*4*2*7 {
+		t.Errorf("attention counts %d", n)
+	}
+	g := gates{provider.OpAttention: 3 * 4 * 4 * 2 * 7}
+	if !g.pass(provider.OpAttention, a) {
+		t.Error("work at the gate does not pass")
+	}
+	g[provider.OpAttention]++
+	if g.pass(provider.OpAttention, a) {
+		t.Error("work below the gate passes")
+	}
+}

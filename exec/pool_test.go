@@ -1,0 +1,153 @@
+package exec
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+func acquire(t *testing.T, p *Pool, n int) *storage.Buffer {
+	t.Helper()
+	b, err := p.Acquire(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func address(t *testing.T, b *storage.Buffer) *byte {
+	t.Helper()
+	p, err := b.Host(context.Background(), storage.Read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p[0]
+}
+
+// Sizes are a power of two up to 1024 f32 elements, a multiple of 1024 above.
+func TestRoundSize(t *testing.T) {
+	for _, tt := range [][2]int{
+		{1, 64}, {64, 64}, {65, 128}, {128, 128}, {400, 512}, {480, 512}, {4095, 4096}, {4096, 4096},
+		{4097, 8192}, {8000, 8192}, {8192, 8192}, {8193, 12288}, {1 << 30, 1 << 30}, {1<<30 + 1, 1<<30 + 4096},
+	} {
+		if got := roundSize(tt[0]); got != tt[1] {
+			t.Errorf("%d bytes rounded to %d, want %d", tt[0], got, tt[1])
+		}
+	}
+}
+
+// Requests of 100 and 120 elements share a buffer, 100 and 2000 do not; the last
+// released comes back first.
+func TestPoolReuse(t *testing.T) {
+	p := NewPool(0)
+	a, b := acquire(t, p, 400), acquire(t, p, 400)
+	pa, pb := address(t, a), address(t, b)
+	a.Release()
+	b.Release()
+	other := acquire(t, p, 8000)
+	first, second := acquire(t, p, 480), acquire(t, p, 400)
+	if address(t, first) != pb || address(t, second) != pa {
+		t.Error("want the last released first")
+	}
+	if po := address(t, other); po == pa || po == pb {
+		t.Error("sizes of different classes share a buffer")
+	}
+	if !first.Unique() || first.Size() != 512 {
+		t.Errorf("recycled buffer of %d bytes, unique %v", first.Size(), first.Unique())
+	}
+	for _, x := range []*storage.Buffer{other, first, second} {
+		x.Release()
+	}
+	if s := p.Stats(); s.Outstanding != 0 || s.Cached != 512+512+8192 {
+		t.Errorf("%+v", s)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if s := p.Stats(); s.Cached != 0 {
+		t.Errorf("after Close: %+v", s)
+	}
+}
+
+// No more idle memory is kept than the cap, whatever its sizes.
+func TestPoolCap(t *testing.T) {
+	before := offheap.Stats().LiveBlocks
+	p := NewPool(8192)
+	var bufs []*storage.Buffer
+	for _, n := range []int{4096, 1024, 4096, 512} {
+		bufs = append(bufs, acquire(t, p, n))
+	}
+	for i, cached := range []int64{4096, 5120, 5120, 5632} {
+		bufs[i].Release()
+		if s := p.Stats(); s.Cached != cached {
+			t.Errorf("%d bytes cached after release %d, want %d", s.Cached, i, cached)
+		}
+	}
+	acquire(t, p, 4000).Release()
+	if s := p.Stats(); s.Cached != 5632 || s.Outstanding != 0 {
+		t.Errorf("%+v", s)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := offheap.Stats().LiveBlocks; n != before {
+		t.Errorf("%d blocks live, %d before", n, before)
+	}
+}
+
+// Buffers for device results have no host memory, before and after their reuse.
+func TestPoolLazy(t *testing.T) {
+	p := NewPool(0)
+	a := p.AcquireLazy(100)
+	if a.HasHost() {
+		t.Error("host memory before anyone asked")
+	}
+	address(t, a)
+	a.Release()
+	b := p.AcquireLazy(128)
+	if b != a || b.HasHost() {
+		t.Errorf("reused %v, host memory %v", b == a, b.HasHost())
+	}
+	host := acquire(t, p, 100)
+	if host == b || !host.HasHost() {
+		t.Error("the two kinds of buffer mix")
+	}
+	b.Release()
+	host.Release()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Close reports what is outstanding; releasing it later destroys it.
+func TestPoolOutstanding(t *testing.T) {
+	before := offheap.Stats().LiveBlocks
+	p := NewPool(0)
+	a, b := acquire(t, p, 100), p.AcquireLazy(100)
+	address(t, b)
+	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "2 buffers") {
+		t.Errorf("close with two buffers outstanding: %v", err)
+	}
+	a.Release()
+	b.Release()
+	if s := p.Stats(); s.Outstanding != 0 || s.Cached != 0 {
+		t.Errorf("%+v", s)
+	}
+	if n := offheap.Stats().LiveBlocks; n != before {
+		t.Errorf("%d blocks live, %d before", n, before)
+	}
+}
+
+// A request that cannot be met is not outstanding.
+func TestPoolExhausted(t *testing.T) {
+	p := NewPool(0)
+	if _, err := p.Acquire(1 << 60); err == nil {
+		t.Fatal("got an exbibyte")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,102 @@
+package tags_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/tags"
+)
+
+func list(t *testing.T, s string) tags.List {
+	t.Helper()
+	l, err := tags.Of(strings.Fields(s)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestOf(t *testing.T) {
+	for _, names := range [][]string{{"a", "a"}, {""}, strings.Split("abcdefghi", "")} {
+		if _, err := tags.Of(names...); !errors.Is(err, tags.ErrTag) {
+			t.Errorf("%q: %v", names, err)
+		}
+	}
+	l := list(t, "a b c")
+	if l.Len() != 3 || l.At(1) != "b" || l.Index("c") != 2 || l.Index("d") != -1 || l.Index("") != -1 || l.String() != "{a b c}" {
+		t.Errorf("list %v", l)
+	}
+	if got := l.Describe(shape.Must(2, 3, 4)); got != "{a:2 b:3 c:4}" {
+		t.Errorf("described as %s", got)
+	}
+	var none tags.List
+	if got := none.Describe(shape.Must(1)); got != "{}" || none.Len() != 0 {
+		t.Errorf("a scalar is described as %s", got)
+	}
+}
+
+// Lists with the same names are equal however they came about.
+func TestRewrites(t *testing.T) {
+	l := list(t, "a b c")
+	if l.Without(1) != list(t, "a c") || l.Without(2) != list(t, "a b") || list(t, "a").Without(0) != (tags.List{}) {
+		t.Error("without an axis")
+	}
+	if got, err := l.Renamed(1, "x"); err != nil || got != list(t, "a x c") {
+		t.Errorf("renamed %v, %v", got, err)
+	}
+	if got, err := l.Renamed(1, "b"); err != nil || got != l {
+		t.Errorf("renamed to itself %v, %v", got, err)
+	}
+	for _, name := range []string{"a", ""} {
+		if _, err := l.Renamed(1, name); !errors.Is(err, tags.ErrTag) {
+			t.Errorf("renamed to %q: %v", name, err)
+		}
+	}
+	if got, err := list(t, "a b").Append("c"); err != nil || got != l {
+		t.Errorf("appended %v, %v", got, err)
+	}
+	for l, name := range map[tags.List]string{l: "a", list(t, "z"): "", list(t, "a b c d e f g h"): "i"} {
+		if _, err := l.Append(name); !errors.Is(err, tags.ErrTag) {
+			t.Errorf("%q appended to %v: %v", name, l, err)
+		}
+	}
+}
+
+func TestResults(t *testing.T) {
+	for _, tt := range []struct {
+		left, right, union string
+		over, dot          string // "" for a contraction that cannot be
+	}{
+		{"batch d", "d", "{batch d}", "d", "{batch}"},
+		{"d", "batch d", "{d batch}", "d", "{batch}"},
+		{"batch", "d", "{batch d}", "d", ""},
+		{"batch m k", "batch k n", "{batch m k n}", "k", "{batch m n}"},
+		{"m b2 b1 k", "n k b1 b2", "{m b2 b1 k n}", "k", "{b2 b1 m n}"},
+		{"d", "d", "{d}", "d", "{}"},
+		{"", "d", "{d}", "d", ""},
+		{"a b c d e f g k", "k h", "{a b c d e f g k h}", "k", "{a b c d e f g h}"},
+		{"a b c d e f g k", "k h i", "", "k", ""},
+	} {
+		l, r := list(t, tt.left), list(t, tt.right)
+		u, err := l.Union(&r)
+		switch n := len(strings.Fields(tt.union)); {
+		case n == 0 || n > shape.MaxRank:
+			if !errors.Is(err, tags.ErrTag) {
+				t.Errorf("union of %v and %v: %v, %v", l, r, u, err)
+			}
+		case err != nil || fmt.Sprint(u) != tt.union:
+			t.Errorf("union of %v and %v: %v, %v", l, r, u, err)
+		}
+		d, err := l.Dot(&r, tt.over)
+		if tt.dot == "" {
+			if !errors.Is(err, tags.ErrTag) {
+				t.Errorf("dot of %v and %v: %v, %v", l, r, d, err)
+			}
+		} else if err != nil || fmt.Sprint(d) != tt.dot {
+			t.Errorf("dot of %v and %v: %v, %v", l, r, d, err)
+		}
+	}
+}
