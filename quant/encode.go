@@ -13,24 +13,170 @@ import (
 // an infinity, or a magnitude whose scale overflows binary16.
 var ErrRange = errors.New("quant: value out of range")
 
+// ErrImportance is wrapped by errors about an importance vector that is missing
+// where [RequiresImportance] says that one is needed, has the wrong length, or holds
+// values that are negative or not finite.
+var ErrImportance = errors.New("quant: bad importance vector")
+
+// An encoder describes how one block format is written.
+type encoder struct {
+	// encode writes one block of the format's size.
+	encode func(dst []byte, b *block) error
+	// limit is the largest magnitude that encode is called with.
+	limit float32
+	// rowMean is set where, with an importance vector, encode wants the mean square
+	// of the row. Nothing else that lies outside of a block bears on its bytes.
+	rowMean bool
+}
+
+// block is what an encoder sees of a row.
+type block struct {
+	x          []float32 // the values, all finite
+	importance []float32 // of each value, or nil
+	amax       float32   // the largest magnitude in x
+	rowMean    float32   // mean square of the row, see encoder.rowMean
+}
+
+const (
+	// f16Limit bounds the values of formats whose scales are binary16: none holds
+	// more than 65504 times the product of its largest codes, of which Q6_K's and
+	// IQ4_XS's are the largest, near 2^12. Below it, squares and sums of squares stay
+	// finite.
+	f16Limit = 0x1p29
+	// f32Limit is for formats with a wider scale.
+	f32Limit = math.MaxFloat32
+)
+
+// encoders has an entry for every block format.
+var encoders = [dtype.Count]encoder{
+	dtype.Q1_0:     {encodeQ1_0, f16Limit, false},
+	dtype.Q2_0:     {encodeQ2_0, f16Limit, false},
+	dtype.Q2_0_G64: {encodeQ2_0, f16Limit, false},
+	dtype.Q4_0:     {encodeQ4_0, f16Limit, true},
+	dtype.Q4_1:     {encodeQ4_1, f16Limit, true},
+	dtype.Q5_0:     {encodeQ5_0, f16Limit, true},
+	dtype.Q5_1:     {encodeQ5_1, f16Limit, true},
+	dtype.Q8_0:     {encodeQ8_0, f16Limit, false},
+	dtype.Q8_1:     {encodeQ8_1, f16Limit, false},
+	dtype.Q2_K:     {encodeQ2_K, f16Limit, false},
+	dtype.Q3_K:     {encodeQ3_K, f16Limit, false},
+	dtype.Q4_K:     {encodeQ4_K, f16Limit, false},
+	dtype.Q5_K:     {encodeQ5_K, f16Limit, false},
+	dtype.Q6_K:     {encodeQ6_K, f16Limit, false},
+	dtype.Q8_K:     {encodeQ8_K, f32Limit, false},
+	dtype.IQ1_S:    {encodeIQ1_S, f16Limit, false},
+	dtype.IQ1_M:    {encodeIQ1_M, f16Limit, false},
+	dtype.IQ2_XXS:  {encodeIQ2_XXS, f16Limit, false},
+	dtype.IQ2_XS:   {encodeIQ2_XS, f16Limit, false},
+	dtype.IQ2_S:    {encodeIQ2_S, f16Limit, false},
+	dtype.IQ3_XXS:  {encodeIQ3_XXS, f16Limit, false},
+	dtype.IQ3_S:    {encodeIQ3_S, f16Limit, false},
+	dtype.IQ4_NL:   {encodeIQ4_NL, f16Limit, false},
+	dtype.IQ4_XS:   {encodeIQ4_XS, f16Limit, false},
+	dtype.TQ1_0:    {encodeTQ1_0, f16Limit, false},
+	dtype.TQ2_0:    {encodeTQ2_0, f16Limit, false},
+	dtype.MXFP4:    {encodeMXFP4, f32Limit, false},
+	dtype.NVFP4:    {encodeNVFP4, f32Limit, false},
+}
+
+// RequiresImportance reports whether d can be encoded only with an importance
+// vector: true for IQ1_S, IQ2_XXS and IQ2_XS, as in ggml.
+func RequiresImportance(d dtype.DType) bool {
+	return d == dtype.IQ1_S || d == dtype.IQ2_XXS || d == dtype.IQ2_XS
+}
+
 // EncodeRow encodes src as len(src) elements of d into dst, which must be exactly
-// that long; len(src) is a multiple of d.BlockSize(). dst needs no alignment and must
-// not overlap src. The result is bit-exact with ggml's reference encoders.
-//
-// The formats are f32, f16 and bf16, which round as package dtype says, and q8_0 and
-// q4_0, which refuse values that are not finite or too large for their scale: a block
-// cannot hold an infinity beside a number. Others give an error that wraps
-// [dtype.ErrUnsupported]. After an error that wraps [ErrRange] the blocks before the
-// offending one are written.
+// that long; len(src) is a multiple of d.BlockSize(). It is [EncodeRows] of one row
+// without an importance vector.
 func EncodeRow(dst []byte, d dtype.DType, src []float32) error {
-	switch d {
-	case dtype.F32, dtype.F16, dtype.BF16, dtype.Q8_0, dtype.Q4_0:
+	return EncodeRows(dst, d, src, len(src), nil)
+}
+
+// EncodeRows encodes src, rows of rowLen values one after another, as elements of d
+// into dst, which must be exactly that long. rowLen is a multiple of d.BlockSize().
+// dst needs no alignment and must not overlap src.
+//
+// importance is nil or has rowLen weights, finite and not negative: how much an error
+// in each column matters. It steers the search of the scales in Q4_0, Q4_1, Q5_0,
+// Q5_1, the K-quants (other than Q8_K) and the IQ formats, and is ignored by others.
+//
+// The formats are f32, f16 and bf16, which round as package dtype says, and every
+// block format. Their bytes are those of ggml 0.23 (ggml_quantize_chunk, and
+// quantize_row_*_ref for Q8_1 and Q8_K), also where blocks are all zero, constant or
+// tiny; Q2_0, which ggml has with groups of 64 only, is coded as those are. Other
+// formats give an error that wraps [dtype.ErrUnsupported].
+//
+// A block cannot hold an infinity beside a number, so rows with values that are not
+// finite, or too large for the format's scale, are refused with an error that wraps
+// [ErrRange]; ggml writes infinite or NaN scales, or loses the block. NVFP4 saturates
+// instead, at 2688, as in ggml. After such an error the blocks before the offending
+// one are written.
+//
+// EncodeRows may be called concurrently. Tables that the IQ formats search are built
+// once, on first use; beyond that only errors allocate.
+func EncodeRows(dst []byte, d dtype.DType, src []float32, rowLen int, importance []float32) error {
+	switch {
+	case d == dtype.F32 || d == dtype.F16 || d == dtype.BF16:
+	case d.IsBlockQuantized():
 	default:
 		return fmt.Errorf("encode: %w: there is no encoder for %v", dtype.ErrUnsupported, d)
 	}
 	if err := checkRow(d, len(src), len(dst)); err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
+	if err := checkRows(d, len(src), rowLen); err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	if importance != nil || RequiresImportance(d) {
+		if err := checkImportance(d, importance, rowLen); err != nil {
+			return fmt.Errorf("encode: %w", err)
+		}
+	}
+	if !d.IsBlockQuantized() {
+		encodeFloats(dst, d, src)
+		return nil
+	}
+	rowBytes := rowLen / d.BlockSize() * d.Size()
+	for r := 0; len(src) > 0; r++ {
+		if err := encodeBlocks(dst[:rowBytes], d, src[:rowLen], importance); err != nil {
+			return fmt.Errorf("encode: row %d: %w", r, err)
+		}
+		src, dst = src[rowLen:], dst[rowBytes:]
+	}
+	return nil
+}
+
+// checkRows compares n elements with the length of a row.
+func checkRows(d dtype.DType, n, rowLen int) error {
+	if n == 0 && rowLen == 0 {
+		return nil
+	}
+	if rowLen <= 0 || n%rowLen != 0 || rowLen%d.BlockSize() != 0 {
+		return fmt.Errorf("%w: %d elements of %v in rows of %d, which must be whole blocks of %d",
+			ErrLength, n, d, rowLen, d.BlockSize())
+	}
+	return nil
+}
+
+func checkImportance(d dtype.DType, importance []float32, rowLen int) error {
+	if importance == nil {
+		if rowLen == 0 {
+			return nil
+		}
+		return fmt.Errorf("%w: %v needs one", ErrImportance, d)
+	}
+	if len(importance) != rowLen {
+		return fmt.Errorf("%w: %d weights for rows of %d", ErrImportance, len(importance), rowLen)
+	}
+	for i, v := range importance {
+		if !(v >= 0 && v <= math.MaxFloat32) {
+			return fmt.Errorf("%w: weight %d is %v", ErrImportance, i, v)
+		}
+	}
+	return nil
+}
+
+func encodeFloats(dst []byte, d dtype.DType, src []float32) {
 	le := binary.LittleEndian
 	switch d {
 	case dtype.F32:
@@ -45,86 +191,85 @@ func EncodeRow(dst []byte, d dtype.DType, src []float32) error {
 		for i, f := range src {
 			le.PutUint16(dst[2*i:], uint16(dtype.BF16FromFloat32(f)))
 		}
-	case dtype.Q8_0:
-		return encodeBlocks(dst, d, src, encodeQ8_0)
-	case dtype.Q4_0:
-		return encodeBlocks(dst, d, src, encodeQ4_0)
 	}
-	return nil
 }
 
-// encodeBlocks applies encode to each block, and adds the place to its error.
-func encodeBlocks(dst []byte, d dtype.DType, src []float32, encode func([]byte, []float32) error) error {
-	n, size := d.BlockSize(), d.Size()
+// encodeBlocks encodes the blocks of one row, and adds the place to an error.
+func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32) error {
+	e, n, size := &encoders[d], d.BlockSize(), d.Size()
+	var b block
+	if e.rowMean && importance != nil {
+		b.rowMean = sumSquares(src) / float32(len(src))
+	}
 	for i := range len(src) / n {
-		if err := encode(dst[i*size:(i+1)*size], src[i*n:(i+1)*n]); err != nil {
-			return fmt.Errorf("encode: %w in elements %d to %d of a %v row", err, i*n, (i+1)*n-1, d)
+		b.x = src[i*n : (i+1)*n]
+		if importance != nil {
+			b.importance = importance[i*n : (i+1)*n]
+		}
+		b.amax = maxAbs(b.x)
+		var err error
+		if b.amax <= e.limit {
+			err = e.encode(dst[i*size:(i+1)*size], &b)
+		} else {
+			err = fmt.Errorf("%w: magnitude %v", ErrRange, b.amax)
+		}
+		if err != nil {
+			return fmt.Errorf("%w in elements %d to %d of a %v row", err, i*n, (i+1)*n-1, d)
 		}
 	}
 	return nil
 }
 
-// extreme returns the first element of the largest magnitude.
-func extreme(x []float32) (float32, error) {
-	var ext, mag float32
+// maxAbs returns the largest magnitude in x, whose length is a multiple of 4; NaNs
+// rank above infinity. Magnitudes order as their encodings do.
+func maxAbs(x []float32) float32 {
+	const abs = 1<<31 - 1
+	var m0, m1, m2, m3 uint32
+	for ; len(x) >= 4; x = x[4:] {
+		m0 = max(m0, math.Float32bits(x[0])&abs)
+		m1 = max(m1, math.Float32bits(x[1])&abs)
+		m2 = max(m2, math.Float32bits(x[2])&abs)
+		m3 = max(m3, math.Float32bits(x[3])&abs)
+	}
+	return math.Float32frombits(max(m0, m1, m2, m3))
+}
+
+// putHalf stores a scale or a minimum as binary16.
+func putHalf(dst []byte, v float32) error {
+	h := uint16(dtype.F16FromFloat32(v))
+	if h&0x7c00 == 0x7c00 {
+		return scaleError(v)
+	}
+	binary.LittleEndian.PutUint16(dst, h)
+	return nil
+}
+
+func scaleError(v float32) error {
+	return fmt.Errorf("%w: scale %v does not fit f16", ErrRange, v)
+}
+
+// inverse returns 1/d, or 0 where that is no number, d being zero or nearly so.
+func inverse(d float32) float32 {
+	inv := 1 / d
+	if inv-inv != 0 {
+		return 0
+	}
+	return inv
+}
+
+// magnitude returns |v| without a branch.
+func magnitude(v float32) float32 {
+	return math.Float32frombits(math.Float32bits(v) &^ (1 << 31))
+}
+
+// sqrt is the square root in f32; rounding that of the f64 is the same.
+func sqrt(v float32) float32 { return float32(math.Sqrt(float64(v))) }
+
+// sumSquares adds up in the order of x.
+func sumSquares(x []float32) float32 {
+	var sum float32
 	for _, v := range x {
-		a := math.Float32frombits(math.Float32bits(v) &^ (1 << 31))
-		if !(a <= math.MaxFloat32) {
-			return 0, fmt.Errorf("%w: %v", ErrRange, v)
-		}
-		if a > mag {
-			ext, mag = v, a
-		}
+		sum += float32(v * v)
 	}
-	return ext, nil
-}
-
-// putScale stores d as binary16 and returns 1/d. Where that is no number, d being
-// zero or nearly so, it returns 0: every code of the block is then that of zero.
-func putScale(dst []byte, d float32) (inverse float32, err error) {
-	h := dtype.F16FromFloat32(d)
-	if h&0x7fff == 0x7c00 {
-		return 0, fmt.Errorf("%w: scale %v overflows f16", ErrRange, d)
-	}
-	binary.LittleEndian.PutUint16(dst, uint16(h))
-	inverse = 1 / d
-	if math.IsInf(float64(inverse), 0) {
-		return 0, nil
-	}
-	return inverse, nil
-}
-
-// encodeQ8_0 scales the largest magnitude to 127 and rounds halves away from zero.
-func encodeQ8_0(dst []byte, x []float32) error {
-	ext, err := extreme(x)
-	if err != nil {
-		return err
-	}
-	inverse, err := putScale(dst, float32(math.Abs(float64(ext)))/127)
-	if err != nil {
-		return err
-	}
-	for j, v := range x {
-		dst[2+j] = uint8(int8(math.Round(float64(v * inverse))))
-	}
-	return nil
-}
-
-// encodeQ4_0 maps the value of largest magnitude, with its sign, to code 0 (which
-// stands for -8), and the others to the nearest code; its own negative would be 16
-// and becomes 15.
-func encodeQ4_0(dst []byte, x []float32) error {
-	ext, err := extreme(x)
-	if err != nil {
-		return err
-	}
-	inverse, err := putScale(dst, ext/-8)
-	if err != nil {
-		return err
-	}
-	code := func(v float32) byte { return byte(min(float32(v*inverse)+8.5, 15)) }
-	for j := range 16 {
-		dst[2+j] = code(x[j]) | code(x[j+16])<<4
-	}
-	return nil
+	return sum
 }

@@ -244,17 +244,40 @@ func TestRowLengths(t *testing.T) {
 	}
 }
 
+// encodable lists the formats that EncodeRow takes.
+func encodable() []dtype.DType {
+	return slices.DeleteFunc(dtype.All(), func(d dtype.DType) bool {
+		return !d.IsBlockQuantized() && d != dtype.F32 && d != dtype.F16 && d != dtype.BF16
+	})
+}
+
+// encode encodes rows of rowLen.
+func encode(t testing.TB, d dtype.DType, src []float32, rowLen int, importance []float32) []byte {
+	t.Helper()
+	dst := make([]byte, len(src)/d.BlockSize()*d.Size())
+	if err := EncodeRows(dst, d, src, rowLen, importance); err != nil {
+		t.Fatalf("%v: %v", d, err)
+	}
+	return dst
+}
+
+// TestEncodeGolden compares with ggml byte for byte. Where ggml requires an
+// importance vector, that was of ones.
 func TestEncodeGolden(t *testing.T) {
 	src := floats(readFile(t, "input.f32"))
-	for _, d := range []dtype.DType{dtype.F32, dtype.F16, dtype.BF16, dtype.Q8_0, dtype.Q4_0} {
-		want := readFile(t, d.String()+".q.bin")
-		got := make([]byte, len(want))
-		if err := EncodeRow(got, d, src); err != nil {
-			t.Fatal(err)
+	for _, d := range encodable() {
+		if d == dtype.Q2_0 {
+			continue // not ggml's
 		}
+		var importance []float32
+		if RequiresImportance(d) {
+			importance = slices.Repeat([]float32{1}, len(src))
+		}
+		got, want := encode(t, d, src, len(src), importance), readFile(t, d.String()+".q.bin")
 		for i := range got {
 			if got[i] != want[i] {
-				t.Fatalf("%v: byte %d of block %d is %#02x, want %#02x", d, i%d.Size(), i/d.Size(), got[i], want[i])
+				t.Errorf("%v: byte %d of block %d is %#02x, want %#02x", d, i%d.Size(), i/d.Size(), got[i], want[i])
+				break
 			}
 		}
 	}
@@ -311,7 +334,7 @@ func TestEncodeCodes(t *testing.T) {
 		{"halves", dtype.Q4_0, block(-8, 0.5, -0.5, -1.5), []byte{0, 0x3c, 0x80, 0x89, 0x88, 0x87}},
 		{"zeros", dtype.Q4_0, block(), []byte{0, 0x80, 0x88}},
 		{"negative zeros", dtype.Q4_0, slices.Repeat([]float32{float32(math.Copysign(0, -1))}, 32), []byte{0, 0x80, 0x88}},
-		{"scale without an inverse", dtype.Q4_0, block(-1e-39, 0), []byte{0, 0, 0x88}},
+		{"scale without an inverse", dtype.Q4_0, block(-1e-39, 0), []byte{0, 0, 0}},
 	} {
 		got := make([]byte, c.dtype.Size())
 		if err := EncodeRow(got, c.dtype, c.in); err != nil {
@@ -325,16 +348,49 @@ func TestEncodeCodes(t *testing.T) {
 
 func TestEncodeErrors(t *testing.T) {
 	for _, d := range append(dtype.All(), dtype.Invalid, dtype.Count) {
-		err := EncodeRow(make([]byte, d.Size()+1), d, make([]float32, d.BlockSize()))
-		switch d {
-		case dtype.F32, dtype.F16, dtype.BF16, dtype.Q8_0, dtype.Q4_0:
-			if !errors.Is(err, ErrLength) {
+		n, size := d.BlockSize(), d.Size()
+		importance := slices.Repeat([]float32{1}, 2*n)
+		if !slices.Contains(encodable(), d) {
+			if err := EncodeRow(make([]byte, size), d, make([]float32, n)); !errors.Is(err, dtype.ErrUnsupported) {
 				t.Errorf("%v: %v", d, err)
 			}
-		default:
-			if !errors.Is(err, dtype.ErrUnsupported) {
-				t.Errorf("%v: %v", d, err)
+			continue
+		}
+		for _, c := range []struct {
+			name       string
+			bytes      int
+			rowLen     int
+			importance []float32
+			want       error
+		}{
+			{"a byte too many", 2*size + 1, 2 * n, importance, ErrLength},
+			{"no rows", 2 * size, 0, importance[:0], ErrLength},
+			{"negative rows", 2 * size, -n, nil, ErrLength},
+			{"rows longer than the whole", 2 * size, 4 * n, append(importance, importance...), ErrLength},
+			{"weights too few", 2 * size, 2 * n, importance[:n], ErrImportance},
+			{"no weights in a vector", 2 * size, 2 * n, []float32{}, ErrImportance},
+			{"negative weight", 2 * size, n, append(slices.Repeat([]float32{1}, n-1), -1), ErrImportance},
+			{"NaN weight", 2 * size, n, append(slices.Repeat([]float32{1}, n-1), float32(math.NaN())), ErrImportance},
+			{"infinite weight", 2 * size, n, append(slices.Repeat([]float32{1}, n-1), float32(math.Inf(1))), ErrImportance},
+			{"rows of one block", 2 * size, n, importance[:n], nil},
+			{"one row", 2 * size, 2 * n, importance, nil},
+		} {
+			err := EncodeRows(make([]byte, c.bytes), d, make([]float32, 2*n), c.rowLen, c.importance)
+			if !errors.Is(err, c.want) {
+				t.Errorf("%v, %s: %v, want %v", d, c.name, err, c.want)
 			}
+		}
+		// Guards the fault that a row of 896 columns meets blocks of 256.
+		if 896%n != 0 {
+			if err := EncodeRow(make([]byte, 896/n*size), d, make([]float32, 896)); !errors.Is(err, ErrLength) {
+				t.Errorf("%v of 896 columns: %v", d, err)
+			}
+		}
+		if err := EncodeRow(make([]byte, size), d, make([]float32, n)); RequiresImportance(d) != errors.Is(err, ErrImportance) {
+			t.Errorf("%v without an importance vector: %v", d, err)
+		}
+		if err := EncodeRow(nil, d, nil); err != nil {
+			t.Errorf("%v: empty row: %v", d, err)
 		}
 	}
 }
