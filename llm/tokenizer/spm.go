@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 )
 
@@ -51,26 +50,6 @@ func wordStart(text string, i int) bool {
 	return strings.HasPrefix(text[i:], spaceMark) && !strings.HasSuffix(text[:i], spaceMark)
 }
 
-// symbol is a run of text that is one token or one character, in a list that
-// links neighbours. A symbol merged into its left neighbour has size 0.
-type symbol struct {
-	start, size int32
-	prev, next  int32 // index of the neighbour, or -1
-}
-
-// bigram is a pair of neighbours that form a token. It is stale once either
-// was merged: then size is no longer the sum of theirs.
-type bigram struct {
-	score       float32
-	left, right int32
-	size        int32
-}
-
-// before orders bigrams: highest score, then leftmost.
-func (a bigram) before(b bigram) bool {
-	return a.score > b.score || a.score == b.score && a.left < b.left
-}
-
 func (s *spm) appendText(dst []int32, text string) ([]int32, error) {
 	if n := len(text) + (len(spaceMark)-1)*strings.Count(text, " ") + len(spaceMark); n > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d bytes with spaces escaped, want at most %d", ErrTooLong, n, math.MaxInt32)
@@ -79,15 +58,13 @@ func (s *spm) appendText(dst []int32, text string) ([]int32, error) {
 	if s.prefix {
 		text = spaceMark + text
 	}
-	m := merger{spm: s}
+	var m merger
 	for pos := 0; pos < len(text); {
 		end := s.segment(text, pos)
-		m.text = text[pos:end]
-		m.split()
-		m.merge()
+		split(&m, text[pos:end])
+		m.merge(s)
 		for i := int32(0); i >= 0; i = m.symbols[i].next {
-			sym := m.symbols[i]
-			dst = s.appendSymbol(dst, m.text[sym.start:sym.start+sym.size])
+			dst = s.appendSymbol(dst, m.text, &m.symbols[i])
 		}
 		pos = end
 	}
@@ -113,7 +90,11 @@ func (s *spm) segment(text string, pos int) int {
 
 // appendSymbol appends the id of a symbol. Only tokens come out of a merge, so
 // a symbol without an id is a single character.
-func (s *spm) appendSymbol(dst []int32, text string) []int32 {
+func (s *spm) appendSymbol(dst []int32, text string, sym *symbol) []int32 {
+	if sym.id != None {
+		return append(dst, sym.id)
+	}
+	text = text[sym.start : sym.start+sym.size]
 	if id := s.vocab.lookup(text); id != None {
 		return append(dst, id)
 	}
@@ -128,25 +109,15 @@ func (s *spm) appendSymbol(dst []int32, text string) []int32 {
 	return dst
 }
 
-// merger is the working state of one appendText.
-type merger struct {
-	spm     *spm
-	text    string // one segment
-	symbols []symbol
-	queue   []bigram // a binary heap by before
-}
-
 // split makes a symbol of every character. In text that is not UTF-8 a
 // character is as long as its first byte says.
-func (m *merger) split() {
-	m.symbols = slices.Grow(m.symbols[:0], len(m.text))
-	for pos := 0; pos < len(m.text); {
-		size := min(charLen(m.text[pos]), len(m.text)-pos)
-		i := int32(len(m.symbols))
-		m.symbols = append(m.symbols, symbol{int32(pos), int32(size), i - 1, i + 1})
+func split(m *merger, text string) {
+	m.reset(text, len(text))
+	for pos := 0; pos < len(text); {
+		size := min(charLen(text[pos]), len(text)-pos)
+		m.append(size, None)
 		pos += size
 	}
-	m.symbols[len(m.symbols)-1].next = -1
 }
 
 // charLen returns the length of a UTF-8 sequence by its first byte, and 1 for a
@@ -163,94 +134,28 @@ func charLen(first byte) int {
 	return 4
 }
 
-// merge joins neighbours until no pair of them is a token.
-func (m *merger) merge() {
-	for i := range len(m.symbols) - 1 {
-		if b, ok := m.pair(int32(i), int32(i)+1); ok {
-			m.queue = append(m.queue, b)
-		}
+// pair merges neighbours that together are a token, by its score.
+func (s *spm) pair(text string, l, r *symbol) (priority uint32, id int32, ok bool) {
+	size := l.size + r.size
+	if int(size) > s.vocab.maxLen {
+		return 0, None, false
 	}
-	for i := len(m.queue)/2 - 1; i >= 0; i-- {
-		m.down(i)
-	}
-	for len(m.queue) > 0 {
-		b := m.pop()
-		left, right := &m.symbols[b.left], &m.symbols[b.right]
-		if left.size == 0 || right.size == 0 || left.size+right.size != b.size {
-			continue
-		}
-		left.size += right.size
-		right.size = 0
-		left.next = right.next
-		if left.next >= 0 {
-			m.symbols[left.next].prev = b.left
-		}
-		if p, ok := m.pair(left.prev, b.left); ok {
-			m.push(p)
-		}
-		if p, ok := m.pair(b.left, left.next); ok {
-			m.push(p)
-		}
-	}
-}
-
-// pair returns the bigram of two neighbours, if they form a token.
-func (m *merger) pair(left, right int32) (bigram, bool) {
-	if left < 0 || right < 0 {
-		return bigram{}, false
-	}
-	l := m.symbols[left]
-	size := l.size + m.symbols[right].size
-	if int(size) > m.spm.vocab.maxLen {
-		return bigram{}, false
-	}
-	id := m.spm.vocab.lookup(m.text[l.start : l.start+size])
+	id = s.vocab.lookup(text[l.start : l.start+size])
 	if id == None {
-		return bigram{}, false
+		return 0, None, false
 	}
-	b := bigram{left: left, right: right, size: size}
-	if m.spm.scores != nil {
-		b.score = m.spm.scores[id]
+	score := float32(0)
+	if s.scores != nil {
+		score = s.scores[id]
 	}
-	return b, true
+	return descending(score), id, true
 }
 
-func (m *merger) push(b bigram) {
-	m.queue = append(m.queue, b)
-	q := m.queue
-	for i := len(q) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !q[i].before(q[parent]) {
-			break
-		}
-		q[i], q[parent] = q[parent], q[i]
-		i = parent
+// descending maps floats other than NaN to integers in the opposite order.
+func descending(f float32) uint32 {
+	b := math.Float32bits(f + 0) // turns -0 into 0
+	if b>>31 != 0 {
+		return b
 	}
-}
-
-func (m *merger) pop() bigram {
-	top := m.queue[0]
-	last := len(m.queue) - 1
-	m.queue[0] = m.queue[last]
-	m.queue = m.queue[:last]
-	m.down(0)
-	return top
-}
-
-func (m *merger) down(i int) {
-	q := m.queue
-	for {
-		child := 2*i + 1
-		if child >= len(q) {
-			return
-		}
-		if child+1 < len(q) && q[child+1].before(q[child]) {
-			child++
-		}
-		if !q[child].before(q[i]) {
-			return
-		}
-		q[i], q[child] = q[child], q[i]
-		i = child
-	}
+	return ^b &^ (1 << 31)
 }
