@@ -78,6 +78,30 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// Wherever a text is cut off, also within a character, the pieces join to the text
+// of the ids.
+func TestGenerateCutOff(t *testing.T) {
+	for _, g := range tinyllama.Goldens() {
+		if g.Name != "bf16-tied" { // most of its tokens are bytes
+			continue
+		}
+		m := openTiny(t, g.Options)
+		s := openSession(t, m, llm.SessionOptions{})
+		for n := 1; n <= len(g.IDs); n++ {
+			if err := s.Rewind(0); err != nil {
+				t.Fatal(err)
+			}
+			ids, text, err := collect(context.Background(), s, g.Prompt, llm.GenerateOptions{MaxTokens: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := spell(m, g.IDs[:n]); text != want {
+				t.Errorf("%v: text %q, want %q", ids, text, want)
+			}
+		}
+	}
+}
+
 // A session goes on where the last text ended, without another BOS.
 func TestGenerateGoesOn(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})

@@ -1,0 +1,151 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/fucina-go/fucina/llm/tokenizer/internal/split"
+)
+
+// bpe encodes with a byte-level byte-pair vocabulary: a pre-tokenizer cuts text
+// into words, and within a word the pair of neighbours that stands first in the
+// list of merges is joined until no pair is in the list.
+type bpe struct {
+	pre []*split.Pattern
+	// whole says that a word that is a token is not taken apart.
+	whole bool
+	// Pieces are what merging deals with: the tokens under their ids, and behind
+	// them what occurs in merges only.
+	tokens int32
+	pieces map[string]int32 // by bytes, not by spelling
+	extra  int32            // pieces that are no tokens
+	bytes  [256]int32       // the piece of every byte
+	ranks  map[uint64]merged
+	// rescue holds the tokens of the bytes of a piece that is no token.
+	rescue [256][]int32
+}
+
+// merged is what two pieces merge into.
+type merged struct {
+	rank  uint32
+	piece int32
+}
+
+func joined(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
+
+func newBPE(v *vocab, cfg *Config) (*bpe, error) {
+	pre, err := lookupPreTokenizer(cfg.Pre)
+	if err != nil {
+		return nil, err
+	}
+	if len(cfg.Merges) > math.MaxInt32/4-len(v.text) {
+		return nil, fmt.Errorf("%w: %d merges", ErrVocab, len(cfg.Merges))
+	}
+	e := &bpe{
+		whole:  pre.whole,
+		tokens: int32(len(v.text)),
+		pieces: make(map[string]int32, len(v.text)),
+		ranks:  make(map[uint64]merged, len(cfg.Merges)),
+	}
+	if e.pre, err = pre.patterns(); err != nil {
+		return nil, err
+	}
+	for i, text := range v.text {
+		if raw, ok := fromByteRunes(text); ok {
+			e.pieces[raw] = int32(i)
+		}
+	}
+	for b := range e.bytes {
+		e.bytes[b] = e.piece([]byte{byte(b)})
+		// llama.cpp looks the bytes of the spelling up, each by itself. That
+		// finds printable ASCII, and nothing else in valid UTF-8.
+		for _, c := range []byte(string(byteRunes[b])) {
+			if id := v.lookup(string([]byte{c})); id != None {
+				e.rescue[b] = append(e.rescue[b], id)
+			}
+		}
+	}
+	var buf []byte
+	for rank, merge := range cfg.Merges {
+		// The left piece is not empty, so a space in front belongs to it.
+		cut := -1
+		if len(merge) > 1 {
+			cut = strings.IndexByte(merge[1:], ' ') + 1
+		}
+		if cut <= 0 || cut == len(merge)-1 {
+			return nil, fmt.Errorf("%w: merge %d is %.80q, want two pieces with a space between", ErrVocab, rank, merge)
+		}
+		l, okL := fromByteRunes(merge[:cut])
+		r, okR := fromByteRunes(merge[cut+1:])
+		if !okL || !okR {
+			continue // never meets text, which is spelled in characters that stand for bytes
+		}
+		left, right := e.piece([]byte(l)), e.piece([]byte(r))
+		buf = append(append(buf[:0], l...), r...)
+		if _, dup := e.ranks[joined(left, right)]; !dup {
+			e.ranks[joined(left, right)] = merged{uint32(rank), e.piece(buf)}
+		}
+	}
+	return e, nil
+}
+
+// piece returns the id of a piece, and gives it one if it is new.
+func (e *bpe) piece(raw []byte) int32 {
+	id, ok := e.pieces[string(raw)]
+	if !ok {
+		id = e.tokens + e.extra
+		e.extra++
+		e.pieces[string(raw)] = id
+	}
+	return id
+}
+
+func (e *bpe) pair(_ string, l, r *symbol) (priority uint32, id int32, ok bool) {
+	m, ok := e.ranks[joined(l.id, r.id)]
+	return m.rank, m.piece, ok
+}
+
+func (e *bpe) appendText(dst []int32, text string) ([]int32, error) {
+	text = wellFormed(text)
+	if len(text) > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: %d bytes with invalid ones replaced, want at most %d", ErrTooLong, len(text), math.MaxInt32)
+	}
+	var m merger
+	e.each(0, text, func(word string) { dst = e.appendWord(dst, &m, word) })
+	return dst, nil
+}
+
+// each calls yield with the words of text, cut by the patterns from depth on:
+// each of them cuts what the one before has left.
+func (e *bpe) each(depth int, text string, yield func(word string)) {
+	if depth == len(e.pre) {
+		yield(text)
+		return
+	}
+	e.pre[depth].Split(text, func(piece string) { e.each(depth+1, piece, yield) })
+}
+
+func (e *bpe) appendWord(dst []int32, m *merger, word string) []int32 {
+	if e.whole || len(word) == 1 {
+		if id, ok := e.pieces[word]; ok && id < e.tokens {
+			return append(dst, id)
+		}
+	}
+	m.reset(word, len(word))
+	for _, b := range []byte(word) {
+		m.append(1, e.bytes[b])
+	}
+	m.merge(e)
+	for i := int32(0); i >= 0; i = m.symbols[i].next {
+		s := &m.symbols[i]
+		if s.id < e.tokens {
+			dst = append(dst, s.id)
+			continue
+		}
+		for _, b := range []byte(word[s.start : s.start+s.size]) {
+			dst = append(dst, e.rescue[b]...)
+		}
+	}
+	return dst
+}

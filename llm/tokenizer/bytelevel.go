@@ -1,0 +1,91 @@
+package tokenizer
+
+import "unicode/utf8"
+
+// Byte-level vocabularies spell every byte as one printable character: the
+// printable characters of Latin-1 as themselves, the other 68 bytes, in order,
+// as U+0100 and up. (A. Radford et al., "Language models are unsupervised
+// multitask learners", 2019.)
+const otherBytes = 0x100
+
+// byteRunes holds the character of every byte.
+var byteRunes = func() (runes [256]rune) {
+	other := rune(otherBytes)
+	for b := range runes {
+		switch {
+		case b >= '!' && b <= '~', b >= 0xA1 && b <= 0xAC, b >= 0xAE:
+			runes[b] = rune(b)
+		default:
+			runes[b] = other
+			other++
+		}
+	}
+	return runes
+}()
+
+// runeBytes is the inverse of byteRunes; 0 but for the character of byte 0 is
+// none.
+var runeBytes = func() (bytes [otherBytes + 68]byte) {
+	for b, r := range byteRunes {
+		bytes[r] = byte(b)
+	}
+	return bytes
+}()
+
+// fromByteRunes returns the bytes that a spelling stands for. It reports false
+// if a character of the spelling stands for none.
+func fromByteRunes(text string) (string, bool) {
+	raw := make([]byte, 0, len(text))
+	for _, r := range text {
+		if int(r) >= len(runeBytes) || byteRunes[runeBytes[r]] != r {
+			return "", false
+		}
+		raw = append(raw, runeBytes[r])
+	}
+	return string(raw), true
+}
+
+// wellFormed returns text as llama.cpp reads it: a byte that cannot be read as
+// part of a character becomes U+FFFD, and a character that is longer than need
+// be becomes as long as it should. Surrogates stay as they are.
+func wellFormed(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	b := make([]byte, 0, len(text)+len(text)/2)
+	for i := 0; i < len(text); {
+		r, size := looseRune(text[i:])
+		if r >= 0xD800 && r < 0xE000 {
+			b = append(b, text[i:i+size]...)
+		} else {
+			b = utf8.AppendRune(b, r)
+		}
+		i += size
+	}
+	return string(b)
+}
+
+// looseRune decodes the first character of text by the number of bytes that its
+// first byte announces, whether or not a shorter encoding would do. It returns
+// U+FFFD and 1 where bytes are missing or the value is no code point.
+func looseRune(text string) (rune, int) {
+	first := text[0]
+	size := charLen(first)
+	switch {
+	case first < 0x80:
+		return rune(first), 1
+	case first < 0xC0, first >= 0xF8, len(text) < size:
+		return utf8.RuneError, 1
+	}
+	r := rune(first) & (0x7F >> size)
+	for _, b := range []byte(text[1:size]) {
+		if b&0xC0 != 0x80 {
+			return utf8.RuneError, 1
+		}
+		r = r<<6 | rune(b&0x3F)
+	}
+	if r > utf8.MaxRune {
+		return utf8.RuneError, 1
+	}
+	return r, size
+}
