@@ -35,7 +35,7 @@ type merged struct {
 func joined(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
 
 func newBPE(v *vocab, cfg *Config) (*bpe, error) {
-	pre, err := lookupPreTokenizer(cfg.Pre)
+	pre, err := findPreTokenizer(cfg.Pre)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func newBPE(v *vocab, cfg *Config) (*bpe, error) {
 		pieces: make(map[string]int32, len(v.text)),
 		ranks:  make(map[uint64]merged, len(cfg.Merges)),
 	}
-	if e.pre, err = pre.patterns(); err != nil {
+	if e.pre, err = pre.compile(); err != nil {
 		return nil, err
 	}
 	for i, text := range v.text {

@@ -8,12 +8,15 @@ import (
 
 // Errors that New, FromMetadata and Encode wrap.
 var (
-	// ErrModel reports a tokenizer model that this package does not know.
+	// ErrModel reports a tokenizer model, or a pre-tokenizer, that this package
+	// does not know.
 	ErrModel = errors.New("tokenizer: unknown model")
 	// ErrVocab reports arrays or ids that do not make a vocabulary.
 	ErrVocab = errors.New("tokenizer: invalid vocabulary")
 	// ErrMetadata reports a metadata value that is missing or of the wrong type.
 	ErrMetadata = errors.New("tokenizer: invalid metadata")
+	// ErrNoVocab reports text for a model that has no vocabulary.
+	ErrNoVocab = errors.New("tokenizer: no vocabulary")
 	// ErrTooLong reports a text too long for 32-bit offsets.
 	ErrTooLong = errors.New("tokenizer: text too long")
 )
@@ -21,9 +24,18 @@ var (
 // None is the id of a token that a vocabulary does not have.
 const None int32 = -1
 
-// ModelSPM is the value of tokenizer.ggml.model for SentencePiece byte-pair
-// vocabularies.
-const ModelSPM = "llama"
+// The values of tokenizer.ggml.model that this package knows.
+const (
+	// ModelSPM is a SentencePiece byte-pair vocabulary.
+	ModelSPM = "llama"
+	// ModelBPE is a byte-level byte-pair vocabulary.
+	ModelBPE = "gpt2"
+	// ModelWordPiece is a WordPiece vocabulary.
+	ModelWordPiece = "bert"
+	// ModelNone is no vocabulary at all: the model takes ids and gives ids. Such a
+	// Tokenizer has VocabSize 0, and Encode always fails with ErrNoVocab.
+	ModelNone = "no_vocab"
+)
 
 // TokenType is the kind of a token, numbered as in tokenizer.ggml.token_type.
 type TokenType int32
@@ -31,7 +43,7 @@ type TokenType int32
 // The token types of GGUF files.
 const (
 	Undefined   TokenType = 0 // no kind; has no text
-	Normal      TokenType = 1 // text with U+2581 for spaces
+	Normal      TokenType = 1 // text, spelled as the model has it
 	Unknown     TokenType = 2 // stands for what the vocabulary cannot spell
 	Control     TokenType = 3 // marks structure, such as the start of a text
 	UserDefined TokenType = 4 // text that is always one token
@@ -42,8 +54,14 @@ const (
 // Config holds what a Tokenizer is built from. Start from Defaults or
 // FromMetadata: the zero value names token 0 as every special token.
 type Config struct {
-	// Model selects the algorithm: ModelSPM.
+	// Model selects the algorithm: ModelSPM, ModelBPE, ModelWordPiece or ModelNone.
 	Model string
+	// Pre names the pre-tokenizer of ModelBPE, as in tokenizer.ggml.pre: "gpt-2",
+	// "llama-bpe", "qwen2" and others.
+	Pre string
+	// Merges holds the pairs of pieces that ModelBPE merges, best first, each with
+	// a space between its parts.
+	Merges []string
 	// Tokens holds the text of every token; its length is the vocabulary size.
 	Tokens []string
 	// Scores holds the merge priority of every token. Nil means all zero.
@@ -53,33 +71,53 @@ type Config struct {
 
 	// Ids of the tokens with a role, or None.
 	BOS, EOS, UNK                   int32
+	SEP                             int32 // ends a text of ModelWordPiece
 	EOT, EOM                        int32 // end of turn, end of message
 	FIMPrefix, FIMSuffix, FIMMiddle int32 // fill in the middle
 	FIMPad, FIMRepo, FIMSep         int32
 
 	// AddBOS and AddEOS say whether EncodeOptions.AddSpecial puts BOS in front
-	// and EOS behind.
+	// and EOS behind. For ModelWordPiece they say nothing: BOS, which is [CLS],
+	// goes in front and SEP behind.
 	AddBOS, AddEOS bool
-	// AddSpacePrefix says whether a text starts with one space more than it is
-	// given, and loses it again in decoding.
+	// AddSpacePrefix says whether a text of ModelSPM starts with one space more
+	// than it is given, and loses it again in decoding. Other models ignore it.
 	AddSpacePrefix bool
+	// Lowercase and StripAccents say how ModelWordPiece normalises text.
+	Lowercase, StripAccents bool
 }
 
 // Defaults returns the Config that holds for a model where its file is silent,
-// without a vocabulary. For ModelSPM: BOS 1, EOS 2, UNK 0, BOS and the space
-// prefix added, EOS not. It fails with ErrModel for an unknown model.
+// without a vocabulary:
+//
+//	ModelSPM        BOS 1, EOS 2, UNK 0, BOS and the space prefix added
+//	ModelBPE        BOS 11, EOS 11; FromMetadata adjusts BOS and AddBOS to Pre
+//	ModelWordPiece  BOS 101, UNK 100, SEP 102, lower case without accents
+//	ModelNone       nothing
+//
+// It fails with ErrModel for an unknown model.
 func Defaults(model string) (Config, error) {
-	if model != ModelSPM {
-		return Config{}, fmt.Errorf("%w: %q, want %q", ErrModel, model, ModelSPM)
-	}
-	return Config{
+	cfg := Config{
 		Model: model,
-		BOS:   1, EOS: 2, UNK: 0,
+		BOS:   None, EOS: None, UNK: None, SEP: None,
 		EOT: None, EOM: None,
 		FIMPrefix: None, FIMSuffix: None, FIMMiddle: None,
 		FIMPad: None, FIMRepo: None, FIMSep: None,
-		AddBOS: true, AddSpacePrefix: true,
-	}, nil
+	}
+	switch model {
+	case ModelSPM:
+		cfg.BOS, cfg.EOS, cfg.UNK = 1, 2, 0
+		cfg.AddBOS, cfg.AddSpacePrefix = true, true
+	case ModelBPE:
+		cfg.BOS, cfg.EOS = 11, 11
+	case ModelWordPiece:
+		cfg.BOS, cfg.UNK, cfg.SEP = 101, 100, 102
+		cfg.Lowercase, cfg.StripAccents = true, true
+	case ModelNone:
+	default:
+		return Config{}, fmt.Errorf("%w: %.80q, want %q, %q, %q or %q", ErrModel, model, ModelSPM, ModelBPE, ModelWordPiece, ModelNone)
+	}
+	return cfg, nil
 }
 
 // idKeys lists where a model file names the tokens with a role. Later entries
@@ -93,6 +131,7 @@ var idKeys = []struct {
 	{"tokenizer.ggml.eot_token_id", func(c *Config) *int32 { return &c.EOT }},
 	{"tokenizer.ggml.eom_token_id", func(c *Config) *int32 { return &c.EOM }},
 	{"tokenizer.ggml.unknown_token_id", func(c *Config) *int32 { return &c.UNK }},
+	{"tokenizer.ggml.seperator_token_id", func(c *Config) *int32 { return &c.SEP }}, // sic
 	{"tokenizer.ggml.fim_pre_token_id", func(c *Config) *int32 { return &c.FIMPrefix }},
 	{"tokenizer.ggml.fim_suf_token_id", func(c *Config) *int32 { return &c.FIMSuffix }},
 	{"tokenizer.ggml.fim_mid_token_id", func(c *Config) *int32 { return &c.FIMMiddle }},
@@ -111,8 +150,9 @@ var idKeys = []struct {
 //
 // A missing key leaves the default of the model. So does a token id outside of
 // the vocabulary, which files in use hold for "none" (2^32-1); a default id
-// outside of it becomes None. Missing tokens and values of the wrong type are
-// errors: ErrMetadata, or ErrModel for a model this package does not know.
+// outside of it becomes None. Missing tokens or merges and values of the wrong
+// type are errors: ErrMetadata, or ErrModel for a model or a pre-tokenizer this
+// package does not know. For ModelNone all keys but the model are ignored.
 func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 	var model string
 	if err := read(get, "tokenizer.ggml.model", &model); err != nil {
@@ -121,6 +161,14 @@ func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 	cfg, err := Defaults(model)
 	if err != nil {
 		return Config{}, err
+	}
+	if model == ModelNone {
+		return cfg, nil
+	}
+	if model == ModelBPE {
+		if err := readBPE(get, &cfg); err != nil {
+			return Config{}, err
+		}
 	}
 	if err := read(get, "tokenizer.ggml.tokens", &cfg.Tokens); err != nil {
 		return Config{}, err
@@ -151,16 +199,41 @@ func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 			*id = int32(n)
 		}
 	}
+	if err := read(get, "tokenizer.ggml.normalizer.lowercase", &cfg.Lowercase); err != nil {
+		return Config{}, err
+	}
+	cfg.StripAccents = cfg.Lowercase
 	for key, dst := range map[string]*bool{
-		"tokenizer.ggml.add_bos_token":    &cfg.AddBOS,
-		"tokenizer.ggml.add_eos_token":    &cfg.AddEOS,
-		"tokenizer.ggml.add_space_prefix": &cfg.AddSpacePrefix,
+		"tokenizer.ggml.add_bos_token":            &cfg.AddBOS,
+		"tokenizer.ggml.add_eos_token":            &cfg.AddEOS,
+		"tokenizer.ggml.add_space_prefix":         &cfg.AddSpacePrefix,
+		"tokenizer.ggml.normalizer.strip_accents": &cfg.StripAccents,
 	} {
 		if err := read(get, key, dst); err != nil {
 			return Config{}, err
 		}
 	}
 	return cfg, nil
+}
+
+// readBPE reads what ModelBPE has beside a vocabulary.
+func readBPE(get func(string) (any, bool), cfg *Config) error {
+	if err := read(get, "tokenizer.ggml.pre", &cfg.Pre); err != nil {
+		return err
+	}
+	pre, err := findPreTokenizer(cfg.Pre)
+	if err != nil {
+		return err
+	}
+	cfg.AddBOS = pre.addBOS
+	if pre.noBOS {
+		cfg.BOS = None
+	}
+	const key = "tokenizer.ggml.merges"
+	if _, ok := get(key); !ok {
+		return fmt.Errorf("%w: %s is missing", ErrMetadata, key)
+	}
+	return read(get, key, &cfg.Merges)
 }
 
 // read stores the value of key in dst, leaves dst alone where the key is

@@ -61,7 +61,7 @@ func (s *spm) appendText(dst []int32, text string) ([]int32, error) {
 	var m merger
 	for pos := 0; pos < len(text); {
 		end := s.segment(text, pos)
-		split(&m, text[pos:end])
+		splitChars(&m, text[pos:end])
 		m.merge(s)
 		for i := int32(0); i >= 0; i = m.symbols[i].next {
 			dst = s.appendSymbol(dst, m.text, &m.symbols[i])
@@ -109,9 +109,9 @@ func (s *spm) appendSymbol(dst []int32, text string, sym *symbol) []int32 {
 	return dst
 }
 
-// split makes a symbol of every character. In text that is not UTF-8 a
+// splitChars makes a symbol of every character. In text that is not UTF-8 a
 // character is as long as its first byte says.
-func split(m *merger, text string) {
+func splitChars(m *merger, text string) {
 	m.reset(text, len(text))
 	for pos := 0; pos < len(text); {
 		size := min(charLen(text[pos]), len(text)-pos)

@@ -20,19 +20,28 @@ type Tokenizer struct {
 	vocab *vocab
 	enc   encoder
 	// stripSpace says that Decode removes the space that encoding put in front.
-	stripSpace     bool
-	addBOS, addEOS bool
-	bos, eos       int32
+	stripSpace bool
+	bos, eos   int32
+	// head and tail are what AddSpecial puts around a text, or None.
+	head, tail int32
 }
 
 // New builds a tokenizer. It keeps cfg's slices, which must not change later.
 //
-// It fails with ErrModel for an unknown model and with ErrVocab where the
-// arrays differ in length, a token occurs twice, a score is NaN, a type or id is
-// out of range, a byte token is not spelled <0xNN>, the special tokens hold more
-// than 4 MiB of text, a token to be added is None, or a byte has no token and
-// UNK is None.
+// It fails with ErrModel for an unknown model or pre-tokenizer, and with ErrVocab
+// where the arrays differ in length, a token occurs twice, a score is NaN, a type
+// or id is out of range, a byte token is not spelled <0xNN>, the special tokens
+// hold more than 4 MiB of text, or a token to be added is None. ErrVocab also
+// reports, for ModelSPM, a byte without a token if UNK is None; for ModelBPE a
+// merge that is not two pieces; for ModelWordPiece no UNK and a token of more
+// than 512 bytes. For ModelNone all of cfg but the model is ignored.
 func New(cfg Config) (*Tokenizer, error) {
+	if cfg.Model == ModelNone {
+		return &Tokenizer{
+			vocab: &vocab{},
+			bos:   None, eos: None, head: None, tail: None,
+		}, nil
+	}
 	if _, err := Defaults(cfg.Model); err != nil {
 		return nil, err
 	}
@@ -40,31 +49,52 @@ func New(cfg Config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.AddBOS && cfg.BOS == None {
-		return nil, fmt.Errorf("%w: AddBOS is set but there is no BOS token", ErrVocab)
+	t := &Tokenizer{vocab: v, bos: cfg.BOS, eos: cfg.EOS}
+	if t.head, t.tail, err = frame(&cfg); err != nil {
+		return nil, err
 	}
-	if cfg.AddEOS && cfg.EOS == None {
-		return nil, fmt.Errorf("%w: AddEOS is set but there is no EOS token", ErrVocab)
+	switch cfg.Model {
+	case ModelSPM:
+		t.stripSpace = cfg.AddSpacePrefix
+		t.enc, err = newSPM(v, &cfg)
+	case ModelBPE:
+		t.enc, err = newBPE(v, &cfg)
+	case ModelWordPiece:
+		t.enc, err = newWordPiece(v, &cfg)
 	}
-	enc, err := newSPM(v, &cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Tokenizer{
-		vocab:      v,
-		enc:        enc,
-		stripSpace: cfg.AddSpacePrefix,
-		addBOS:     cfg.AddBOS,
-		addEOS:     cfg.AddEOS,
-		bos:        cfg.BOS,
-		eos:        cfg.EOS,
-	}, nil
+	return t, nil
+}
+
+// frame returns the tokens that go around a text, or None.
+func frame(cfg *Config) (head, tail int32, err error) {
+	if cfg.Model == ModelWordPiece {
+		if cfg.BOS == None || cfg.SEP == None {
+			return None, None, fmt.Errorf("%w: there is no BOS or no SEP token", ErrVocab)
+		}
+		return cfg.BOS, cfg.SEP, nil
+	}
+	head, tail = None, None
+	if cfg.AddBOS {
+		if head = cfg.BOS; head == None {
+			return None, None, fmt.Errorf("%w: AddBOS is set but there is no BOS token", ErrVocab)
+		}
+	}
+	if cfg.AddEOS {
+		if tail = cfg.EOS; tail == None {
+			return None, None, fmt.Errorf("%w: AddEOS is set but there is no EOS token", ErrVocab)
+		}
+	}
+	return head, tail, nil
 }
 
 // EncodeOptions says how Encode treats special tokens. The zero value encodes
 // plain text.
 type EncodeOptions struct {
-	// AddSpecial adds the BOS and EOS tokens that the vocabulary asks for.
+	// AddSpecial adds the tokens that the vocabulary asks for around a text: BOS
+	// and EOS, or [CLS] and [SEP].
 	AddSpecial bool
 	// ParseSpecial recognises control and unknown tokens in the text by their
 	// spelling. Leave it false for text from an untrusted user.
@@ -73,14 +103,18 @@ type EncodeOptions struct {
 
 // Encode returns the ids of text. Empty text has none but those AddSpecial
 // adds. Text need not be valid UTF-8. Encode fails with ErrTooLong for text of
-// 2 GiB or more, each space counted as three bytes.
+// 2 GiB or more, where each space (ModelSPM) or invalid byte (ModelBPE) counts as
+// three bytes, and with ErrNoVocab without a vocabulary, even for empty text.
 func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
+	if len(t.vocab.text) == 0 {
+		return nil, ErrNoVocab
+	}
 	if len(text) > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrTooLong, len(text), math.MaxInt32)
 	}
 	var ids []int32
-	if opt.AddSpecial && t.addBOS {
-		ids = append(ids, t.bos)
+	if opt.AddSpecial && t.head != None {
+		ids = append(ids, t.head)
 	}
 	pos := 0
 	for _, m := range t.vocab.specials.find(text, opt.ParseSpecial) {
@@ -99,8 +133,8 @@ func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
 			return nil, err
 		}
 	}
-	if opt.AddSpecial && t.addEOS {
-		ids = append(ids, t.eos)
+	if opt.AddSpecial && t.tail != None {
+		ids = append(ids, t.tail)
 	}
 	return ids, nil
 }

@@ -469,7 +469,7 @@ func TestFromMetadata(t *testing.T) {
 		want  error
 	}{
 		{"tokenizer.ggml.model", nil, ErrModel},
-		{"tokenizer.ggml.model", "gpt2", ErrModel},
+		{"tokenizer.ggml.model", "t5", ErrModel},
 		{"tokenizer.ggml.model", 4, ErrMetadata},
 		{"tokenizer.ggml.tokens", nil, ErrMetadata},
 		{"tokenizer.ggml.tokens", []string{}, ErrMetadata},

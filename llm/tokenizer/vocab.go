@@ -81,7 +81,7 @@ func newVocab(cfg *Config) (*vocab, error) {
 	v.assignRoles(cfg)
 	for i := range v.text {
 		var err error
-		if v.piece[i], err = v.spell(i); err != nil {
+		if v.piece[i], err = v.spell(i, cfg.Model); err != nil {
 			return nil, err
 		}
 	}
@@ -93,10 +93,16 @@ func newVocab(cfg *Config) (*vocab, error) {
 }
 
 // spell returns the decoded text of a token, shown or not.
-func (v *vocab) spell(id int) (string, error) {
+func (v *vocab) spell(id int, model string) (string, error) {
 	text := v.text[id]
 	switch v.kind[id] {
 	case Normal:
+		if model == ModelBPE {
+			if raw, ok := fromByteRunes(text); ok {
+				return raw, nil
+			}
+			return text, nil
+		}
 		return strings.ReplaceAll(text, spaceMark, " "), nil
 	case Byte:
 		b, ok := parseByte(text)

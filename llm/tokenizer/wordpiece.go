@@ -1,0 +1,160 @@
+package tokenizer
+
+import (
+	"fmt"
+	"slices"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxWordPiece bounds the bytes of a token of a WordPiece vocabulary, since
+// encoding a word may look that far from each of its bytes. Vocabularies in use
+// stay under 100.
+const maxWordPiece = 512
+
+// wordPiece encodes with a WordPiece vocabulary: text is normalised and cut into
+// words, and a word into the longest tokens from left to right. The token that
+// begins a word has U+2581 in front. A word that cannot be cut so is one unknown
+// token. (M. Schuster, K. Nakajima, "Japanese and Korean voice search", 2012;
+// J. Devlin et al., "BERT", 2019.)
+type wordPiece struct {
+	lower, strip bool
+	unk          int32
+	// next is a trie over the spellings, with its root at 0, and tokens the token
+	// that ends in each node, or None.
+	next   map[edge]int32
+	tokens []int32
+}
+
+func newWordPiece(v *vocab, cfg *Config) (*wordPiece, error) {
+	if cfg.UNK == None {
+		return nil, fmt.Errorf("%w: no unknown token", ErrVocab)
+	}
+	if v.maxLen > maxWordPiece {
+		return nil, fmt.Errorf("%w: a token of %d bytes, want at most %d", ErrVocab, v.maxLen, maxWordPiece)
+	}
+	w := &wordPiece{
+		lower: cfg.Lowercase, strip: cfg.StripAccents,
+		unk:    cfg.UNK,
+		next:   make(map[edge]int32),
+		tokens: []int32{None},
+	}
+	for i, text := range v.text {
+		at := int32(0)
+		for _, b := range []byte(text) {
+			to := w.next[edge{at, b}]
+			if to == 0 {
+				to = int32(len(w.tokens))
+				w.next[edge{at, b}] = to
+				w.tokens = append(w.tokens, None)
+			}
+			at = to
+		}
+		w.tokens[at] = int32(i)
+	}
+	return w, nil
+}
+
+func (w *wordPiece) appendText(dst []int32, text string) ([]int32, error) {
+	// word holds the phantom space and the word read so far.
+	word := []byte(spaceMark)
+	flush := func() {
+		if len(word) > len(spaceMark) {
+			dst = w.appendWord(dst, word)
+			word = word[:len(spaceMark)]
+		}
+	}
+	for i := 0; i < len(text); {
+		r, size := looseRune(text[i:])
+		i += size
+		if w.strip {
+			r = base(r)
+		}
+		switch {
+		case unicode.Is(unicode.White_Space, r):
+			flush()
+			continue
+		case r == 0, r == utf8.RuneError, control(r), w.strip && unicode.Is(unicode.M, r):
+			continue
+		}
+		alone := unicode.Is(unicode.P, r) || r < 0x7F && unicode.Is(unicode.S, r) || chinese(r)
+		if alone {
+			flush()
+		}
+		if w.lower {
+			r = unicode.ToLower(r)
+		}
+		word = utf8.AppendRune(word, r)
+		if alone {
+			flush()
+		}
+	}
+	flush()
+	return dst, nil
+}
+
+// appendWord appends the tokens of a word, or the unknown token.
+func (w *wordPiece) appendWord(dst []int32, word []byte) []int32 {
+	n := len(dst)
+	for pos := 0; pos < len(word); {
+		id, end := None, 0
+		at := int32(0)
+		for i := pos; i < len(word); i++ {
+			if at = w.next[edge{at, word[i]}]; at == 0 {
+				break
+			}
+			if w.tokens[at] != None {
+				id, end = w.tokens[at], i+1
+			}
+		}
+		if id == None {
+			return append(dst[:n], w.unk)
+		}
+		dst = append(dst, id)
+		pos = end
+	}
+	return dst
+}
+
+// base returns the first character of the canonical decomposition of r. The
+// others are accents, but for Hangul: of a syllable, the leading consonant alone
+// remains, as in llama.cpp.
+func base(r rune) rune {
+	if r < 0xC0 {
+		return r
+	}
+	const (
+		firstSyllable, syllables = 0xAC00, 11172
+		firstConsonant           = 0x1100
+		perConsonant             = 588
+	)
+	if i := r - firstSyllable; i >= 0 && i < syllables {
+		return firstConsonant + i/perConsonant
+	}
+	var buf [utf8.UTFMax]byte
+	d := norm.NFD.Properties(buf[:utf8.EncodeRune(buf[:], r)]).Decomposition()
+	if len(d) == 0 {
+		return r
+	}
+	first, _ := utf8.DecodeRune(d)
+	return first
+}
+
+// control reports whether r is in one of the categories of control, format,
+// private use and surrogate characters. Unassigned code points are not.
+func control(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs)
+}
+
+// chineseRanges are the ideographs that are words by themselves, with the gap
+// that the tokenizers these vocabularies were trained with have at U+2B820.
+var chineseRanges = [][2]rune{
+	{0x3400, 0x4DBF}, {0x4E00, 0x9FFF}, {0xF900, 0xFAFF},
+	{0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F},
+}
+
+func chinese(r rune) bool {
+	return slices.ContainsFunc(chineseRanges, func(x [2]rune) bool { return x[0] <= r && r <= x[1] })
+}
