@@ -1,0 +1,131 @@
+package coherence
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+// patience is how long one schedule may take before it counts as a deadlock. It
+// takes milliseconds.
+const patience = time.Minute
+
+func configurations() []configuration {
+	return append([]configuration{{"cpu", openCPU}}, devices()...)
+}
+
+func envNumber(t *testing.T, name string) (n uint64, set bool) {
+	s := os.Getenv(name)
+	if s == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("%s is %q, want a number", name, s)
+	}
+	return n, true
+}
+
+// try runs a schedule on a configuration and describes a failure.
+func try(s *schedule, c *configuration) error {
+	watchdog := time.AfterFunc(patience, func() {
+		panic(fmt.Sprintf("schedule %d on %q hangs; see the goroutines below\n%s", s.seed, c.name, s.trace(-1)))
+	})
+	defer watchdog.Stop()
+	at, err := run(s, c)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("schedule %d on %q, step %d: %w\n%srepeat with FUCINA_COHERENCE_SEED=%d",
+		s.seed, c.name, at, err, s.trace(at), s.seed)
+}
+
+// Randomised schedules see program order on every configuration, leak nothing, and
+// make no device do what hardware forbids.
+func TestSchedules(t *testing.T) {
+	list := configurations()
+	before := offheap.Stats()
+	if seed, ok := envNumber(t, "FUCINA_COHERENCE_SEED"); ok {
+		replay(t, seed, list)
+		return
+	}
+	base, ok := envNumber(t, "FUCINA_TEST_SEED")
+	if !ok {
+		base = 1
+	}
+	count := 20000
+	switch {
+	case os.Getenv("FUCINA_TEST_FULL") == "1":
+		count *= 10
+	case testing.Short():
+		count /= 10
+	}
+	if invariants.RaceEnabled || invariants.Enabled {
+		count /= 10
+	}
+	// Schedules leave much garbage and hardly anything else.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	var next, schedules, runs atomic.Uint64
+	var failed atomic.Bool
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			k := newKernels()
+			for !failed.Load() {
+				i := next.Add(1) - 1
+				if i >= uint64(count) {
+					return
+				}
+				s := generate(k, base<<20+i)
+				schedules.Add(1)
+				for j := range list {
+					// Each schedule on one configuration, and some on all.
+					if i%32 != 0 && int(i)%len(list) != j {
+						continue
+					}
+					if failed.Load() {
+						return
+					}
+					runs.Add(1)
+					if err := try(s, &list[j]); err != nil {
+						failed.Store(true)
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("FUCINA_TEST_SEED=%d: %d schedules, %d runs on %d configurations", base, schedules.Load(), runs.Load(), len(list))
+	if after := offheap.Stats(); !failed.Load() && after.LiveBytes != before.LiveBytes {
+		t.Errorf("%d bytes of host memory are live, %d before", after.LiveBytes, before.LiveBytes)
+	}
+}
+
+// replay runs one schedule many times and prints it.
+func replay(t *testing.T, seed uint64, list []configuration) {
+	s := generate(newKernels(), seed)
+	t.Logf("schedule %d\n%s", seed, s.trace(-1))
+	for i := range list {
+		t.Run(list[i].name, func(t *testing.T) {
+			for range 500 {
+				before := offheap.Stats().LiveBytes
+				if err := try(s, &list[i]); err != nil {
+					t.Fatal(err)
+				}
+				if after := offheap.Stats().LiveBytes; after != before {
+					t.Fatalf("schedule %d: %d bytes of host memory are live, %d before", seed, after, before)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !accel
+
+package coherence
+
+func devices() []configuration { return nil }
