@@ -22,9 +22,10 @@ type device struct {
 	gate gates
 	lost atomic.Bool
 
-	mu        sync.Mutex
-	fellBack  int64
-	fellBackW string
+	mu          sync.Mutex
+	fellBack    int64
+	fellBackOp  provider.Op // of the last one, and why
+	fellBackErr error
 }
 
 func (d *device) open(opt Options) error {
@@ -58,7 +59,10 @@ func (e *Engine) Residency() residency.Stats {
 func (d *device) fallbacks() (int64, string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.fellBack, d.fellBackW
+	if d.fellBack == 0 {
+		return 0, ""
+	}
+	return d.fellBack, fmt.Sprintf("%s: %v", d.fellBackOp, d.fellBackErr)
 }
 
 func (d *device) close(ctx context.Context) error {
@@ -112,6 +116,11 @@ func (c *Context) onDevice(op provider.Op) bool {
 	if c.dev.q == nil || d.lost.Load() || !d.p.Plan(op, &c.args).Supported {
 		return false
 	}
+	if err := d.res.Err(); err != nil {
+		// A result could be had, but not be read.
+		d.count(op, err)
+		return false
+	}
 	for i := range c.args.NIn {
 		if !c.args.In[i].Weight && c.bufs[i].NewestOnDevice() {
 			return true
@@ -132,11 +141,16 @@ func (c *Context) fallBack(op provider.Op, err error) bool {
 	if c.std.Err() != nil {
 		return false
 	}
+	d.count(op, err)
+	return true
+}
+
+// count counts an op that the CPU runs in the device's place.
+func (d *device) count(op provider.Op, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fellBack++
-	d.fellBackW = fmt.Sprintf("%s: %v", op, err)
-	return true
+	d.fellBackOp, d.fellBackErr = op, err
 }
 
 // runDevice submits op. With an error, nothing was submitted.

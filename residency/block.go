@@ -101,37 +101,44 @@ func (m *Manager) acquire(t *accel.Timeline, size int) (*Block, error) {
 		return b, nil
 	}
 	b, err := m.allocate(size)
-	if err == nil {
+	if err == nil || !errors.Is(err, accel.ErrOutOfMemory) {
+		return b, err
+	}
+	if b, err = m.retry(t, size); err == nil {
 		return b, nil
 	}
-	if !errors.Is(err, accel.ErrOutOfMemory) {
-		return nil, err
-	}
-	if m.trim(size) {
-		if b, err := m.allocate(size); err == nil {
+	for given := 0; ; {
+		n := m.evict()
+		given += n
+		if b, err = m.retry(t, size); err == nil {
 			return b, nil
 		}
+		if n == 0 || given >= size {
+			// Enough may have been given up that only waits for its fences.
+			m.settle()
+			given = 0
+			if b, err = m.retry(t, size); err == nil {
+				return b, nil
+			}
+		}
+		if n == 0 {
+			return nil, fmt.Errorf("residency: %d bytes: %w", size, err)
+		}
+	}
+}
+
+// retry looks for a block where idle ones are in the way or need waiting for, on
+// the device.
+func (m *Manager) retry(t *accel.Timeline, size int) (*Block, error) {
+	m.trim(size)
+	b, err := m.allocate(size)
+	if err == nil {
+		return b, nil
 	}
 	if b := m.reuse(t, size, true); b != nil {
 		return b, nil
 	}
-	for m.evict() {
-		m.trim(size)
-		if b, err := m.allocate(size); err == nil {
-			return b, nil
-		}
-		// The evicted block itself may fit, under its fences.
-		if b := m.reuse(t, size, true); b != nil {
-			return b, nil
-		}
-	}
-	// Blocks that only wait for their fences: wait for them and search again.
-	m.settle()
-	m.trim(size)
-	if b, err = m.allocate(size); err != nil {
-		return nil, fmt.Errorf("residency: %d bytes: %w", size, err)
-	}
-	return b, nil
+	return nil, err
 }
 
 // reuse takes an idle block of the size: the last freed one that work on t may use
@@ -187,12 +194,11 @@ func (m *Manager) allocate(size int) (*Block, error) {
 	return b, nil
 }
 
-// trim gives idle blocks whose fences have ended back to the provider, and reports
-// whether there were any. Blocks of the size that is wanted are kept.
-func (m *Manager) trim(keep int) bool {
+// trim gives idle blocks whose fences have ended back to the provider. Blocks of
+// the size that is wanted are kept.
+func (m *Manager) trim(keep int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	trimmed := false
 	for size, list := range m.free {
 		if size == keep {
 			continue
@@ -207,14 +213,12 @@ func (m *Manager) trim(keep int) bool {
 				m.quarantine(b)
 			default:
 				m.p.Free(b.mem)
-				trimmed = true
 			}
 			m.stats.Idle -= int64(size)
 		}
 		clear(list[len(rest):])
 		m.free[size] = rest
 	}
-	return trimmed
 }
 
 // settle waits for the fences of every idle block.
@@ -233,8 +237,8 @@ func (m *Manager) settle() {
 }
 
 // evict gives up the device copy of the least recently used adopted weight that
-// can spare it, and reports whether there was one.
-func (m *Manager) evict() bool {
+// can spare it, and returns its bytes; 0 if there is none.
+func (m *Manager) evict() int {
 	// DropDevice comes back to the manager, so it is called without the lock; a
 	// buffer that ended meanwhile has nothing to drop.
 	m.mu.Lock()
@@ -248,10 +252,10 @@ func (m *Manager) evict() bool {
 			m.mu.Lock()
 			m.stats.Evictions++
 			m.mu.Unlock()
-			return true
+			return blockSize(buf.Size())
 		}
 	}
-	return false
+	return 0
 }
 
 func (m *Manager) adopt(b *Block, owner *storage.Buffer) {

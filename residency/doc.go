@@ -13,7 +13,11 @@
 //   - Only bytes whose host copy is valid are evicted, least recently used first.
 //   - Memory that runs out is looked for, in this order: a reusable block, the
 //     provider, idle blocks of other sizes, a block of the right size whose fences
-//     must be waited for, adopted weights, and idle blocks that are still in use.
+//     the device must wait for, adopted weights, and idle blocks that are still in
+//     use, which the host waits for. It waits before it gives up more weights than
+//     the request needs.
+//   - A transfer queue that failed stays dead, and so does the manager: Err says
+//     so, and its user turns to the host.
 //   - Bytes handed to Upload are copied before it returns.
 //
 // The package knows only the provider interface. It has no content in a build

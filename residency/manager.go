@@ -90,6 +90,15 @@ func (m *Manager) Stats() Stats {
 	return s
 }
 
+// Err returns the failure of a transfer queue. After one, bytes can no longer be
+// brought to the device, or from it.
+func (m *Manager) Err() error {
+	if err := m.up.q.Timeline().Dead(); err != nil {
+		return err
+	}
+	return m.down.q.Timeline().Dead()
+}
+
 // Ensure gives b device memory for work on the queue with timeline t, unless it
 // has some. A weight is adopted: it stays until its buffer ends or memory runs
 // out. It reports whether this call adopted it. The bytes are not moved yet.

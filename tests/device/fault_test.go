@@ -1,0 +1,247 @@
+//go:build accel
+
+package device
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+// countEvents returns the events of a run without faults.
+func countEvents(t *testing.T, f *gguf.File) discrete.Events {
+	t.Helper()
+	r, err := newRig(discrete.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := r.smallRun(f)
+	if err == nil {
+		err = sameIDs(ids, wantSmall(t))
+	}
+	events := r.dev.Events()
+	if err := errors.Join(err, r.close()); err != nil {
+		t.Fatal(err)
+	}
+	if events.Submits < tokens*10 || events.Allocs < 10 || events.Uploads < tokens || events.Downloads != tokens {
+		t.Fatalf("unlikely events %+v", events)
+	}
+	return events
+}
+
+// faultCase runs the small model on a device with faults, then again on the same
+// engine, and requires right ids or an error that passes check the first time,
+// right ids the second time, and nothing left. A nil check stands for several
+// faults: errors pass, both times.
+func faultCase(f *gguf.File, want []int32, opt discrete.Options, check func(error) error) (failed bool, err error) {
+	r, err := newRig(opt)
+	if err != nil {
+		return false, err
+	}
+	err = bounded(func() error {
+		m, err := llm.New(r.eng, f, llm.Options{})
+		if err != nil {
+			return err
+		}
+		ids, err := generate(m, smallPrompt, tokens)
+		switch {
+		case err == nil:
+			err = sameIDs(ids, want)
+		case check != nil:
+			failed = true
+			err = check(err)
+		default:
+			failed, err = true, nil
+		}
+		// What fails is what the device computed. The weights are on the host.
+		again, e := generate(m, smallPrompt, tokens)
+		if e == nil {
+			e = sameIDs(again, want)
+		} else if check == nil {
+			e = nil // of several faults, one may have waited for this run
+		}
+		if e != nil {
+			e = fmt.Errorf("again on the same engine: %w", e)
+		}
+		return errors.Join(err, e, m.Close())
+	})
+	if errors.Is(err, errHang) {
+		return failed, err
+	}
+	return failed, errors.Join(err, r.close())
+}
+
+// A failure at any one event of a run ends in the right ids, because the CPU took
+// over, or in an error that says which operations it may come from. Nothing hangs,
+// nothing is left, and the device's failure is not the next engine's.
+func TestFaultSweep(t *testing.T) {
+	seed := testSeed(t)
+	f := openFile(t, small)
+	want := wantSmall(t)
+	events := countEvents(t, f)
+	cases := []struct {
+		kind  discrete.FaultKind
+		n     int
+		check func(error) error
+	}{
+		{discrete.SubmitError, events.Submits, isDeviceFailure},
+		{discrete.SubmitAsync, events.Submits, namesWindow},
+		{discrete.AllocError, events.Allocs, notAllowed},
+		{discrete.UploadError, events.Uploads, isDeviceFailure},
+		{discrete.UploadAsync, events.Uploads, namesWindow},
+		{discrete.DownloadError, events.Downloads, isDeviceFailure},
+		{discrete.DownloadAsync, events.Downloads, namesWindow},
+	}
+	for _, c := range cases {
+		t.Run(c.kind.String(), func(t *testing.T) {
+			failures, runs := 0, 0
+			for _, i := range share(seed, c.n, 40) {
+				opt := discrete.Options{
+					Seed: seed + uint64(i), Chaos: discrete.Yields,
+					Faults: []discrete.Fault{{Kind: c.kind, Nth: i + 1}},
+				}
+				failed, err := faultCase(f, want, opt, c.check)
+				if err != nil {
+					t.Fatalf("%s at event %d of %d: %v", c.kind, i+1, c.n, err)
+				}
+				runs++
+				if failed {
+					failures++
+					if _, err := faultCase(f, want, discrete.Options{}, notAllowed); err != nil {
+						t.Fatalf("after %s at event %d: the next engine: %v", c.kind, i+1, err)
+					}
+				}
+			}
+			t.Logf("%d of %d events, %d runs failed", runs, c.n, failures)
+		})
+	}
+}
+
+func isDeviceFailure(err error) error {
+	if !errors.Is(err, fucina.ErrDeviceFailed) {
+		return fmt.Errorf("no device failure: %w", err)
+	}
+	return nil
+}
+
+func notAllowed(err error) error { return err }
+
+// Two faults in one run: one may strike while the other is being dealt with.
+func TestFaultPairs(t *testing.T) {
+	seed := testSeed(t)
+	f := openFile(t, small)
+	want := wantSmall(t)
+	events := countEvents(t, f)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	counts := map[discrete.FaultKind]int{
+		discrete.SubmitError: events.Submits, discrete.SubmitAsync: events.Submits,
+		discrete.AllocError:  events.Allocs,
+		discrete.UploadError: events.Uploads, discrete.UploadAsync: events.Uploads,
+		discrete.DownloadError: events.Downloads, discrete.DownloadAsync: events.Downloads,
+		discrete.Loss: events.Submits + events.Transfers(),
+	}
+	random := func() discrete.Fault {
+		kind := discrete.FaultKind(1 + rng.IntN(len(counts)))
+		return discrete.Fault{Kind: kind, Nth: 1 + rng.IntN(counts[kind])}
+	}
+	for range share(0, 60, 60) {
+		opt := discrete.Options{Seed: rng.Uint64(), Chaos: discrete.Yields, Faults: []discrete.Fault{random(), random()}}
+		if _, err := faultCase(f, want, opt, nil); err != nil {
+			t.Fatalf("seed %d, faults %v: %v", opt.Seed, opt.Faults, err)
+		}
+	}
+}
+
+// A device that disappears takes with it what only it had. The weights are on the
+// host too, so that the CPU goes on with the same model.
+func TestLossSweep(t *testing.T) {
+	seed := testSeed(t)
+	f := openFile(t, small)
+	want := wantSmall(t)
+	events := countEvents(t, f)
+	n := events.Submits + events.Transfers()
+	for _, i := range share(seed, n, 60) {
+		opt := discrete.Options{
+			Seed: seed + uint64(i), Chaos: discrete.Yields,
+			Faults: []discrete.Fault{{Kind: discrete.Loss, Nth: i + 1}},
+		}
+		_, err := faultCase(f, want, opt, func(err error) error {
+			if !errors.Is(err, fucina.ErrDeviceLost) {
+				return fmt.Errorf("not a lost device: %w", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("loss at event %d of %d: %v", i+1, n, err)
+		}
+	}
+}
+
+// Bytes that only a lost device had are an error, as often as they are asked for;
+// bytes that the host has are not.
+func TestLossOfValues(t *testing.T) {
+	r := openRig(t, discrete.Options{})
+	c, err := r.eng.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := fucina.Ax("d", 4)
+	x, err := fucina.FromSlice(c, []float32{1, 2, 3, 4}, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := x.Add(c, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fucina.Data[float32](read); err != nil {
+		t.Fatal(err)
+	}
+	unread, err := x.Mul(c, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.dev.Inject(discrete.Fault{Kind: discrete.Loss, Nth: 1}); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "after the loss", func() error {
+		for range 3 {
+			if _, err := fucina.Data[float32](unread); !errors.Is(err, fucina.ErrDeviceLost) {
+				return fmt.Errorf("data of a lost tensor: %w", err)
+			}
+			if err := fucina.ReadInto(t.Context(), unread, make([]float32, 4)); !errors.Is(err, fucina.ErrDeviceLost) {
+				return fmt.Errorf("read of a lost tensor: %w", err)
+			}
+			if _, err := unread.Add(c, x); !errors.Is(err, fucina.ErrDeviceLost) {
+				return fmt.Errorf("op on a lost tensor: %w", err)
+			}
+			if v, err := fucina.Data[float32](read); err != nil || v[3] != 8 {
+				return fmt.Errorf("a tensor that was read: %v, %w", v, err)
+			}
+		}
+		// The CPU goes on, in this context and in new ones.
+		other, err := r.eng.NewContext()
+		if err != nil {
+			return err
+		}
+		for _, c := range []*fucina.Context{c, other} {
+			y, err := read.Mul(c, x)
+			if err != nil {
+				return err
+			}
+			if v, err := fucina.Data[float32](y); err != nil || v[3] != 32 {
+				return fmt.Errorf("an op on host values: %v, %w", v, err)
+			}
+			if err := y.Release(); err != nil {
+				return err
+			}
+		}
+		return errors.Join(other.Close(), c.Close(), x.Release(), read.Release(), unread.Release())
+	})
+}
