@@ -28,7 +28,7 @@ import (
 func checkGolden(t *testing.T, path, provider, prompt string, ids []int32, first []float32, tolerance float64) generation {
 	t.Helper()
 	if invariants.RaceEnabled {
-		ids = ids[:min(len(ids), 6)] // the detector makes the kernels crawl
+		ids = ids[:min(len(ids), 8)] // the kernels crawl
 	}
 	var g generation
 	decodeStrict(t, invoke(t, "run", "-m", path, "-p", prompt, "-n", strconv.Itoa(len(ids)), "--temp", "0", "-o", "json", "--provider", provider).ok(t), &g)
@@ -70,6 +70,9 @@ func TestTinyGoldens(t *testing.T) {
 
 // So do the real ones, where they lie beside the module.
 func TestRealGoldens(t *testing.T) {
+	if invariants.RaceEnabled {
+		t.Skip("the race detector sees the same code under the synthetic models, in less time")
+	}
 	t.Setenv("FUCINA_EXACT", "1")
 	data, err := os.ReadFile("testdata/stories260K.json")
 	if err != nil {
