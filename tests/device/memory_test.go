@@ -1,0 +1,208 @@
+//go:build accel
+
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/residency"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+type residencyStats = residency.Stats
+
+// With less memory than the weights need, they come and go; with hardly any, the
+// CPU computes. Either way the ids are right.
+func TestMemoryPressure(t *testing.T) {
+	seed := testSeed(t)
+	f := openFile(t, small)
+	want := wantSmall(t)
+	free := openRig(t, discrete.Options{})
+	if _, err := free.smallRun(f); err != nil {
+		t.Fatal(err)
+	}
+	peak := free.dev.PeakBytes()
+	uploaded := free.dev.Stats().UploadBytes
+	for _, percent := range []int64{100, 95, 85, 70, 50, 30, 10, 1} {
+		limit := max(1, peak*percent/100)
+		for name, opts := range map[string]struct {
+			dev discrete.Options
+			eng []fucina.Option
+		}{
+			"memory": {discrete.Options{MemoryBytes: limit}, nil},
+			"budget": {discrete.Options{}, []fucina.Option{fucina.WithDeviceBudget(limit)}},
+		} {
+			t.Run(fmt.Sprintf("%s %d%%", name, percent), func(t *testing.T) {
+				opts.dev.Seed, opts.dev.Chaos = seed, discrete.Yields
+				eng := opts.eng
+				if eng == nil { // the device's own word counts
+					eng = []fucina.Option{fucina.WithDeviceBudget(1 << 40)}
+				}
+				r := openRig(t, opts.dev, eng...)
+				m := r.openModel(t, f)
+				ids, err := generate(m, smallPrompt, tokens)
+				if err == nil {
+					err = sameIDs(ids, want)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := r.eng.Stats()
+				if r.dev.PeakBytes() > limit {
+					t.Errorf("%d bytes held, the limit is %d", r.dev.PeakBytes(), limit)
+				}
+				switch {
+				case percent == 100:
+					if s.Fallbacks != 0 || s.Device.UploadBytes != uploaded {
+						t.Errorf("with enough memory: %d fallbacks (%s), %d bytes uploaded, %d without a limit", s.Fallbacks, s.LastFallback, s.Device.UploadBytes, uploaded)
+					}
+				case percent == 1:
+					if s.Fallbacks == 0 || !strings.Contains(s.LastFallback, accel.ErrOutOfMemory.Error()) {
+						t.Errorf("with no memory: %d fallbacks, the last one: %q", s.Fallbacks, s.LastFallback)
+					}
+				}
+				t.Logf("%d bytes: %d fallbacks, %d bytes uploaded, %d ops on the cpu", limit, s.Fallbacks, s.Device.UploadBytes, s.CPU.Ops())
+
+				// Two sessions take weights from one another.
+				var wg sync.WaitGroup
+				for range 2 {
+					wg.Go(func() {
+						ids, err := generate(m, smallPrompt, tokens)
+						if err == nil {
+							err = sameIDs(ids, want)
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
+	}
+}
+
+// Weights that do not fit together are brought in turn, each a bit at a time, and
+// no op needs the CPU.
+func TestEviction(t *testing.T) {
+	const n, weights = 64, 4
+	// Room for two of the weights and a few vectors.
+	b := newBench(t, discrete.Options{MemoryBytes: 2*4*n*n + 8<<10, Chaos: discrete.Yields})
+	x := b.vector(b.a, n, 1)
+	var w [weights]*tensor.Tensor
+	for i := range w {
+		w[i] = b.weight(n, float32(i+1), nil)
+	}
+	for round := range 3 {
+		for i := range w {
+			y := b.must(b.a.MatMul(x, w[i]))
+			if round != 1 {
+				b.read(fmt.Sprintf("product %d", i), y, float32(n*(i+1)))
+			}
+			y.Release()
+		}
+	}
+	if s := b.eng.Stats(); s.Fallbacks != 0 {
+		t.Errorf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)
+	}
+	if s := b.eng.Residency(); s.Evictions == 0 || s.Adopted > 2*4*n*n {
+		t.Errorf("%+v, want evictions", s)
+	}
+	release(w[:]...)
+	x.Release()
+	b.close()
+}
+
+// Memory runs out while a block of the wanted size waits for another queue: the
+// block is taken, under its fences, and nobody waits on the host.
+func TestOutOfMemoryTakesBusyBlock(t *testing.T) {
+	const n = 1 << 12 // 16 KiB
+	b := newBench(t, discrete.Options{Ring: deepRing, MemoryBytes: 2 * 4 * n})
+	x := b.vector(b.a, n, 1)
+	b.dev.Hold()
+	y := b.must(b.a.Add(x, x)) // x and y fill the memory
+	first := mem(y)
+	y.Release()
+	within(t, "op on the other queue", func() error {
+		var err error
+		*y, err = b.b.Mul(x, x)
+		return err
+	})
+	if mem(y) != first {
+		t.Errorf("block %v, want the one that queue a still writes", mem(y))
+	}
+	if s := b.eng.Stats(); s.Fallbacks != 0 {
+		t.Errorf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)
+	}
+	b.dev.Release()
+	b.read("y", y, 1)
+	release(x, y)
+	b.close()
+}
+
+// Memory runs out while blocks of other sizes are in use: they are waited for, then
+// given back, never before, and the search goes on.
+func TestOutOfMemoryWaitsForBusyBlocks(t *testing.T) {
+	const n = 1 << 12
+	b := newBench(t, discrete.Options{Ring: deepRing, MemoryBytes: 4 * 4 * n})
+	x := b.vector(b.a, n, 1)
+	large := b.vector(b.b, 3*n, 5)
+	b.dev.Hold()
+	y := b.must(b.a.Add(x, x))
+	z := b.must(b.a.Add(y, y)) // three of four blocks
+	release(y, z, x)
+	events := b.dev.Events().Allocs
+	result := make(chan error, 1)
+	var cube *tensor.Tensor
+	go func() {
+		// The operand alone fits into what the small blocks leave behind.
+		c, err := b.b.Softmax(large, 0)
+		cube = &c
+		result <- err
+	}()
+	within(t, "refused allocation", func() error {
+		for b.dev.Events().Allocs == events {
+			runtime.Gosched()
+		}
+		return nil
+	})
+	if s := b.dev.Stats(); s.Frees != 0 {
+		t.Errorf("%d blocks given back while the device is held", s.Frees)
+	}
+	b.dev.Release()
+	within(t, "op", func() error { return <-result })
+	within(t, "sync", func() error { return b.dev.Sync(context.Background()) })
+	s := b.eng.Stats()
+	// The operand fits, the result does not: that one op is the CPU's.
+	if s.Fallbacks != 1 || b.dev.Stats().Frees == 0 {
+		t.Errorf("%d fallbacks (%s), %d blocks given back", s.Fallbacks, s.LastFallback, b.dev.Stats().Frees)
+	}
+	b.read("softmax", cube, 1/float32(3*n))
+	release(large, cube)
+	b.close()
+}
+
+// An injected refusal that is not followed by others costs nothing but the search.
+func TestRefusedOnce(t *testing.T) {
+	b := newBench(t, discrete.Options{})
+	x := b.vector(b.a, 100, 1)
+	if err := b.dev.Inject(discrete.Fault{Kind: discrete.AllocError, Nth: 1, Err: errors.New("transient")}); err != nil {
+		t.Fatal(err)
+	}
+	y := b.must(b.a.Add(x, x))
+	b.read("y", y, 2)
+	if s := b.eng.Stats(); s.Fallbacks != 0 {
+		t.Errorf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)
+	}
+	release(x, y)
+	b.close()
+}

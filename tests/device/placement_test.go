@@ -1,0 +1,169 @@
+//go:build accel
+
+package device
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+// ops that the small model runs.
+var modelOps = []provider.Op{
+	provider.OpCopy, provider.OpGetRows, provider.OpAdd, provider.OpRMSNorm, provider.OpRoPE,
+	provider.OpMatMul, provider.OpAttention, provider.OpSwiGLU,
+}
+
+// A declined op is the CPU's, wherever its operands are, and changes no result.
+func TestDeclines(t *testing.T) {
+	seed := testSeed(t)
+	f := openFile(t, small)
+	want := wantSmall(t)
+	for _, declined := range modelOps {
+		t.Run(declined.String(), func(t *testing.T) {
+			r := openRig(t, discrete.Options{Seed: seed, Chaos: discrete.Yields,
+				Decline: func(op provider.Op, _ *provider.Args) string {
+					if op == declined {
+						return "not today"
+					}
+					return ""
+				}})
+			ids, err := r.smallRun(f)
+			if err == nil {
+				err = sameIDs(ids, want)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := r.eng.Stats()
+			for _, op := range modelOps {
+				there, here := s.Device.Submits[op], s.CPU.Submits[op]
+				if op == declined && (there != 0 || here == 0) || op != declined && (there == 0 || here != 0) {
+					t.Errorf("%s: %d times on the device, %d on the cpu", op, there, here)
+				}
+			}
+			if s.Fallbacks != 0 {
+				t.Errorf("a decline is no fallback: %d, %s", s.Fallbacks, s.LastFallback)
+			}
+		})
+	}
+	mixes := 12
+	if invariants.RaceEnabled {
+		mixes = 3
+	}
+	for i := range mixes {
+		t.Run(fmt.Sprintf("mix %d", i), func(t *testing.T) {
+			r := openRig(t, discrete.Options{Seed: seed, Chaos: discrete.Yields,
+				Decline: func(op provider.Op, a *provider.Args) string {
+					h := fnv.New64a()
+					fmt.Fprint(h, seed, i, op, a.Out.Shape, a.Past)
+					if h.Sum64()>>32%3 == 0 {
+						return "bad luck"
+					}
+					return ""
+				}})
+			ids, err := r.smallRun(f)
+			if err == nil {
+				err = sameIDs(ids, want)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := r.eng.Stats(); s.CPU.Ops() == 0 || s.Device.Ops() == 0 {
+				t.Errorf("%d ops on the cpu, %d on the device", s.CPU.Ops(), s.Device.Ops())
+			}
+		})
+	}
+}
+
+const workEnv = "FUCINA_GPU_MIN_WORK"
+
+// Gates keep small work on the CPU, but not once its operands are on the device.
+func TestGates(t *testing.T) {
+	f := openFile(t, small)
+	want := wantSmall(t)
+	const never = 1 << 50
+	tests := []struct {
+		name    string
+		env     map[string]int64
+		minWork int64 // the device's own figure
+		cpu     []provider.Op
+		device  []provider.Op
+	}{
+		{name: "open", device: modelOps},
+		{name: "closed", env: map[string]int64{"": never}, cpu: modelOps},
+		{name: "closed by the device", minWork: never, cpu: modelOps},
+		{name: "opened against the device", minWork: never, env: map[string]int64{"": 0}, device: modelOps},
+		{
+			name: "one op", env: map[string]int64{"_GET_ROWS": never},
+			cpu: []provider.Op{provider.OpGetRows}, device: modelOps[2:],
+		},
+		// What follows the gather finds its operands on the device.
+		{name: "all but one op", env: map[string]int64{"": never, "_GET_ROWS": 0}, device: modelOps},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for k, v := range tt.env {
+				t.Setenv(workEnv+k, strconv.FormatInt(v, 10))
+			}
+			var work [provider.OpCount]int64
+			for op := range work {
+				work[op] = tt.minWork
+			}
+			r := openRig(t, discrete.Options{MinWork: &work})
+			ids, err := r.smallRun(f)
+			if err == nil {
+				err = sameIDs(ids, want)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := r.eng.Stats()
+			for _, op := range tt.cpu {
+				if s.Device.Submits[op] != 0 || s.CPU.Submits[op] == 0 {
+					t.Errorf("%s: %d times on the device, %d on the cpu, want the cpu", op, s.Device.Submits[op], s.CPU.Submits[op])
+				}
+			}
+			for _, op := range tt.device {
+				if s.Device.Submits[op] == 0 || s.CPU.Submits[op] != 0 {
+					t.Errorf("%s: %d times on the device, %d on the cpu, want the device", op, s.Device.Submits[op], s.CPU.Submits[op])
+				}
+			}
+		})
+	}
+}
+
+// A gate that is no number is an error that names it, and opens nothing.
+func TestBadGates(t *testing.T) {
+	for _, tt := range []struct{ env, value string }{
+		{workEnv, "many"}, {workEnv, "-1"}, {workEnv + "_MATMUL", "1e6"}, {workEnv + "_ROPE", "9223372036854775808"},
+	} {
+		t.Run(tt.env+"="+tt.value, func(t *testing.T) {
+			t.Setenv(tt.env, tt.value)
+			dev, err := discrete.New(discrete.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			eng, err := fucina.Open(fucina.WithDevice(dev))
+			if err == nil {
+				t.Fatalf("opened: %v", eng.Close())
+			}
+			if !strings.Contains(err.Error(), tt.env) || !strings.Contains(err.Error(), tt.value) {
+				t.Errorf("error %q does not name %s=%s", err, tt.env, tt.value)
+			}
+			if s := dev.Stats(); s.LiveQueues != 0 || s.PinnedBytes != 0 {
+				t.Errorf("left open: %+v", s)
+			}
+			if _, err := dev.NewQueue(provider.Compute); err == nil {
+				t.Error("the device was not closed")
+			}
+		})
+	}
+}

@@ -1,0 +1,346 @@
+//go:build accel
+
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+// bench is an engine without names on its tensors, so that their buffers can be
+// looked at, and two contexts.
+type bench struct {
+	t      testing.TB
+	dev    *discrete.Device
+	eng    *exec.Engine
+	a, b   *exec.Context
+	before offheap.Statistics
+}
+
+// deepRing is enough for a test that holds the device not to fill a queue.
+const deepRing = 1 << 10
+
+func newBench(t testing.TB, opt discrete.Options) *bench {
+	t.Helper()
+	b := &bench{t: t, before: offheap.Stats()}
+	host, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.dev, err = discrete.New(opt); err != nil {
+		t.Fatal(err)
+	}
+	if b.eng, err = exec.Open(exec.Options{CPU: host, Device: b.dev, DeviceBudget: 1 << 40}); err != nil {
+		t.Fatal(err)
+	}
+	if b.a, err = b.eng.NewContext(); err != nil {
+		t.Fatal(err)
+	}
+	if b.b, err = b.eng.NewContext(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// close closes the engine, which must have nothing left.
+func (b *bench) close() {
+	b.t.Helper()
+	within(b.t, "close", b.eng.Close)
+	if s := b.eng.Stats(); s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
+		b.t.Errorf("after close: pool %+v", s.Pool)
+	}
+	if s := b.eng.Residency(); s != (residencyStats{Evictions: s.Evictions}) {
+		b.t.Errorf("after close: residency %+v", s)
+	}
+	if s := b.dev.Stats(); s.LiveBlocks != 0 || s.LiveBytes != 0 || s.LiveQueues != 0 || s.PinnedBytes != 0 {
+		b.t.Errorf("after close, on the device: %+v", s)
+	}
+	if h := b.dev.Hazards(); h != nil {
+		b.t.Errorf("hazards: %q", h)
+	}
+	if s := offheap.Stats(); s.LiveBlocks != b.before.LiveBlocks || s.LiveBytes != b.before.LiveBytes {
+		b.t.Errorf("after close: %d host blocks with %d bytes, %d with %d before", s.LiveBlocks, s.LiveBytes, b.before.LiveBlocks, b.before.LiveBytes)
+	}
+}
+
+// must returns the tensor of a call that may not fail.
+func (b *bench) must(t tensor.Tensor, err error) *tensor.Tensor {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return &t
+}
+
+// vector returns a host tensor of n elements of value v.
+func (b *bench) vector(c *exec.Context, n int, v float32) *tensor.Tensor {
+	b.t.Helper()
+	return b.must(exec.FromSlice(c, shape.Must(n), slices.Repeat([]float32{v}, n)))
+}
+
+// weight returns a stable tensor [n, n] over lent bytes of value v.
+func (b *bench) weight(n int, v float32, onRelease func()) *tensor.Tensor {
+	b.t.Helper()
+	values := slices.Repeat([]float32{v}, n*n)
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values))
+	buf := storage.Borrow(bytes, storage.BorrowOptions{ReadOnly: true, OnRelease: onRelease})
+	buf.MarkStable()
+	return b.must(tensor.FromBuffer(buf, dtype.F32, shape.Must(n, n)))
+}
+
+// read requires every element of x to be v.
+func (b *bench) read(what string, x *tensor.Tensor, v float32) {
+	b.t.Helper()
+	p, err := tensor.Data[float32](context.Background(), x, storage.Read)
+	if err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+	for i, got := range p {
+		if got != v {
+			b.t.Errorf("%s: element %d is %v, want %v", what, i, got, v)
+			return
+		}
+	}
+}
+
+func release(list ...*tensor.Tensor) {
+	for _, x := range list {
+		x.Release()
+	}
+}
+
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// pending reports whether the device has work that has not ended.
+func (b *bench) pending() bool {
+	return errors.Is(b.dev.Sync(cancelled()), context.Canceled)
+}
+
+// Releasing does not wait for the device: not for the result of an op, an operand,
+// an upload, a download that was given up, a value in use by two queues, nor for
+// lent bytes that an upload was taken from.
+func TestReleaseNeverWaits(t *testing.T) {
+	b := newBench(t, discrete.Options{Ring: deepRing})
+	const n = 256
+	warm := b.vector(b.a, n, 1)
+	release(b.must(b.a.Add(warm, warm)))
+	within(t, "warm up", func() error { return b.dev.Sync(context.Background()) })
+
+	b.dev.Hold()
+	returned := 0
+	w := b.weight(n, 0.5, func() { returned++ })
+	x := b.vector(b.a, n, 1)
+	y := b.must(b.a.Add(x, x))        // on queue a
+	z := b.must(b.b.Mul(y, x))        // on queue b, after a
+	u := b.must(b.a.Add(z, y))        // on queue a, after b
+	v := b.must(b.a.MatMul(u, w))     // with lent bytes
+	view := b.must(v.Narrow(0, 3, 7)) // a second owner
+	within(t, "cancelled reads", func() error {
+		if _, err := y.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("host access of a pending result: %w", err)
+		}
+		if err := z.Buffer().ReadAt(cancelled(), make([]byte, 8), 4); !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("ranged read of a pending result: %w", err)
+		}
+		return nil
+	})
+	within(t, "release", func() error {
+		release(w, x, y, z, u, v, view, warm)
+		return nil
+	})
+	if !b.pending() {
+		t.Error("the device made progress, so that nothing was shown")
+	}
+	if returned != 1 {
+		t.Errorf("the loan ended %d times", returned)
+	}
+	if s := b.eng.Residency(); s.Retired != 1 || s.UsedBlocks != 0 {
+		t.Errorf("after the releases: %+v, want one retired host block and no block in use", s)
+	}
+	if s := b.eng.Stats(); s.Pool.Outstanding != 0 {
+		t.Errorf("after the releases: pool %+v", s.Pool)
+	}
+
+	b.dev.Release()
+	within(t, "catching up", func() error { return b.dev.Sync(context.Background()) })
+	if s := b.eng.Residency(); s.Retired != 0 || s.Quarantined != 0 {
+		t.Errorf("after the device caught up: %+v", s)
+	}
+	b.close()
+}
+
+// The last release of lent bytes that a download still fills is the one that
+// waits: the bytes are the lender's again when it returns.
+func TestReleaseOfFilledLoanWaits(t *testing.T) {
+	b := newBench(t, discrete.Options{Ring: deepRing})
+	values := make([]float32, 64)
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values))
+	mine := false
+	buf := storage.Borrow(bytes, storage.BorrowOptions{OnRelease: func() { mine = true }})
+	dst := b.must(tensor.FromBuffer(buf, dtype.F32, shape.Must(len(values))))
+	src := b.vector(b.a, len(values), 3)
+	twice := b.must(b.a.Add(src, src))
+	within(t, "copy", func() error { return b.a.CopyTo(dst, twice) })
+	b.dev.Hold()
+	if _, err := dst.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
+		t.Fatalf("host access of a pending result: %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		dst.Release()
+		close(done)
+	}()
+	select {
+	case <-done:
+		t.Error("released while a download fills the bytes")
+	default:
+	}
+	b.dev.Release()
+	within(t, "release", func() error { <-done; return nil })
+	if !mine || values[0] != 6 || values[63] != 6 {
+		t.Errorf("the loan ended: %v, with %v", mine, values)
+	}
+	release(src, twice)
+	b.close()
+}
+
+// Host memory of a device result does not exist before a host asks for it, and a
+// read of a part does not bring it about.
+func TestNoHostMemoryBeforeRead(t *testing.T) {
+	b := newBench(t, discrete.Options{Chaos: discrete.Yields})
+	x := b.vector(b.a, 1000, 2)
+	before := offheap.Stats()
+	y := b.must(b.a.Add(x, x))
+	z := b.must(b.a.Mul(y, y))
+	var part [16]byte
+	if err := z.Buffer().ReadAt(context.Background(), part[:], 400); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := storage.Elements[float32](part[:]); err != nil || v[0] != 16 || v[3] != 16 {
+		t.Errorf("part %v, %v", v, err)
+	}
+	if y.Buffer().HasHost() || z.Buffer().HasHost() {
+		t.Error("a device result has host memory")
+	}
+	if after := offheap.Stats(); after.Allocs != before.Allocs {
+		t.Errorf("%d host allocations for results on the device", after.Allocs-before.Allocs)
+	}
+	if !z.Buffer().NewestOnDevice() {
+		t.Error("a read of a part moved the newest bytes")
+	}
+	b.read("z", z, 16)
+	if !z.Buffer().HasHost() || y.Buffer().HasHost() {
+		t.Error("reading z is about z's memory")
+	}
+	if after := offheap.Stats(); after.Allocs != before.Allocs+1 {
+		t.Errorf("%d host allocations for one value read", after.Allocs-before.Allocs)
+	}
+	release(x, y, z)
+	b.close()
+}
+
+// The source of an upload may be released, and its memory used for something else,
+// right after the call: the copy does not read it later.
+func TestUploadSourceReused(t *testing.T) {
+	b := newBench(t, discrete.Options{Ring: deepRing})
+	b.dev.Hold()
+	x := b.vector(b.a, 512, 1)
+	p, err := x.Bytes(context.Background(), storage.Read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := b.must(b.a.Add(x, x))
+	x.Release()
+	other := b.vector(b.a, 512, 99)
+	q, err := other.Bytes(context.Background(), storage.Read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if &p[0] != &q[0] {
+		t.Error("the pool did not reuse the memory, so that nothing was shown")
+	}
+	b.dev.Release()
+	b.read("sum", y, 2)
+	release(y, other)
+	b.close()
+}
+
+// The operands of a copy that was submitted, and has not been executed, may go.
+func TestReleaseAfterSubmit(t *testing.T) {
+	b := newBench(t, discrete.Options{Ring: deepRing})
+	x := b.vector(b.a, 300, 1)
+	cache := b.must(b.eng.Empty(dtype.F32, shape.Must(2, 300)))
+	b.dev.Hold()
+	for row := range 2 {
+		y := b.must(b.a.Add(x, x))
+		if row == 1 {
+			y2 := b.must(b.a.Add(y, x))
+			y.Release()
+			y = y2
+		}
+		dst := b.must(cache.Narrow(0, row, 1))
+		flat := b.must(dst.Reshape(shape.Must(300)))
+		if err := b.a.CopyTo(flat, y); err != nil {
+			t.Fatal(err)
+		}
+		release(y, dst, flat)
+		// What takes the place of y on the same queue comes after the copy.
+		release(b.must(b.a.Mul(x, x)))
+	}
+	b.dev.Release()
+	for row, want := range []float32{2, 3} {
+		r := b.must(cache.Narrow(0, row, 1))
+		b.read(fmt.Sprintf("row %d", row), r, want)
+		r.Release()
+	}
+	release(x, cache)
+	b.close()
+}
+
+// Memory that a queue still uses is reused at once by that queue, and not by
+// another one while there is other memory.
+func TestReuseAcrossQueues(t *testing.T) {
+	b := newBench(t, discrete.Options{Ring: deepRing})
+	const n = 2048
+	x := b.vector(b.a, n, 1)
+	release(b.must(b.a.Add(x, x)), b.must(b.b.Add(x, x)))
+	within(t, "warm up", func() error { return b.dev.Sync(context.Background()) })
+	b.dev.Hold()
+	before := b.dev.Stats().Allocs
+	y := b.must(b.a.Add(x, x))
+	first := mem(y)
+	y.Release()
+	y = b.must(b.a.Mul(x, x))
+	if mem(y) != first || b.dev.Stats().Allocs != before {
+		t.Errorf("the same queue did not reuse the block: %v then %v", first, mem(y))
+	}
+	y.Release()
+	z := b.must(b.b.Add(x, x))
+	if mem(z) == first {
+		t.Error("another queue took a block that is in use")
+	}
+	b.dev.Release()
+	b.read("z", z, 2)
+	release(x, z)
+	b.close()
+}
+
+func mem(t *tensor.Tensor) accel.Memory { return t.Buffer().DeviceMemory() }
