@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
 func TestBenchJSON(t *testing.T) {
@@ -56,6 +59,25 @@ func TestBenchText(t *testing.T) {
 	if len(lines) != 3 || !strings.Contains(lines[1], "pp300") || !strings.Contains(lines[2], "tg2") {
 		t.Errorf("prints\n%s", out)
 	}
+}
+
+// Measuring needs no tokenizer; writing text does.
+func TestBenchNoVocabulary(t *testing.T) {
+	m := tinyllama.New(tinyllama.Options{})
+	for _, key := range []string{"model", "tokens", "scores", "token_type"} {
+		m.Delete("tokenizer.ggml." + key)
+	}
+	m.Set("tokenizer.ggml.model", "no_vocab")
+	path := filepath.Join(t.TempDir(), "bare.gguf")
+	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var list []measurement
+	decodeStrict(t, invoke(t, "bench", "-m", path, "-p", "4", "-n", "2", "-r", "1", "-o", "json").ok(t), &list)
+	if len(list) != 2 {
+		t.Errorf("%+v", list)
+	}
+	invoke(t, "run", "-m", path, "-p", "a").failed(t, exitError, "vocabulary")
 }
 
 func TestBenchErrors(t *testing.T) {
