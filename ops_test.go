@@ -732,3 +732,18 @@ func TestReadInto(t *testing.T) {
 		drop(t, x, y, row)
 	})
 }
+
+// An axis of size 1 repeats against the other side's, whatever lies behind it in
+// memory.
+func TestPointwiseStretches(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		x, all := numbered(t, c, "a:2 b:3"), numbered(t, c, "a:2 b:3")
+		column := k.of(all.Narrow(c, "b", 1, 1)) // 2, 5
+		row := k.of(all.Narrow(c, "a", 1, 1))    // 4, 5, 6
+		y, z := k.of(x.Add(c, column)), k.of(row.Mul(c, column))
+		want(t, c, y, "f32 {a:2 b:3}", []float32{3, 4, 5, 9, 10, 11})
+		want(t, c, z, "f32 {a:2 b:3}", []float32{8, 10, 12, 20, 25, 30})
+		drop(t, x, all, column, row, y, z)
+	})
+}
