@@ -18,13 +18,14 @@ import (
 // The error wraps [ErrClosed] after Close, [ErrNoTensor] for a tensor of
 // another file, [ErrMalformed] for an empty one, or is that of an allocation.
 func (f *File) Buffer(t TensorInfo) (*storage.Buffer, error) {
-	if !f.owns(t) {
+	own, ok := f.own(t)
+	if !ok {
 		return nil, fmt.Errorf("%w: %s at [%d, +%d)", ErrNoTensor, quote(t.Name), t.Offset, t.Size)
 	}
 	if t.Size == 0 {
 		return nil, malformed("tensor %s of shape %v is empty", quote(t.Name), t.Shape)
 	}
-	m := f.mapping
+	m := f.parts[own.Part]
 	if f.closed.Load() || !m.retain() {
 		return nil, fmt.Errorf("%w: tensor %s", ErrClosed, quote(t.Name))
 	}

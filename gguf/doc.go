@@ -1,4 +1,5 @@
-// Package gguf reads GGUF model files, versions 2 and 3, little-endian.
+// Package gguf reads and writes GGUF model files: versions 2 and 3 are read, 3 is
+// written, little-endian.
 //
 // A file is a header, a list of typed metadata pairs, a list of tensor
 // descriptions and one data section. [Open] maps the file and checks all of
@@ -14,13 +15,23 @@
 // file must not be truncated while in use; the operating system then kills the
 // reader, and no user-space check can prevent it.
 //
+// A model may be split into files that are named and numbered as llama.cpp's
+// gguf-split does ([SplitPath]); opening any of them opens all as one [File].
+//
+// # Writing
+//
+// A [Writer] takes metadata and tensor descriptions first and then streams the
+// data. [Write] copies a file, to the same bytes if it is of the current version.
+// [WriteFile] replaces a file at once or not at all.
+//
 // # What is accepted
 //
 // Files are untrusted. Every count, length, offset and product is checked
 // before it is used, and memory stays within a small multiple of the bytes that
 // describe the metadata. Whatever ggml refuses is refused here, in particular:
 //
-//   - version 1, versions above 3, big-endian files;
+//   - version 1, versions above 3, big-endian files (a version 1 with its 32-bit
+//     lengths could be read, but not told from what ggml refuses);
 //   - a count or length that the rest of the file cannot hold;
 //   - an empty or repeated key, a repeated tensor name, a name of 64 bytes or
 //     more, more than 4 dims, an array of arrays, an unknown type;
@@ -36,6 +47,7 @@
 //   - an element count or byte size that wraps around or exceeds the file, also
 //     in the shape of an empty tensor ([2^63, 2^63, 0]);
 //   - a bool other than 0 and 1;
+//   - parts of a split file that repeat a metadata key with another value;
 //   - a NUL byte in a key or tensor name, where ggml compares only what comes
 //     before it, and a key above the 65535 bytes that the format allows.
 //

@@ -26,6 +26,9 @@ var (
 	ErrValueRange = errors.New("gguf: value out of range")
 	// ErrClosed is returned when tensor bytes are asked of a closed file.
 	ErrClosed = errors.New("gguf: file is closed")
+	// ErrWrite is returned for what a file cannot hold, and for a use of a Writer out
+	// of order.
+	ErrWrite = errors.New("gguf: cannot write")
 	// ErrNoTensor is returned for a tensor that the file does not hold.
 	ErrNoTensor = errors.New("gguf: no such tensor")
 )

@@ -1,6 +1,7 @@
 package gguf_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -65,4 +66,39 @@ func ExampleMetadata() {
 	// 5 <nil>
 	// 4 <nil>
 	// gguf: wrong value type: key "llama.rope.freq_base" is f32, want unsigned integer
+}
+
+func ExampleWriteFile() {
+	dir, err := os.MkdirTemp("", "gguf")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "tiny.gguf")
+
+	err = gguf.WriteFile(path, func(w *gguf.Writer) error {
+		return errors.Join(
+			w.Set("general.architecture", gguf.NewValue("llama")),
+			w.Set("tokenizer.ggml.scores", gguf.NewArray([]float32{0, -1.5})),
+			w.AddTensor(gguf.TensorInfo{Name: "norm", DType: dtype.F16, Shape: []int{2}}),
+			w.WriteTensor("norm", []byte{0x00, 0x3c, 0x00, 0x40}),
+		)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	for key, v := range f.All() {
+		fmt.Println(key, "=", v)
+	}
+	t, _ := f.Tensor("norm")
+	fmt.Printf("%s %v % x\n", t.DType, t.Shape, f.Data(t))
+	// Output:
+	// general.architecture = "llama"
+	// tokenizer.ggml.scores = [2]f32{0, -1.5}
+	// f16 [2] 00 3c 00 40
 }

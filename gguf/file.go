@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -21,30 +22,40 @@ type File struct {
 	tensors   []TensorInfo
 	index     map[string]int
 
-	mapping *mapping
-	closed  atomic.Bool
+	parts []*mapping // one for each part of a split file
+	// short is by how many bytes the padding at the end of the last part is cut.
+	short  int64
+	closed atomic.Bool
 }
 
 // Parse reads the file image data without copying tensor bytes: the File and
 // the buffers that borrow from it alias data, which must not change while they
 // are in use. Errors wrap [ErrNotGGUF], [ErrVersion] or [ErrMalformed].
+//
+// Of a split file, data is one part, and the File has only the tensors of that
+// part; see [ParseSplit].
 func Parse(data []byte) (*File, error) {
 	f, err := parse(data)
 	if err != nil {
 		return nil, err
 	}
-	f.mapping = newMapping(data, nil, nil)
+	f.parts = []*mapping{newMapping(data, nil, nil)}
 	return f, nil
 }
 
-// Version returns the format version, 2 or 3.
+// Parts returns the number of files that the tensors lie in, 1 if it is not split.
+func (f *File) Parts() int { return len(f.parts) }
+
+// Version returns the format version, 2 or 3; of a split file, that of part 0, as
+// does [File.Alignment].
 func (f *File) Version() int { return int(f.version) }
 
 // Alignment returns the alignment of tensors within the data section, in
 // bytes: a power of two, which may be 1.
 func (f *File) Alignment() int64 { return int64(f.alignment) }
 
-// Tensors returns the tensors in file order, which is the order of their data.
+// Tensors returns the tensors in file order, which is the order of their data, part
+// after part.
 func (f *File) Tensors() []TensorInfo { return slices.Clone(f.tensors) }
 
 // Tensor returns the tensor called name and whether there is one.
@@ -61,17 +72,18 @@ func (f *File) Tensor(name string) (TensorInfo, bool) {
 // unless a buffer keeps the mapping alive. Data is nil after Close and for a
 // tensor of another file.
 func (f *File) Data(t TensorInfo) []byte {
-	if f.closed.Load() || !f.owns(t) {
+	own, ok := f.own(t)
+	if f.closed.Load() || !ok {
 		return nil
 	}
-	end := t.Offset + t.Size
-	return f.mapping.data[t.Offset:end:end]
+	end := own.Offset + own.Size
+	return f.parts[own.Part].data[own.Offset:end:end]
 }
 
-// owns reports whether t describes bytes of a tensor of f.
-func (f *File) owns(t TensorInfo) bool {
+// own returns the tensor of f whose bytes t describes, and whether there is one.
+func (f *File) own(t TensorInfo) (TensorInfo, bool) {
 	own, ok := f.Tensor(t.Name)
-	return ok && own.Offset == t.Offset && own.Size == t.Size && own.DType == t.DType
+	return own, ok && own.Part == t.Part && own.Offset == t.Offset && own.Size == t.Size && own.DType == t.DType
 }
 
 // Close drops the file's reference to the mapping. Buffers that borrow from it
@@ -80,7 +92,11 @@ func (f *File) Close() error {
 	if f.closed.Swap(true) {
 		return nil
 	}
-	return f.mapping.release()
+	var errs []error
+	for _, m := range f.parts {
+		errs = append(errs, m.release())
+	}
+	return errors.Join(errs...)
 }
 
 func parse(data []byte) (*File, error) {
@@ -112,16 +128,19 @@ func parse(data []byte) (*File, error) {
 		}
 		f.index[t.Name] = i
 	}
+	start, align := pad(int64(r.off), int64(f.alignment)), int64(f.alignment)
 	if len(tensors) == 0 {
+		f.short = max(0, start-int64(len(data)))
 		return f, nil
 	}
-	start, align := pad(int64(r.off), int64(f.alignment)), int64(f.alignment)
 	if start > int64(len(data)) {
 		return nil, malformed("the data section begins at byte %d, the file has %d bytes", start, len(data))
 	}
 	if err := locate(tensors, extents, start, int64(len(data))-start, align); err != nil {
 		return nil, err
 	}
+	last := tensors[len(tensors)-1]
+	f.short = max(0, start+pad(last.Offset+last.Size-start, align)-int64(len(data)))
 	return f, nil
 }
 
@@ -164,6 +183,11 @@ func alignment(m *Metadata) (uint32, error) {
 	if !ok {
 		return defaultAlignment, nil
 	}
+	return checkAlignment(v)
+}
+
+// checkAlignment returns the value of the alignment key.
+func checkAlignment(v Value) (uint32, error) {
 	if v.typ != TypeUint32 {
 		return 0, malformed("key %q is %s, want u32", alignmentKey, v.describe())
 	}

@@ -1,6 +1,7 @@
 package gguf_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,24 +11,30 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 )
 
+// seedImages returns well-formed and malformed images.
+func seedImages(t testing.TB) [][]byte {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(malformedDir, "*.gguf"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no seed files: %v", err)
+	}
+	images := [][]byte{sample(), countedTensors(1).Bytes(), countedTensors(64).Bytes()}
+	for _, p := range paths {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		images = append(images, data)
+	}
+	return images
+}
+
 // Whatever the bytes, Parse returns a file whose tensors lie apart and within
 // them, or a one-line error of the package; and it allocates at most a small
 // multiple of their number.
 func FuzzParse(f *testing.F) {
-	paths, err := filepath.Glob(filepath.Join(malformedDir, "*.gguf"))
-	if err != nil || len(paths) == 0 {
-		f.Fatalf("no seed files: %v", err)
-	}
-	for _, p := range paths {
-		data, err := os.ReadFile(p)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, data := range seedImages(f) {
 		f.Add(data)
-	}
-	f.Add(sample())
-	for _, align := range []uint32{1, 64} {
-		f.Add(countedTensors(align).Bytes())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var before, after runtime.MemStats
@@ -45,5 +52,65 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		checkFile(t, file, data)
+	})
+}
+
+// Whatever Parse accepts can be written, and what is written is the same model: its
+// metadata, tensors and bytes, in a form that writing does not change.
+func FuzzWrite(f *testing.F) {
+	for _, data := range seedImages(f) {
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := gguf.Parse(data)
+		if err != nil {
+			return
+		}
+		if file.Alignment() > 1<<16 {
+			return // gigabytes of padding between the tensors of a short file
+		}
+		var out bytes.Buffer
+		if err := gguf.Write(&out, file); err != nil {
+			t.Fatalf("write: %v", err)
+		}
+		again, err := gguf.Parse(out.Bytes())
+		if err != nil {
+			t.Fatalf("parse of what was written: %v", err)
+		}
+		sameModel(t, again, file)
+		var twice bytes.Buffer
+		if err := gguf.Write(&twice, again); err != nil || !bytes.Equal(twice.Bytes(), out.Bytes()) {
+			t.Fatalf("second writing differs, error %v", err)
+		}
+	})
+}
+
+// Whatever two parts claim of each other, ParseSplit returns a file whose tensors
+// lie within their parts, or an error of the package.
+func FuzzParseSplit(f *testing.F) {
+	parts := splitParts(3)
+	f.Add(parts[0], parts[1], parts[2])
+	f.Add(parts[1], parts[0], parts[2])
+	one := sample()
+	f.Add(one, one, one)
+	f.Fuzz(func(t *testing.T, a, b, c []byte) {
+		for _, parts := range [][][]byte{{a}, {a, b}, {a, b, c}} {
+			file, err := gguf.ParseSplit(parts...)
+			if err != nil {
+				if !isReadError(err) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("error %q", err)
+				}
+				continue
+			}
+			if file.Parts() != len(parts) {
+				t.Fatalf("%d parts of %d", file.Parts(), len(parts))
+			}
+			for _, ti := range file.Tensors() {
+				data := file.Data(ti)
+				if int64(len(data)) != ti.Size || ti.Size > 0 && &data[0] != &parts[ti.Part][ti.Offset] {
+					t.Fatalf("tensor %q: Data is not the bytes of its part", ti.Name)
+				}
+			}
+		}
 	})
 }

@@ -47,7 +47,7 @@ func TestBuffersHoldMapping(t *testing.T) {
 		t.Fatal(err)
 	}
 	unmapped := 0
-	f.mapping = newMapping(f.mapping.data, func() error { unmapped++; return nil }, nil)
+	f.parts[0] = newMapping(f.parts[0].data, func() error { unmapped++; return nil }, nil)
 
 	var borrowed, copied []*storage.Buffer
 	for _, ti := range f.Tensors() {

@@ -3,6 +3,7 @@ package gguf
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 )
 
@@ -22,6 +23,17 @@ type Metadata struct {
 // Keys returns the keys in file order.
 func (m *Metadata) Keys() []string {
 	return append([]string(nil), m.keys...)
+}
+
+// All returns the pairs in file order.
+func (m *Metadata) All() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		for _, key := range m.keys {
+			if !yield(key, m.values[key]) {
+				return
+			}
+		}
+	}
 }
 
 // Value returns the value of key and whether there is one.

@@ -11,7 +11,78 @@ import (
 // Open maps the file at path and reads its metadata and tensor descriptions.
 // The caller closes the File. Errors carry the path and wrap [ErrNotGGUF],
 // [ErrVersion], [ErrMalformed] or what the operating system said.
+//
+// Of a split file, path is any part: the name, which must be as [SplitPath] makes
+// it, leads to the others. The File has the metadata of the first part and the
+// tensors of all.
 func Open(path string) (*File, error) {
+	f, err := openPart(path)
+	if err != nil {
+		return nil, err
+	}
+	count, err := f.splitCount()
+	if err == nil && count > 1 {
+		return openSplit(f, path, count)
+	}
+	if err != nil {
+		_ = f.Close() // the file's fault is the error to report
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+// openSplit opens the parts beside f, which is the one at path, and joins them. It
+// closes f if it fails.
+func openSplit(f *File, path string, count int) (_ *File, err error) {
+	given := f
+	var first *File
+	defer func() {
+		if err != nil {
+			_ = given.Close()
+			if first != nil {
+				_ = first.Close()
+			}
+		}
+	}()
+	no, err := f.splitNumber(splitNoKey, 0, math.MaxUint16)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	prefix, err := splitPrefix(path, int(no), count)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i := range count {
+		p, path := given, SplitPath(prefix, i, count)
+		if i != int(no) {
+			if p, err = openPart(path); err != nil {
+				return nil, fmt.Errorf("part %d of %d: %w", i+1, count, err)
+			}
+		}
+		if i == 0 {
+			first = p
+		}
+		err = first.checkPart(p, i, count)
+		if err == nil && i > 0 {
+			err = first.join(p)
+		}
+		if err != nil {
+			if p != given && p != first {
+				_ = p.Close()
+			}
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if i > 0 && p == given {
+			given = first // its mapping is first's to release
+		}
+	}
+	if err := first.checkJoined(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return first, nil
+}
+
+func openPart(path string) (*File, error) {
 	m, err := mapFile(path)
 	if err != nil {
 		return nil, err
@@ -21,7 +92,7 @@ func Open(path string) (*File, error) {
 		_ = m.Unmap() // the file's fault is the error to report
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f.mapping = newMapping(m.Bytes(), m.Unmap, m.DropPages)
+	f.parts = []*mapping{newMapping(m.Bytes(), m.Unmap, m.DropPages)}
 	return f, nil
 }
 

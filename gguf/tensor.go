@@ -25,10 +25,15 @@ type TensorInfo struct {
 	// of the file in reverse. A dim of 0 makes the tensor empty: it is listed, and
 	// has no Buffer. It must not be modified.
 	Shape []int
-	// Offset is the first byte of the data, counted from the start of the file.
+	// Part is the number of the file that holds the data, 0 unless the file is split.
+	Part int
+	// Offset is the first byte of the data, counted from the start of its file.
 	Offset int64
 	// Size is the length of the data in bytes, without padding.
 	Size int64
+
+	// noDims tells a scalar without dims from a vector of one element.
+	noDims bool
 }
 
 // extent is where a file says that a tensor begins, in the data section.
@@ -64,7 +69,7 @@ func (r *reader) readTensor(i int) (t TensorInfo, e extent, err error) {
 		return t, e, malformed("%s has %d dims, at most %d are allowed", what, nd, maxDims)
 	}
 	t.Shape = make([]int, max(nd, 1))
-	t.Shape[0] = 1
+	t.Shape[0], t.noDims = 1, nd == 0
 	for j := range nd {
 		d, err := r.u64("dims of " + what)
 		if err != nil {

@@ -69,12 +69,90 @@ func (t Type) isInteger() bool {
 func (t Type) isFloat() bool { return t == TypeFloat32 || t == TypeFloat64 }
 
 // Value is a metadata value. It is immutable, and independent of the file it
-// came from. Values come from [Metadata.Value]; the zero Value is not valid.
+// came from. Values come from [Metadata.Value], [NewValue] and [NewArray]; the zero
+// Value is not valid. Values of one type and content are equal with ==.
 type Value struct {
 	typ  Type
 	elem Type // of an array; typ otherwise
 	n    int  // elements of an array; 1 otherwise
 	raw  string
+}
+
+// Scalar lists the Go types of metadata values and of the elements of arrays.
+type Scalar interface {
+	uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 | float64 | bool | string
+}
+
+// NewValue returns the value v, of the type that v's own says.
+func NewValue[T Scalar](v T) Value {
+	t := typeOf[T]()
+	return Value{typ: t, elem: t, n: 1, raw: string(appendScalars(nil, []T{v}))}
+}
+
+// NewArray returns an array of a copy of s.
+func NewArray[T Scalar](s []T) Value {
+	return Value{typ: TypeArray, elem: typeOf[T](), n: len(s), raw: string(appendScalars(nil, s))}
+}
+
+func typeOf[T Scalar]() Type {
+	switch any(*new(T)).(type) {
+	case uint8:
+		return TypeUint8
+	case int8:
+		return TypeInt8
+	case uint16:
+		return TypeUint16
+	case int16:
+		return TypeInt16
+	case uint32:
+		return TypeUint32
+	case int32:
+		return TypeInt32
+	case uint64:
+		return TypeUint64
+	case int64:
+		return TypeInt64
+	case float32:
+		return TypeFloat32
+	case float64:
+		return TypeFloat64
+	case bool:
+		return TypeBool
+	}
+	return TypeString
+}
+
+// appendScalars appends the encoding of s as in a file, without type or length.
+func appendScalars[T Scalar](b []byte, s []T) []byte {
+	if strs, ok := any(s).([]string); ok {
+		for _, x := range strs {
+			b = appendString(b, x)
+		}
+		return b
+	}
+	b, err := binary.Append(b, binary.LittleEndian, s)
+	if err != nil {
+		panic(fmt.Sprintf("gguf: a slice of %T does not encode: %v", *new(T), err))
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+// valid reports whether v is not the zero Value, the only one that holds no type.
+func (v Value) valid() bool { return v != Value{} }
+
+// append appends v as a file holds it: the type and the encoding.
+func (v Value) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(v.typ))
+	if v.typ == TypeArray {
+		b = binary.LittleEndian.AppendUint32(b, uint32(v.elem))
+		b = binary.LittleEndian.AppendUint64(b, uint64(v.n))
+	}
+	return append(b, v.raw...)
 }
 
 // Type returns the value's type.

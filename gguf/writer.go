@@ -1,0 +1,383 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/fucina-go/fucina/core/dtype"
+)
+
+// writerVersion is the version of the files that a Writer makes.
+const writerVersion = 3
+
+// Writer makes a GGUF file, version 3, as a stream: first all metadata pairs and
+// tensor descriptions are declared, then the tensors' bytes follow in the order
+// of their declaration. It holds the metadata, and of the tensors no more than
+// a call passes to it.
+//
+// The layout is that of ggml: pairs in the order in which they were set, tensors
+// back to back, each padded with zeros to general.alignment (32 if that key is
+// not set), as is the space between descriptions and data.
+//
+// Errors of use wrap [ErrWrite] and leave the Writer as it was. Errors of the
+// output are final: every later call returns them. A Writer is for one goroutine.
+type Writer struct {
+	out     io.Writer
+	pairs   []pair
+	tensors []TensorInfo
+
+	// Set with the header, when the first data is written.
+	started bool
+	align   int64
+	next    int // index of the tensor whose data comes next
+	// short is by how much the padding at the end of the file is cut.
+	short  int64
+	closed bool
+	err    error
+}
+
+type pair struct {
+	key   string
+	value Value
+}
+
+// NewWriter returns a Writer to out. It makes one call of out for the header and
+// few for each tensor: out need not be buffered. The caller closes out, after
+// [Writer.Close].
+func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
+
+func misuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrWrite, fmt.Sprintf(format, args...))
+}
+
+// reason is what an error of the parser's checks says, without its verdict.
+func reason(err error) string { return strings.TrimPrefix(err.Error(), ErrMalformed.Error()+": ") }
+
+// declaring returns an error if the header is written already.
+func (w *Writer) declaring(what string) error {
+	switch {
+	case w.err != nil:
+		return w.err
+	case w.closed || w.started:
+		return misuse("%s after the header was written", what)
+	}
+	return nil
+}
+
+// Set gives key the value v: in the place of its earlier value, or after all other
+// keys. The key general.alignment, a u32 and a power of two, sets the alignment.
+func (w *Writer) Set(key string, v Value) error {
+	if err := w.declaring("key " + quote(key)); err != nil {
+		return err
+	}
+	switch {
+	case key == "":
+		return misuse("an empty key")
+	case len(key) > math.MaxUint16:
+		return misuse("key %s has %d bytes, at most %d are allowed", quote(key), len(key), math.MaxUint16)
+	case strings.IndexByte(key, 0) >= 0:
+		return misuse("key %s holds a NUL byte", quote(key))
+	case !v.valid():
+		return misuse("key %s has the zero Value", quote(key))
+	}
+	if key == alignmentKey {
+		if _, err := checkAlignment(v); err != nil {
+			return misuse("%s", reason(err))
+		}
+	}
+	if i := w.find(key); i >= 0 {
+		w.pairs[i].value = v
+		return nil
+	}
+	w.pairs = append(w.pairs, pair{key, v})
+	return nil
+}
+
+// Remove takes key away, if it was set.
+func (w *Writer) Remove(key string) error {
+	if err := w.declaring("removal of key " + quote(key)); err != nil {
+		return err
+	}
+	if i := w.find(key); i >= 0 {
+		w.pairs = slices.Delete(w.pairs, i, i+1)
+	}
+	return nil
+}
+
+// SetAll sets every pair of m, in m's order.
+func (w *Writer) SetAll(m *Metadata) error {
+	for key, v := range m.All() {
+		if err := w.Set(key, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns the index of key's pair, or -1. Files have tens of keys.
+func (w *Writer) find(key string) int {
+	return slices.IndexFunc(w.pairs, func(p pair) bool { return p.key == key })
+}
+
+// AddTensor declares a tensor by t's Name, DType and Shape; the other fields are
+// ignored. A tensor of a [File] keeps the form it has there. An empty Shape is a
+// scalar without dims, which reads back as shape [1].
+func (w *Writer) AddTensor(t TensorInfo) error {
+	if err := w.declaring("tensor " + quote(t.Name)); err != nil {
+		return err
+	}
+	switch {
+	case len(t.Name) > maxTensorName:
+		return misuse("the name of tensor %s has %d bytes, at most %d are allowed", quote(t.Name), len(t.Name), maxTensorName)
+	case strings.IndexByte(t.Name, 0) >= 0:
+		return misuse("the name of tensor %s holds a NUL byte", quote(t.Name))
+	case t.DType.GGUF() == dtype.NoGGUF:
+		return misuse("tensor %s: no file holds the type %s", quote(t.Name), t.DType)
+	case len(t.Shape) > maxDims:
+		return misuse("tensor %s has %d dims, at most %d are allowed", quote(t.Name), len(t.Shape), maxDims)
+	case slices.ContainsFunc(w.tensors, func(o TensorInfo) bool { return o.Name == t.Name }):
+		return misuse("tensor %s was declared before", quote(t.Name))
+	}
+	own := TensorInfo{Name: t.Name, DType: t.DType, Shape: slices.Clone(t.Shape)}
+	if len(t.Shape) == 0 || t.noDims && slices.Equal(t.Shape, []int{1}) {
+		own.Shape, own.noDims = []int{1}, true
+	}
+	for _, d := range own.Shape {
+		if d < 0 {
+			return misuse("tensor %s has the shape %v", quote(t.Name), t.Shape)
+		}
+	}
+	size, err := byteSize(own)
+	if err != nil {
+		return misuse("%s", reason(err))
+	}
+	own.Size = size
+	w.tensors = append(w.tensors, own)
+	return nil
+}
+
+// header writes everything before the first tensor's data.
+func (w *Writer) header() error {
+	m := Metadata{values: make(map[string]Value, 1)}
+	if i := w.find(alignmentKey); i >= 0 {
+		m.values[alignmentKey] = w.pairs[i].value
+	}
+	a, err := alignment(&m)
+	if err != nil {
+		return misuse("%s", reason(err))
+	}
+	w.align = int64(a)
+
+	b := []byte("GGUF")
+	b = binary.LittleEndian.AppendUint32(b, writerVersion)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(w.tensors)))
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(w.pairs)))
+	for _, p := range w.pairs {
+		b = appendString(b, p.key)
+		b = p.value.append(b)
+	}
+	extents := make([]extent, len(w.tensors))
+	var offset int64
+	for i, t := range w.tensors {
+		shape := t.Shape
+		if t.noDims {
+			shape = nil
+		}
+		b = appendString(b, t.Name)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(shape)))
+		for _, d := range slices.Backward(shape) {
+			b = binary.LittleEndian.AppendUint64(b, uint64(d))
+		}
+		b = binary.LittleEndian.AppendUint32(b, uint32(t.DType.GGUF()))
+		b = binary.LittleEndian.AppendUint64(b, uint64(offset))
+		extents[i] = extent{id: uint32(t.DType.GGUF()), offset: uint64(offset)}
+		if t.Size > math.MaxInt64-2*w.align-offset {
+			return misuse("the tensors up to %s exceed %d bytes", quote(t.Name), int64(math.MaxInt64))
+		}
+		offset = pad(offset+t.Size, w.align)
+	}
+	if err := w.checkFormats(extents, offset); err != nil {
+		return err
+	}
+	w.started = true
+	if err := w.write(b); err != nil {
+		return err
+	}
+	return w.pad(int64(len(b)), len(w.tensors) == 0)
+}
+
+// checkFormats refuses tensors that a reader would take for those of the other
+// format with the same id; space is the length of the data section.
+func (w *Writer) checkFormats(extents []extent, space int64) error {
+	read := slices.Clone(w.tensors)
+	for i, t := range read {
+		if formats := dtype.FromGGUF(extents[i].id); len(formats) > 1 {
+			read[i].DType = dtype.Invalid
+		}
+		read[i].Shape = slices.Clone(t.Shape)
+	}
+	if err := locate(read, extents, 0, space-w.short, w.align); err != nil {
+		return misuse("%s", reason(err))
+	}
+	for i, t := range w.tensors {
+		if read[i].DType != t.DType {
+			return misuse("tensor %s is %s, but all tensors are so small that it would be read as %s",
+				quote(t.Name), t.DType, read[i].DType)
+		}
+	}
+	return nil
+}
+
+// begin checks that data of tensor name may follow, and returns its description.
+func (w *Writer) begin(name string) (TensorInfo, error) {
+	switch {
+	case w.err != nil:
+		return TensorInfo{}, w.err
+	case w.closed:
+		return TensorInfo{}, misuse("data of tensor %s after Close", quote(name))
+	case w.next == len(w.tensors):
+		return TensorInfo{}, misuse("data of tensor %s after that of all %d tensors", quote(name), len(w.tensors))
+	}
+	t := w.tensors[w.next]
+	if t.Name != name {
+		return TensorInfo{}, misuse("data of tensor %s where that of %s is due", quote(name), quote(t.Name))
+	}
+	return t, nil
+}
+
+// WriteTensor writes the bytes of the next tensor in the order of declaration,
+// which must be the one called name.
+func (w *Writer) WriteTensor(name string, data []byte) error {
+	t, err := w.begin(name)
+	if err != nil {
+		return err
+	}
+	if int64(len(data)) != t.Size {
+		return misuse("tensor %s of type %s and shape %v takes %d bytes, not %d", quote(name), t.DType, t.Shape, t.Size, len(data))
+	}
+	if !w.started {
+		if err := w.header(); err != nil {
+			return err
+		}
+	}
+	if err := w.write(data); err != nil {
+		return err
+	}
+	return w.end(t)
+}
+
+// CopyTensor is [Writer.WriteTensor] for bytes that come from r, in pieces, and of
+// which it reads no more than the tensor takes. The output is spoilt where r fails
+// or ends before: the error is final then, and wraps r's or
+// [io.ErrUnexpectedEOF].
+func (w *Writer) CopyTensor(name string, r io.Reader) error {
+	t, err := w.begin(name)
+	if err != nil {
+		return err
+	}
+	if !w.started {
+		if err := w.header(); err != nil {
+			return err
+		}
+	}
+	n, err := io.CopyN(w.out, r, t.Size)
+	if err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		w.err = fmt.Errorf("gguf: tensor %s: %d of %d bytes: %w", quote(name), n, t.Size, err)
+		return w.err
+	}
+	return w.end(t)
+}
+
+// end pads after the data of t.
+func (w *Writer) end(t TensorInfo) error {
+	w.next++
+	return w.pad(t.Size, w.next == len(w.tensors))
+}
+
+// Close ends the file. It fails while data is missing. It writes the header of a
+// file without tensors, and closes nothing else. A second Close does nothing.
+func (w *Writer) Close() error {
+	if w.err != nil || w.closed {
+		return w.err
+	}
+	if w.next < len(w.tensors) {
+		return misuse("close before the data of tensor %s, %d of %d", quote(w.tensors[w.next].Name), w.next+1, len(w.tensors))
+	}
+	if !w.started {
+		if err := w.header(); err != nil {
+			return err
+		}
+	}
+	w.closed = true
+	return nil
+}
+
+func (w *Writer) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if _, err := w.out.Write(b); err != nil {
+		w.err = fmt.Errorf("gguf: write: %w", err)
+	}
+	return w.err
+}
+
+var zeros [4096]byte
+
+// pad writes the zeros that follow n bytes; last says that nothing follows them.
+func (w *Writer) pad(n int64, last bool) error {
+	n = pad(n, w.align) - n
+	if last {
+		n -= w.short
+	}
+	for n > 0 {
+		part := min(n, int64(len(zeros)))
+		if err := w.write(zeros[:part]); err != nil {
+			return err
+		}
+		n -= part
+	}
+	return nil
+}
+
+// Write writes the whole of f to out as one file: the same metadata and tensors in
+// the same order. For a file of version 3 these are the same bytes, save what
+// carries no meaning: bytes in place of padding that are not zero, and bytes after
+// the last tensor's padding. A file of version 2 becomes one of version 3. The
+// parts of a split file become one, without the keys that number them.
+func Write(out io.Writer, f *File) error {
+	w := NewWriter(out)
+	if err := w.SetAll(&f.Metadata); err != nil {
+		return err
+	}
+	if len(f.parts) > 1 {
+		for _, key := range []string{splitNoKey, splitCountKey, splitTensorsKey} {
+			if err := w.Remove(key); err != nil {
+				return err
+			}
+		}
+	}
+	for _, t := range f.tensors {
+		if err := w.AddTensor(t); err != nil {
+			return err
+		}
+	}
+	w.short = f.short
+	for _, t := range f.tensors {
+		data := f.Data(t)
+		if data == nil {
+			return fmt.Errorf("%w: tensor %s", ErrClosed, quote(t.Name))
+		}
+		if err := w.WriteTensor(t.Name, data); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
