@@ -25,6 +25,42 @@ func (t Tensor) SwiGLU(c *Context, up Tensor) (Tensor, error) {
 	return t.pointwise(c, up, provider.OpSwiGLU)
 }
 
+// GeGLU returns gelu(t) * up, aligned as in Add, with the tanh approximation of gelu.
+func (t Tensor) GeGLU(c *Context, up Tensor) (Tensor, error) {
+	return t.pointwise(c, up, provider.OpGeGLU)
+}
+
+// Scale returns factor * t, f32.
+func (t Tensor) Scale(c *Context, factor float32) (Tensor, error) {
+	return t.unary(c, provider.OpScale, factor)
+}
+
+// SoftCap returns limit * tanh(t/limit), f32: t kept between -limit and limit, which
+// is positive.
+func (t Tensor) SoftCap(c *Context, limit float32) (Tensor, error) {
+	return t.unary(c, provider.OpSoftCap, limit)
+}
+
+func (t Tensor) unary(c *Context, op provider.Op, param float32) (Tensor, error) {
+	x, err := t.enter(c, op.String())
+	if err != nil {
+		return Tensor{}, err
+	}
+	defer c.exit()
+	defer x.t.Release()
+	var y tensor.Tensor
+	switch op {
+	case provider.OpScale:
+		y, err = c.x.Scale(&x.t, param)
+	case provider.OpSoftCap:
+		y, err = c.x.SoftCap(&x.t, param)
+	}
+	if err != nil {
+		return Tensor{}, failed(op.String(), &x, err, "%v", err)
+	}
+	return c.wrap(y, x.names), nil
+}
+
 func (t Tensor) pointwise(c *Context, u Tensor, op provider.Op) (Tensor, error) {
 	what := op.String()
 	if err := c.enter(what); err != nil {
@@ -78,6 +114,8 @@ func (t Tensor) pointwise(c *Context, u Tensor, op provider.Op) (Tensor, error) 
 			y, err = c.x.Mul(&a.t, &b.t)
 		case provider.OpSwiGLU:
 			y, err = c.x.SwiGLU(&a.t, &b.t)
+		case provider.OpGeGLU:
+			y, err = c.x.GeGLU(&a.t, &b.t)
 		}
 	}
 	if err != nil {

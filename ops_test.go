@@ -154,7 +154,17 @@ func TestOpsByName(t *testing.T) {
 				g := float64(xm.at(i))
 				return float32(g / (1 + math.Exp(-g)) * float64(ym.at(i)))
 			})
-			drop(t, sum, product, gated)
+			gelu := check{t}.of(x.GeGLU(c, y))
+			same(t, c, "geglu "+what, gelu, union, func(i map[string]int) float32 {
+				g := float64(xm.at(i))
+				return float32(g / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) * float64(ym.at(i)))
+			})
+			scaled, capped := check{t}.of(x.Scale(c, -1.5)), check{t}.of(x.SoftCap(c, 0.75))
+			same(t, c, "scale "+what, scaled, left, func(i map[string]int) float32 { return -1.5 * xm.at(i) })
+			same(t, c, "soft_cap "+what, capped, left, func(i map[string]int) float32 {
+				return float32(0.75 * math.Tanh(float64(xm.at(i))/0.75))
+			})
+			drop(t, sum, product, gated, gelu, scaled, capped)
 
 			for _, k := range all {
 				if !has(left, k.Name) || !has(right, k.Name) {
@@ -597,6 +607,8 @@ func TestRefusals(t *testing.T) {
 		{one(ab.Add(c, bc)), fucina.ErrShapeMismatch, `add: left {a:2 b:3}, right {b:2 c:4}: axis "b" is 3 and 2`},
 		{one(ab.Mul(c, wide)), fucina.ErrTag, "mul: left {a:2 b:3}, right {p:1 q:1 r:1 s:1 t:1 u:1 v:1 w:1}: together more than 8 axes"},
 		{one(ab.SwiGLU(c, ids)), fucina.ErrDType, "swiglu: left {a:2 b:3}, right {seq:2}: f32 and i32"},
+		{one(ids.Scale(c, 2)), fucina.ErrDType, "scale: {seq:2}"},
+		{one(ab.SoftCap(c, 0)), nil, "soft_cap: {a:2 b:3}: soft_cap: limit 0, want a positive number"},
 		{one(ab.Dot(c, bc, "b")), fucina.ErrShapeMismatch, `dot over "b": left {a:2 b:3}, right {b:2 c:4}: axis "b" is 3 and 2`},
 		{one(ab.Dot(c, bc, "a")), fucina.ErrTag, `dot over "a": left {a:2 b:3}, right {b:2 c:4}: no axis "a"`},
 		{one(ab.Dot(c, bc, "")), fucina.ErrTag, `no axis ""`},

@@ -96,7 +96,8 @@ func (c *Context) Materialize(t *tensor.Tensor) (tensor.Tensor, error) {
 }
 
 // CopyTo writes src, converted if the dtypes differ, into the existing tensor dst
-// of the same shape, which every view of the buffer then sees.
+// of the same shape, which every view of the buffer then sees. Beside the
+// conversions of Cast, f32 becomes q8_0, the format of quantized KV caches.
 func (c *Context) CopyTo(dst, src *tensor.Tensor) error {
 	if err := c.enter(); err != nil {
 		return err
@@ -106,7 +107,8 @@ func (c *Context) CopyTo(dst, src *tensor.Tensor) error {
 	if err := shape.RequireSame(&ds, &ss); err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
-	if dst.DType().IsBlockQuantized() && (dst.DType() != src.DType() || !dst.IsContiguous() || !src.IsContiguous()) {
+	encodes := src.DType() == dtype.F32 && dst.DType() == dtype.Q8_0
+	if dst.DType().IsBlockQuantized() && !encodes && (dst.DType() != src.DType() || !dst.IsContiguous() || !src.IsContiguous()) {
 		return fmt.Errorf("copy: %w: %s into %s", tensor.ErrDType, src.String(), dst.String())
 	}
 	if dst.Overlaps() {
@@ -122,6 +124,14 @@ func (c *Context) CopyTo(dst, src *tensor.Tensor) error {
 		}
 		defer own.Release()
 		src = &own
+	}
+	if encodes {
+		rows, err := c.rows(src)
+		if err != nil {
+			return err
+		}
+		defer rows.Release()
+		src = &rows
 	}
 	c.begin(src)
 	return c.runInto(provider.OpCopy, dst)
@@ -364,7 +374,7 @@ type AttentionOptions struct {
 
 // Attention is causal scaled dot-product attention of q [T, H, D] over k [S, HK, D]
 // and v [S, HK, DV], with H a multiple of HK, into [T, H, DV]. q is f32; k and v are
-// f32 or f16. Query t sees the keys 0 to Past+t, which must exist.
+// f32, f16 or q8_0. Query t sees the keys 0 to Past+t, which must exist.
 func (c *Context) Attention(q, k, v *tensor.Tensor, opt AttentionOptions) (tensor.Tensor, error) {
 	if err := c.enter(); err != nil {
 		return tensor.Tensor{}, err
@@ -375,8 +385,10 @@ func (c *Context) Attention(q, k, v *tensor.Tensor, opt AttentionOptions) (tenso
 		return tensor.Tensor{}, err
 	}
 	for _, t := range [2]*tensor.Tensor{k, v} {
-		if t.DType() != dtype.F32 && t.DType() != dtype.F16 {
-			return tensor.Tensor{}, fmt.Errorf("%s: %w: cache %s, want f32 or f16", op, tensor.ErrDType, t.String())
+		switch t.DType() {
+		case dtype.F32, dtype.F16, dtype.Q8_0:
+		default:
+			return tensor.Tensor{}, fmt.Errorf("%s: %w: cache %s, want f32, f16 or q8_0", op, tensor.ErrDType, t.String())
 		}
 	}
 	if q.Rank() != 3 || k.Rank() != 3 || v.Rank() != 3 || k.Dim(0) != v.Dim(0) || k.Dim(1) != v.Dim(1) ||
@@ -411,11 +423,20 @@ func (c *Context) Attention(q, k, v *tensor.Tensor, opt AttentionOptions) (tenso
 
 // SwiGLU returns silu(gate) * up, both f32 of one shape.
 func (c *Context) SwiGLU(gate, up *tensor.Tensor) (tensor.Tensor, error) {
+	return c.gated(provider.OpSwiGLU, gate, up)
+}
+
+// GeGLU returns gelu(gate) * up, with the tanh approximation of gelu, both f32 of
+// one shape.
+func (c *Context) GeGLU(gate, up *tensor.Tensor) (tensor.Tensor, error) {
+	return c.gated(provider.OpGeGLU, gate, up)
+}
+
+func (c *Context) gated(op provider.Op, gate, up *tensor.Tensor) (tensor.Tensor, error) {
 	if err := c.enter(); err != nil {
 		return tensor.Tensor{}, err
 	}
 	defer c.exit()
-	const op = provider.OpSwiGLU
 	for _, t := range [2]*tensor.Tensor{gate, up} {
 		if err := requireDType(op, t, dtype.F32); err != nil {
 			return tensor.Tensor{}, err
@@ -425,18 +446,40 @@ func (c *Context) SwiGLU(gate, up *tensor.Tensor) (tensor.Tensor, error) {
 	if err := shape.RequireSame(&gs, &us); err != nil {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
 	}
-	g0, err := c.contiguous(gate)
-	if err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer g0.Release()
-	u0, err := c.contiguous(up)
-	if err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer u0.Release()
-	c.begin(&g0, &u0)
+	c.begin(gate, up)
 	return c.run(op, dtype.F32, gs)
+}
+
+// Scale returns factor * x, f32.
+func (c *Context) Scale(x *tensor.Tensor, factor float32) (tensor.Tensor, error) {
+	if err := c.enter(); err != nil {
+		return tensor.Tensor{}, err
+	}
+	defer c.exit()
+	if err := requireDType(provider.OpScale, x, dtype.F32); err != nil {
+		return tensor.Tensor{}, err
+	}
+	c.begin(x)
+	c.args.Scale = factor
+	return c.run(provider.OpScale, dtype.F32, x.Shape())
+}
+
+// SoftCap returns limit * tanh(x/limit), f32, which keeps x between -limit and limit.
+func (c *Context) SoftCap(x *tensor.Tensor, limit float32) (tensor.Tensor, error) {
+	if err := c.enter(); err != nil {
+		return tensor.Tensor{}, err
+	}
+	defer c.exit()
+	const op = provider.OpSoftCap
+	if err := requireDType(op, x, dtype.F32); err != nil {
+		return tensor.Tensor{}, err
+	}
+	if !(limit > 0) || math.IsInf(float64(limit), 1) {
+		return tensor.Tensor{}, fmt.Errorf("%s: limit %v, want a positive number", op, limit)
+	}
+	c.begin(x)
+	c.args.SoftCap = limit
+	return c.run(op, dtype.F32, x.Shape())
 }
 
 // Softmax returns the softmax of scale * x, f32, along the last axis. A row with a

@@ -13,8 +13,10 @@ type Op uint8
 const (
 	// OpCopy writes In[0] to Out, both of any strides and the same shape. If the
 	// dtypes differ it converts: between scalar dtypes as dtype.Convert does, from
-	// a block format to f32 by decoding. A copy between equal block formats needs
-	// both contiguous.
+	// a block format to f32 by decoding, from f32 with contiguous rows to q8_0 by
+	// encoding, where a value that is not finite or whose scale is too large for
+	// the format makes its block NaN. A copy between equal block formats needs both
+	// contiguous.
 	OpCopy Op = iota + 1
 	// OpGetRows gathers rows: In[0] table [R, D] of any dtype that decodes to
 	// float, rows strided, In[1] ids [T] of i32, i64 or u16 -> Out [T, D] f32. An
@@ -38,14 +40,21 @@ const (
 	// rows. A batched w has x of rank 3 with the same leading size.
 	OpMatMul
 	// OpAttention is scaled dot-product attention with grouped KV heads: In[0] q
-	// [T, H, D] f32, In[1] k [S, HK, D] and In[2] v [S, HK, DV] of f32 or f16 with
-	// free strides above the last axis -> Out [T, H, DV] f32. H is a multiple of
+	// [T, H, D] f32, In[1] k [S, HK, D] and In[2] v [S, HK, DV] of f32, f16 or q8_0
+	// with free strides above the last axis -> Out [T, H, DV] f32. H is a multiple of
 	// HK; query head h reads KV head h/(H/HK). Row t sees keys 0 to Past+t, of
 	// which the last Window if Window > 0. Scores are Scale * q.k, then
 	// SoftCap*tanh(score/SoftCap) if SoftCap > 0.
 	OpAttention
-	// OpSwiGLU is silu(In[0]) * In[1] -> Out, all f32 of one shape.
+	// OpSwiGLU is silu(In[0]) * In[1] -> Out, all f32 of one shape, strides free.
 	OpSwiGLU
+	// OpGeGLU is gelu(In[0]) * In[1] -> Out, as OpSwiGLU, with the tanh
+	// approximation of gelu: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715*x^3))).
+	OpGeGLU
+	// OpScale is Scale * In[0] -> Out, and OpSoftCap SoftCap * tanh(In[0]/SoftCap)
+	// -> Out, f32 of one shape, strides free.
+	OpScale
+	OpSoftCap
 	// OpSoftmax normalises rows: In[0] x [..., D] f32 -> Out, softmax(Scale * x)
 	// along the last axis. A NaN makes its row NaN; so does a row of -Inf only.
 	OpSoftmax
@@ -60,7 +69,7 @@ const (
 
 var opNames = [OpCount]string{
 	OpCopy: "copy", OpGetRows: "get_rows", OpAdd: "add", OpMul: "mul", OpRMSNorm: "rms_norm", OpRoPE: "rope",
-	OpMatMul: "matmul", OpAttention: "attention", OpSwiGLU: "swiglu", OpSoftmax: "softmax", OpArgmax: "argmax",
+	OpMatMul: "matmul", OpAttention: "attention", OpSwiGLU: "swiglu", OpGeGLU: "geglu", OpScale: "scale", OpSoftCap: "soft_cap", OpSoftmax: "softmax", OpArgmax: "argmax",
 }
 
 // String returns the operation's name, such as "rms_norm".
@@ -95,8 +104,8 @@ type Args struct {
 	Workspace Mem
 
 	Eps     float32  // OpRMSNorm
-	Scale   float32  // OpAttention, OpSoftmax
-	SoftCap float32  // OpAttention; 0 is none
+	Scale   float32  // OpAttention, OpSoftmax, OpScale
+	SoftCap float32  // OpAttention, where 0 is none; OpSoftCap
 	Past    int      // OpAttention
 	Window  int      // OpAttention; 0 is none
 	Dims    int      // OpRoPE: rotated elements per head, even

@@ -39,7 +39,7 @@ const queryRows = 16
 // cache is the keys or the values.
 type cache struct {
 	dt        dtype.DType
-	row, head int // strides in elements
+	row, head int // strides in storage elements
 	d         int
 	decode    quant.Decoder
 	bytes     []byte
@@ -48,8 +48,8 @@ type cache struct {
 }
 
 func (c *cache) prepare(name string, o *provider.Operand) error {
-	if o.DType != dtype.F32 && o.DType != dtype.F16 {
-		return unsupported("%s is %v, want f32 or f16", name, o.DType)
+	if o.DType != dtype.F32 && o.DType != dtype.F16 && o.DType != dtype.Q8_0 {
+		return unsupported("%s is %v, want f32, f16 or q8_0", name, o.DType)
 	}
 	if err := check(name, o); err != nil {
 		return err
@@ -83,8 +83,9 @@ func (c *cache) widen(block []float32, head, lo, hi int) {
 		return
 	}
 	size := c.dt.Size()
+	row := c.d / c.dt.BlockSize() * size
 	for j := lo; j < hi; j++ {
-		src := c.bytes[(j*c.row+head*c.head)*size:][:c.d*size]
+		src := c.bytes[(j*c.row+head*c.head)*size:][:row]
 		c.decode(block[(j-lo)*c.d:][:c.d], src)
 	}
 }
@@ -261,7 +262,7 @@ func (k *attention) scores(p, q, block []float32, head, first, from int) {
 	for j, s := range p {
 		s *= k.scale
 		if k.softCap > 0 {
-			s = k.softCap * float32(math.Tanh(float64(s/k.softCap)))
+			s = softCap(s, k.softCap)
 		}
 		p[j] = s
 	}

@@ -45,13 +45,15 @@ func wantError(t *testing.T, e *Executor, op provider.Op, a provider.Args, is er
 func sample(t testing.TB, e *Executor, op provider.Op) provider.Args {
 	rng := newRand()
 	f := func(dims ...int) provider.Operand { return random(operand(dtype.F32, plain, dims...), rng) }
-	a := provider.Args{Eps: 1e-5, Scale: 1}
+	a := provider.Args{Eps: 1e-5, Scale: 1, SoftCap: 30}
 	switch op {
 	case provider.OpCopy:
 		a.In[0], a.Out = f(4, 6), operand(dtype.F16, plain, 4, 6)
 	case provider.OpGetRows:
 		a.In[0], a.In[1], a.Out = f(5, 8), ofInts(dtype.I32, 4, 0, 1), f(3, 8)
-	case provider.OpAdd, provider.OpMul, provider.OpSwiGLU:
+	case provider.OpScale, provider.OpSoftCap:
+		a.In[0], a.Out = f(4, 6), f(4, 6)
+	case provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpGeGLU:
 		a.In[0], a.In[1], a.Out = f(4, 6), f(4, 6), f(4, 6)
 	case provider.OpRMSNorm:
 		a.In[0], a.In[1], a.Out = f(4, 6), f(6), f(4, 6)
@@ -61,7 +63,7 @@ func sample(t testing.TB, e *Executor, op provider.Op) provider.Args {
 		a.In[0], a.In[1], a.Out = f(3, 64), random(operand(dtype.Q8_0, plain, 5, 64), rng), f(3, 5)
 	case provider.OpAttention:
 		a.In[0], a.In[1], a.In[2] = f(2, 4, 8), random(operand(dtype.F16, plain, 7, 2, 8), rng), random(operand(dtype.F16, plain, 7, 2, 6), rng)
-		a.Out, a.Past = f(2, 4, 6), 3
+		a.Out, a.Past, a.SoftCap = f(2, 4, 6), 3, 0
 	case provider.OpSoftmax:
 		a.In[0], a.Out = f(4, 6), f(4, 6)
 	case provider.OpArgmax:
@@ -153,7 +155,7 @@ func TestRefusals(t *testing.T) {
 
 func sampleInputs(op provider.Op) int {
 	switch op {
-	case provider.OpCopy, provider.OpSoftmax, provider.OpArgmax:
+	case provider.OpCopy, provider.OpScale, provider.OpSoftCap, provider.OpSoftmax, provider.OpArgmax:
 		return 1
 	case provider.OpAttention:
 		return 3

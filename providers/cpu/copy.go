@@ -12,11 +12,12 @@ type copyKernel struct {
 	from, to dtype.DType
 	grid     grid
 
-	// Block rows to f32.
+	// Block rows to f32, or f32 rows to blocks.
 	decode     quant.Decoder
+	encode     bool
 	xr, or     rows
 	blocks     int // in a row
-	xInner     int // stride of a row's blocks
+	xInner     int // stride of a row's blocks, when decoding
 	outInner   int // stride of a row's f32
 	blockElems int
 
@@ -64,6 +65,19 @@ func (k *copyKernel) prepare(a *provider.Args, _ int) error {
 		k.blockElems = k.from.BlockSize()
 		k.blocks = x.Shape.Dim(last) / k.blockElems
 		k.xInner, k.outInner = x.Strides.Dim(last), out.Strides.Dim(last)
+	case k.from == dtype.F32 && k.to == dtype.Q8_0:
+		if err := checkRows("x", x); err != nil {
+			return err
+		}
+		if err := checkInner("out", out); err != nil {
+			return err
+		}
+		k.encode = true
+		last := x.Shape.Rank() - 1
+		k.xr.init(x, last)
+		k.or.init(out, last)
+		k.blockElems = k.to.BlockSize()
+		k.blocks = x.Shape.Dim(last) / k.blockElems
 	default:
 		return unsupported("copy of %v to %v", k.from, k.to)
 	}
@@ -77,9 +91,12 @@ func (k *copyKernel) bind(a *provider.Args) (err error) {
 	if k.out, err = bind("out", &a.Out); err != nil {
 		return err
 	}
-	if k.decode != nil {
+	switch {
+	case k.decode != nil:
 		// The decoders write f32.
 		_, err = bindFloats("out", &a.Out)
+	case k.encode:
+		_, err = bindFloats("x", &a.In[0])
 	}
 	return err
 }
@@ -87,7 +104,7 @@ func (k *copyKernel) bind(a *provider.Args) (err error) {
 func (k *copyKernel) release() { k.x, k.out, k.decode = nil, nil, nil }
 
 func (k *copyKernel) work() (units, cost int) {
-	if k.decode != nil {
+	if k.decode != nil || k.encode {
 		return k.xr.n, 4 * k.blocks * k.blockElems
 	}
 	cost = min(k.grid.dims[k.grid.rank-1], segment)
@@ -100,6 +117,10 @@ func (k *copyKernel) work() (units, cost int) {
 func (k *copyKernel) run(lo, hi int, s *scratch) {
 	if k.decode != nil {
 		k.runDecode(lo, hi, s)
+		return
+	}
+	if k.encode {
+		k.runEncode(lo, hi)
 		return
 	}
 	from, to := k.from.Size(), k.to.Size()
@@ -187,4 +208,35 @@ func (k *copyKernel) runDecode(lo, hi int, s *scratch) {
 			}
 		}
 	}
+}
+
+// runEncode writes rows of q8_0 blocks. A block that the format cannot hold becomes
+// NaN: what is not a number stays so.
+func (k *copyKernel) runEncode(lo, hi int) {
+	size, bs := k.to.Size(), k.blockElems
+	for r := lo; r < hi; r++ {
+		x, out := floats(k.x[4*k.xr.at(r):]), k.out[k.or.at(r)*size:]
+		for b := range k.blocks {
+			dst := out[b*size:][:size]
+			if !encodable(x[b*bs:][:bs]) {
+				clear(dst)
+				dst[0], dst[1] = 0x00, 0x7e // the scale, a binary16 NaN
+				continue
+			}
+			if err := quant.EncodeRow(dst, k.to, x[b*bs:][:bs]); err != nil {
+				panic("cpu: copy: " + err.Error()) // the lengths and values were checked
+			}
+		}
+	}
+}
+
+// encodable reports whether a q8_0 scale, the greatest magnitude over 127, is a
+// finite binary16.
+func encodable(x []float32) bool {
+	for _, v := range x {
+		if !(v < 65504*127 && v > -65504*127) {
+			return false
+		}
+	}
+	return true
 }

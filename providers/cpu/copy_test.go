@@ -188,3 +188,46 @@ func TestCopyToItself(t *testing.T) {
 		t.Error("the copy changed its operand")
 	}
 }
+
+// Rows of f32 become q8_0 blocks as package quant encodes them, in an output whose
+// rows lie apart, as those of a cache do; what q8_0 cannot hold becomes NaN, block by
+// block.
+func TestCopyToQ8(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, lx := range []layout{plain, padded} {
+		for _, dims := range [][]int{{32}, {3, 64}, {5, 2, 96}} {
+			t.Run(name(dims, lx), func(t *testing.T) {
+				a := provider.Args{Out: operand(dtype.Q8_0, plain, dims...)}
+				a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
+				x := read(a.In[0])
+				src := make([]float32, len(x))
+				for i, v := range x {
+					src[i] = float32(v)
+				}
+				packed := make([]byte, len(x)/32*34)
+				if err := quant.EncodeRow(packed, dtype.Q8_0, src); err != nil {
+					t.Fatal(err)
+				}
+				want := make([]float32, len(x))
+				if err := quant.DecodeRow(want, dtype.Q8_0, packed); err != nil {
+					t.Fatal(err)
+				}
+				for i, got := range execute(t, es, provider.OpCopy, a) {
+					if float32(got) != want[i] {
+						t.Fatalf("element %d is %v, want %v", i, got, want[i])
+					}
+				}
+			})
+		}
+	}
+	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 65536 * 127} {
+		values := make([]float32, 64)
+		values[3], values[40] = bad, 127
+		a := provider.Args{Out: operand(dtype.Q8_0, plain, 64)}
+		a.In[0] = of(values, 64)
+		got := execute(t, es, provider.OpCopy, a)
+		if !math.IsNaN(got[0]) || !math.IsNaN(got[3]) || got[32] != 0 || got[40] != 127 {
+			t.Errorf("%v: blocks begin with %v and %v", bad, got[:4], got[32:41])
+		}
+	}
+}

@@ -8,22 +8,36 @@ import (
 	"github.com/fucina-go/fucina/core/shape"
 )
 
-// elementwise is OpAdd, OpMul or OpSwiGLU.
+// elementwise is an operation on one or two elements: OpAdd, OpMul, OpSwiGLU,
+// OpGeGLU, OpScale or OpSoftCap. One with a single input reads it twice.
 type elementwise struct {
-	op   provider.Op
-	grid grid
-	in   [2][]byte
-	out  []byte
+	op    provider.Op
+	grid  grid
+	param float32 // of OpScale and OpSoftCap
+	in    [2][]byte
+	out   []byte
 	// fast says that the output's runs are contiguous and each input's are, or
 	// repeat one element, and that all are aligned.
 	fast bool
 }
 
 func (k *elementwise) prepare(a *provider.Args, _ int) error {
-	if err := wantInputs(a, 2); err != nil {
+	x, y, out := &a.In[0], k.second(a), &a.Out
+	n := 2
+	if x == y {
+		n = 1
+	}
+	if err := wantInputs(a, n); err != nil {
 		return err
 	}
-	x, y, out := &a.In[0], &a.In[1], &a.Out
+	switch k.op {
+	case provider.OpScale:
+		k.param = a.Scale
+	case provider.OpSoftCap:
+		if k.param = a.SoftCap; !(k.param > 0) {
+			return unsupported("a cap of %v, want a positive number", k.param)
+		}
+	}
 	if err := checkFloat("left", x); err != nil {
 		return err
 	}
@@ -48,7 +62,7 @@ func (k *elementwise) bind(a *provider.Args) (err error) {
 	if k.in[0], err = bind("left", &a.In[0]); err != nil {
 		return err
 	}
-	if k.in[1], err = bind("right", &a.In[1]); err != nil {
+	if k.in[1], err = bind("right", k.second(a)); err != nil {
 		return err
 	}
 	if k.out, err = bind("out", &a.Out); err != nil {
@@ -60,11 +74,21 @@ func (k *elementwise) bind(a *provider.Args) (err error) {
 	return nil
 }
 
+// second returns the second input, which is the first for an operation on one.
+func (k *elementwise) second(a *provider.Args) *provider.Operand {
+	if k.op == provider.OpScale || k.op == provider.OpSoftCap {
+		return &a.In[0]
+	}
+	return &a.In[1]
+}
+
 func (k *elementwise) release() { k.in, k.out = [2][]byte{}, nil }
 
 func (k *elementwise) work() (units, cost int) {
 	cost = min(k.grid.dims[k.grid.rank-1], segment)
-	if k.op == provider.OpSwiGLU {
+	switch k.op {
+	case provider.OpAdd, provider.OpMul, provider.OpScale:
+	default:
 		cost *= 8
 	}
 	return k.grid.units, cost
@@ -82,16 +106,26 @@ func (k *elementwise) run(lo, hi int, s *scratch) {
 		for i := range n {
 			v := math.Float32frombits(binary.LittleEndian.Uint32(x[i*sx:]))
 			w := math.Float32frombits(binary.LittleEndian.Uint32(y[i*sy:]))
-			switch k.op {
-			case provider.OpAdd:
-				v += w
-			case provider.OpMul:
-				v *= w
-			default:
-				v = swiglu(v, w)
-			}
+			v = k.apply(v, w)
 			binary.LittleEndian.PutUint32(out[i*so:], math.Float32bits(v))
 		}
+	}
+}
+
+func (k *elementwise) apply(v, w float32) float32 {
+	switch k.op {
+	case provider.OpAdd:
+		return v + w
+	case provider.OpMul:
+		return v * w
+	case provider.OpSwiGLU:
+		return swiglu(v, w)
+	case provider.OpGeGLU:
+		return geglu(v, w)
+	case provider.OpScale:
+		return v * k.param
+	default:
+		return softCap(v, k.param)
 	}
 }
 
@@ -99,9 +133,11 @@ func (k *elementwise) runFast(off [3]int, n int) {
 	x, y := floats(k.in[0][4*off[0]:]), floats(k.in[1][4*off[1]:])
 	out := floats(k.out[4*off[2]:])[:n]
 	xs, ys := k.grid.inner(0), k.grid.inner(1)
-	if k.op == provider.OpSwiGLU {
+	switch k.op {
+	case provider.OpAdd, provider.OpMul:
+	default:
 		for i := range out {
-			out[i] = swiglu(x[i*xs], y[i*ys])
+			out[i] = k.apply(x[i*xs], y[i*ys])
 		}
 		return
 	}
@@ -147,6 +183,20 @@ func (k *elementwise) runFast(off [3]int, n int) {
 func swiglu(x, y float32) float32 {
 	v := float64(x)
 	return float32(v/(1+exp(-v))) * y
+}
+
+// geglu returns gelu(x)*y, with the tanh approximation of gelu (Hendrycks and
+// Gimpel, "Gaussian Error Linear Units", 2016).
+func geglu(x, y float32) float32 {
+	v := float64(x)
+	u := math.Sqrt(2/math.Pi) * (v + 0.044715*v*v*v)
+	// x/2 * (1 + tanh(u)) is x*sigmoid(2u).
+	return float32(v/(1+exp(-2*u))) * y
+}
+
+// softCap returns c*tanh(x/c).
+func softCap(x, c float32) float32 {
+	return c * float32(math.Tanh(float64(x/c)))
 }
 
 // sameRows checks x and out for an operation on the rows of their last axis.

@@ -35,6 +35,11 @@ type scratch struct {
 // to another lane.
 const minTask = 16 << 10
 
+// pointwise are the operations of the elementwise kernel.
+var pointwise = [...]provider.Op{
+	provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpGeGLU, provider.OpScale, provider.OpSoftCap,
+}
+
 // tasksPerLane lets a lane that falls behind leave tasks to the others.
 const tasksPerLane = 8
 
@@ -48,7 +53,7 @@ type Executor struct {
 
 	copy      copyKernel
 	getRows   getRows
-	binary    [3]elementwise // add, mul, swiglu
+	pointwise [len(pointwise)]elementwise
 	rmsNorm   rmsNorm
 	rope      rope
 	matMul    matMul
@@ -75,19 +80,19 @@ func NewExecutor(t *team.Team) *Executor {
 	for i := range e.scratch {
 		e.scratch[i].lane = i
 	}
-	e.binary[0].op, e.binary[1].op, e.binary[2].op = provider.OpAdd, provider.OpMul, provider.OpSwiGLU
 	e.kernels = [provider.OpCount]kernel{
 		provider.OpCopy:      &e.copy,
 		provider.OpGetRows:   &e.getRows,
-		provider.OpAdd:       &e.binary[0],
-		provider.OpMul:       &e.binary[1],
-		provider.OpSwiGLU:    &e.binary[2],
 		provider.OpRMSNorm:   &e.rmsNorm,
 		provider.OpRoPE:      &e.rope,
 		provider.OpMatMul:    &e.matMul,
 		provider.OpAttention: &e.attention,
 		provider.OpSoftmax:   &e.softmax,
 		provider.OpArgmax:    &e.argmax,
+	}
+	for i, op := range pointwise {
+		e.pointwise[i].op = op
+		e.kernels[op] = &e.pointwise[i]
 	}
 	// A method value made once: made at each call, it would be an allocation.
 	e.task = e.runTask
@@ -114,8 +119,8 @@ func plan(op provider.Op, a *provider.Args, lanes int) provider.Plan {
 	case provider.OpGetRows:
 		var k getRows
 		err = k.prepare(a, lanes)
-	case provider.OpAdd, provider.OpMul, provider.OpSwiGLU:
-		var k elementwise
+	case provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpGeGLU, provider.OpScale, provider.OpSoftCap:
+		k := elementwise{op: op}
 		err = k.prepare(a, lanes)
 	case provider.OpRMSNorm:
 		var k rmsNorm

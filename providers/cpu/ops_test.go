@@ -29,6 +29,11 @@ func TestElementwise(t *testing.T) {
 		{provider.OpAdd, func(x, y float64) float64 { return x + y }},
 		{provider.OpMul, func(x, y float64) float64 { return x * y }},
 		{provider.OpSwiGLU, func(x, y float64) float64 { return x / (1 + math.Exp(-x)) * y }},
+		{provider.OpGeGLU, func(x, y float64) float64 {
+			return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) * y
+		}},
+		{provider.OpScale, func(x, _ float64) float64 { return 1.5 * x }},
+		{provider.OpSoftCap, func(x, _ float64) float64 { return 0.75 * math.Tanh(x/0.75) }},
 	}
 	for _, op := range ops {
 		for _, dims := range shapes {
@@ -39,10 +44,14 @@ func TestElementwise(t *testing.T) {
 							continue // long rows are slow to check
 						}
 						t.Run(name(op.op, dims, lx, ly, lo), func(t *testing.T) {
-							a := provider.Args{Out: operand(dtype.F32, lo, dims...)}
+							a := provider.Args{Out: operand(dtype.F32, lo, dims...), Scale: 1.5, SoftCap: 0.75}
 							a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
-							a.In[1] = random(operand(dtype.F32, ly, dims...), rng)
-							x, y := read(a.In[0]), read(a.In[1])
+							x := read(a.In[0])
+							y := x
+							if op.op != provider.OpScale && op.op != provider.OpSoftCap {
+								a.In[1] = random(operand(dtype.F32, ly, dims...), rng)
+								y = read(a.In[1])
+							}
 							want := make([]float64, len(x))
 							for i := range want {
 								want[i] = op.f(x[i], y[i])
@@ -60,12 +69,12 @@ func TestElementwise(t *testing.T) {
 func TestInPlace(t *testing.T) {
 	es, rng := executors(t), newRand()
 	x := random(operand(dtype.F32, plain, 6, 4, 32), rng)
-	for _, op := range []provider.Op{provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpSoftmax, provider.OpRMSNorm, provider.OpRoPE} {
+	for _, op := range []provider.Op{provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpGeGLU, provider.OpScale, provider.OpSoftCap, provider.OpSoftmax, provider.OpRMSNorm, provider.OpRoPE} {
 		for _, mode := range []provider.RoPEMode{provider.RoPEInterleaved, provider.RoPENeoX} {
-			a := provider.Args{Out: operand(dtype.F32, plain, 6, 4, 32), Scale: 1.5, Eps: 1e-5, Dims: 24, Mode: mode}
+			a := provider.Args{Out: operand(dtype.F32, plain, 6, 4, 32), Scale: 1.5, SoftCap: 2, Eps: 1e-5, Dims: 24, Mode: mode}
 			a.In[0] = x
 			switch op {
-			case provider.OpSoftmax:
+			case provider.OpSoftmax, provider.OpScale, provider.OpSoftCap:
 			case provider.OpRMSNorm:
 				a.In[1] = random(operand(dtype.F32, plain, 32), rng)
 			case provider.OpRoPE:
@@ -523,11 +532,14 @@ func TestAttention(t *testing.T) {
 		{t: 2, s: 1500, heads: 20, kvHeads: 1, d: 4, dv: 4, past: 1498},
 	}
 	for _, c := range cases {
-		for _, kd := range []dtype.DType{dtype.F32, dtype.F16} {
-			for _, vd := range []dtype.DType{dtype.F32, dtype.F16} {
+		for _, kd := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q8_0} {
+			for _, vd := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q8_0} {
 				for _, l := range []layout{plain, padded, broadcast} {
 					if (kd != vd || c.s > 1000) && l != padded {
 						continue
+					}
+					if kd == dtype.Q8_0 && c.d%32 != 0 || vd == dtype.Q8_0 && (c.dv%32 != 0 || l == broadcast) {
+						continue // rows are whole blocks
 					}
 					t.Run(name(c, kd, " ", vd, l), func(t *testing.T) {
 						a := provider.Args{Scale: 3, SoftCap: c.softCap, Past: c.past, Window: c.window, Out: operand(dtype.F32, padded, c.t, c.heads, c.dv)}

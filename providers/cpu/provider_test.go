@@ -339,7 +339,7 @@ func TestNoReference(t *testing.T) {
 		"rope":      e.rope.x != nil || e.rope.table != nil || e.rope.out != nil,
 		"softmax":   e.softmax.x != nil || e.softmax.out != nil,
 		"argmax":    e.argmax.x != nil || e.argmax.out != nil,
-		"add":       e.binary[0].in[0] != nil || e.binary[0].in[1] != nil || e.binary[0].out != nil,
+		"add":       e.pointwise[0].in[0] != nil || e.pointwise[0].in[1] != nil || e.pointwise[0].out != nil,
 	} {
 		if held {
 			t.Errorf("%s holds on to its operands", what)
