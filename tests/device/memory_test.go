@@ -191,6 +191,52 @@ func TestOutOfMemoryWaitsForBusyBlocks(t *testing.T) {
 	b.close()
 }
 
+// A read that was given up still reads its memory: that is not given back before
+// the copy has ended.
+func TestGivenUpReadKeepsMemory(t *testing.T) {
+	const n = 1 << 12
+	b := newBench(t, discrete.Options{Ring: deepRing, MemoryBytes: 3 * 4 * n})
+	x := b.vector(b.a, n, 1)
+	y := b.must(b.a.Add(x, x))
+	large := b.vector(b.b, 2*n, 5)
+	within(t, "sync", func() error { return b.dev.Sync(context.Background()) })
+	b.dev.Hold()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		for b.dev.Events().Downloads == 0 {
+			runtime.Gosched()
+		}
+		cancel()
+	}()
+	within(t, "read", func() error {
+		if err := y.Buffer().ReadAt(ctx, make([]byte, 8), 0); !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("read of a held device: %w", err)
+		}
+		return nil
+	})
+	release(x, y)
+	events := b.dev.Events().Allocs
+	result := make(chan error, 1)
+	go func() {
+		// Neither operand nor result fits beside y.
+		z, err := b.b.Add(large, large)
+		if err == nil {
+			z.Release()
+		}
+		result <- err
+	}()
+	within(t, "refused allocations", func() error {
+		for b.dev.Events().Allocs < events+2 {
+			runtime.Gosched()
+		}
+		return nil
+	})
+	b.dev.Release()
+	within(t, "op", func() error { return <-result })
+	large.Release()
+	b.close() // reports memory that was freed under a copy
+}
+
 // An injected refusal that is not followed by others costs nothing but the search.
 func TestRefusedOnce(t *testing.T) {
 	b := newBench(t, discrete.Options{})

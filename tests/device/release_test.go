@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"unsafe"
@@ -157,7 +158,14 @@ func TestReleaseNeverWaits(t *testing.T) {
 		if _, err := y.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("host access of a pending result: %w", err)
 		}
-		if err := z.Buffer().ReadAt(cancelled(), make([]byte, 8), 4); !errors.Is(err, context.Canceled) {
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			for b.dev.Events().Downloads < 2 { // until the copy is under way
+				runtime.Gosched()
+			}
+			cancel()
+		}()
+		if err := z.Buffer().ReadAt(ctx, make([]byte, 8), 4); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("ranged read of a pending result: %w", err)
 		}
 		return nil

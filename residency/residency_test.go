@@ -1,0 +1,622 @@
+//go:build accel
+
+package residency
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+// bench is a manager on a simulated device with two compute queues.
+type bench struct {
+	t    *testing.T
+	dev  *discrete.Device
+	m    *Manager
+	a, b provider.Queue
+}
+
+func newBench(t *testing.T, dev discrete.Options, opt Options) *bench {
+	t.Helper()
+	x := &bench{t: t}
+	var err error
+	if x.dev, err = discrete.New(dev); err != nil {
+		t.Fatal(err)
+	}
+	if x.m, err = New(x.dev, opt); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []*provider.Queue{&x.a, &x.b} {
+		if *q, err = x.dev.NewQueue(provider.Compute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return x
+}
+
+// close closes everything; nothing may be left.
+func (x *bench) close() {
+	x.t.Helper()
+	if err := x.m.Close(context.Background()); err != nil {
+		x.t.Error(err)
+	}
+	if s := x.m.Stats(); s != (Stats{Evictions: s.Evictions}) {
+		x.t.Errorf("after close: %+v", s)
+	}
+	if err := x.dev.Close(); err != nil {
+		x.t.Error(err)
+	}
+	if s := x.dev.Stats(); s.LiveBytes != 0 || s.LiveQueues != 0 || s.PinnedBytes != 0 {
+		x.t.Errorf("after close, on the device: %+v", s)
+	}
+}
+
+func (x *bench) acquire(q provider.Queue, n int) (*Block, accel.Fences) {
+	x.t.Helper()
+	b, uses, err := x.m.Acquire(q.Timeline(), n)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return b, uses
+}
+
+// use submits an op that writes the block, after the given works.
+func (x *bench) use(q provider.Queue, b *Block, after accel.Fences) accel.Work {
+	x.t.Helper()
+	for _, w := range after {
+		if err := x.dev.WaitFor(q, w); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	n := b.mem.Len / 4
+	o := provider.Operand{DType: dtype.F32, Shape: shape.Must(n), Strides: shape.Must(1), Mem: b.mem}
+	a := provider.Args{NIn: 2, Out: o}
+	a.In[0], a.In[1] = o, o
+	w, err := x.dev.Submit(q, provider.OpAdd, &a)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return w
+}
+
+// sync waits for the device; failures are the test's own.
+func (x *bench) sync() { _ = x.dev.Sync(context.Background()) }
+
+func TestBlockSize(t *testing.T) {
+	for _, tt := range [][2]int{
+		{1, 256}, {256, 256}, {257, 512}, {4095, 4096}, {4096, 4096}, {4097, 8192}, {12288, 12288}, {12289, 16384},
+	} {
+		if got := blockSize(tt[0]); got != tt[1] {
+			t.Errorf("blockSize(%d) = %d, want %d", tt[0], got, tt[1])
+		}
+	}
+}
+
+// A block that work still uses goes to the same queue at once, the last freed
+// first; to another queue only once the work has ended.
+func TestReuse(t *testing.T) {
+	x := newBench(t, discrete.Options{}, Options{})
+	x.dev.Hold()
+	first, _ := x.acquire(x.a, 1000)
+	second, _ := x.acquire(x.a, 1000)
+	w1, w2 := x.use(x.a, first, nil), x.use(x.a, second, nil)
+	first.Free(accel.Fences{w1})
+	second.Free(accel.Fences{w2})
+	if s := x.m.Stats(); s.Used != 0 || s.UsedBlocks != 0 || s.Idle != 2048 {
+		t.Errorf("two idle blocks: %+v", s)
+	}
+	other, uses := x.acquire(x.b, 1000)
+	if other == first || other == second || len(uses) != 0 {
+		t.Error("another queue got a block in use")
+	}
+	again, uses := x.acquire(x.a, 600)
+	if again != second || len(uses) != 1 || uses[0] != w2 {
+		t.Errorf("the same queue got another block, or lost its uses %v", uses)
+	}
+	again.Free(uses)
+	x.dev.Release()
+	x.sync()
+	for range 2 {
+		b, _ := x.acquire(x.b, 1000)
+		if b != first && b != second {
+			t.Error("a block whose uses have ended was not reused")
+		}
+		defer b.Free(nil)
+	}
+	other.Free(nil)
+	t.Cleanup(x.close)
+}
+
+// When memory has run out, another queue gets the block that is in use, and what it
+// must wait for on the device.
+func TestReuseUnderPressure(t *testing.T) {
+	x := newBench(t, discrete.Options{}, Options{Budget: 4096})
+	x.dev.Hold()
+	b, _ := x.acquire(x.a, 4096)
+	w := x.use(x.a, b, nil)
+	b.Free(accel.Fences{w})
+	again, uses := x.acquire(x.b, 4096)
+	if again != b || len(uses) != 1 || uses[0] != w {
+		t.Fatalf("block %p with uses %v, want %p with %v", again, uses, b, w)
+	}
+	w = x.use(x.b, again, uses)
+	again.Free(accel.Fences{w})
+	x.dev.Release()
+	x.close()
+}
+
+// A block behind a failed fence may still be written by the device: it serves
+// nobody before Close, whether the failure came before the block was freed or after.
+func TestQuarantine(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late=%v", late), func(t *testing.T) {
+			x := newBench(t, discrete.Options{Faults: []discrete.Fault{{Kind: discrete.SubmitAsync, Nth: 1}}}, Options{Budget: 8192})
+			x.dev.Hold()
+			b, _ := x.acquire(x.a, 4096)
+			w := x.use(x.a, b, nil)
+			if late {
+				b.Free(accel.Fences{w})
+			}
+			x.dev.Release()
+			x.sync()
+			if !late {
+				b.Free(accel.Fences{w})
+			}
+			for _, q := range []provider.Queue{x.a, x.b} {
+				other, _ := x.acquire(q, 4096)
+				if other == b {
+					t.Error("a block behind a failed fence was handed out")
+				}
+				other.Free(nil)
+			}
+			if s := x.m.Stats(); s.Quarantined != 4096 || s.Idle != 4096 {
+				t.Errorf("%+v, want one block quarantined and one idle", s)
+			}
+			// It counts: two more do not fit.
+			keep, _ := x.acquire(x.b, 4096)
+			if _, _, err := x.m.Acquire(x.b.Timeline(), 4096); !errors.Is(err, accel.ErrOutOfMemory) {
+				t.Errorf("over the budget: %v", err)
+			}
+			if s := x.dev.Stats(); s.Frees != 0 {
+				t.Errorf("%d blocks were given back", s.Frees)
+			}
+			keep.Free(nil)
+			x.close()
+		})
+	}
+}
+
+// Nothing is held beyond the budget, and the error says what stood in the way.
+func TestBudget(t *testing.T) {
+	x := newBench(t, discrete.Options{}, Options{Budget: 13000})
+	b, _ := x.acquire(x.a, 4096)
+	c, _ := x.acquire(x.a, 4096)
+	_, _, err := x.m.Acquire(x.a.Timeline(), 5000)
+	if !errors.Is(err, accel.ErrOutOfMemory) || !strings.Contains(err.Error(), "8192") || !strings.Contains(err.Error(), "13000") {
+		t.Errorf("%v: want what is held and the budget", err)
+	}
+	// Idle blocks of another size make room.
+	b.Free(nil)
+	d, _ := x.acquire(x.a, 5000)
+	if s := x.m.Stats(); s.Used != 4096+8192 || s.Idle != 0 {
+		t.Errorf("%+v", s)
+	}
+	c.Free(nil)
+	d.Free(nil)
+	x.close()
+}
+
+// weight returns a stable host buffer of n bytes of value v.
+func (x *bench) weight(n int, v byte) *storage.Buffer {
+	x.t.Helper()
+	b := storage.Borrow(bytes.Repeat([]byte{v}, n), storage.BorrowOptions{ReadOnly: true})
+	b.MarkStable()
+	return b
+}
+
+// ensure makes b resident as an op on queue a does, and reports whether it was
+// adopted by this.
+func (x *bench) ensure(b *storage.Buffer) bool {
+	x.t.Helper()
+	adopted, err := x.m.Ensure(b, x.a.Timeline(), true)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	var deps accel.Fences
+	if _, err := b.BeginDevice(x.a.Timeline(), storage.Read, &deps); err != nil {
+		x.t.Fatal(err)
+	}
+	b.EndDevice(storage.Read, accel.Work{}, true)
+	return adopted
+}
+
+func resident(list ...*storage.Buffer) string {
+	var s strings.Builder
+	for _, b := range list {
+		if b.DeviceMemory() != nil {
+			s.WriteByte('1')
+		} else {
+			s.WriteByte('0')
+		}
+	}
+	return s.String()
+}
+
+// The weight that was used longest ago goes first. One that an op is being prepared
+// on stays, and so does one whose newest bytes the device has.
+func TestEvictionOrder(t *testing.T) {
+	x := newBench(t, discrete.Options{}, Options{Budget: 4 * 4096})
+	w := make([]*storage.Buffer, 4)
+	for i := range w {
+		w[i] = x.weight(4096, byte(i+1))
+		if !x.ensure(w[i]) {
+			t.Fatalf("weight %d was not adopted", i)
+		}
+	}
+	if x.ensure(w[0]) { // the latest use of all
+		t.Error("adopted twice")
+	}
+	if s := x.m.Stats(); s.Adopted != 4*4096 || s.UsedBlocks != 4 {
+		t.Errorf("%+v", s)
+	}
+	a, _ := x.acquire(x.a, 4096)
+	if got := resident(w...); got != "1011" {
+		t.Errorf("resident after the first eviction: %s, want 1011", got)
+	}
+	var deps accel.Fences
+	if _, err := w[2].BeginDevice(x.a.Timeline(), storage.Read, &deps); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := x.acquire(x.a, 4096)
+	if got := resident(w...); got != "1010" {
+		t.Errorf("resident after the second: %s, want 1010", got)
+	}
+	w[2].EndDevice(storage.Read, accel.Work{}, true)
+	if s := x.m.Stats(); s.Evictions != 2 || s.Adopted != 2*4096 {
+		t.Errorf("%+v", s)
+	}
+	// It comes back when it is used, with its bytes.
+	a.Free(nil)
+	if !x.ensure(w[1]) {
+		t.Error("an evicted weight was not adopted again")
+	}
+	got := make([]byte, 4096)
+	if _, err := w[1].DeviceMemory().Read(context.Background(), got, 0, x.m.up.q.Timeline().Last()); err != nil || got[0] != 2 || got[4095] != 2 {
+		t.Errorf("bytes %d and %d, %v", got[0], got[4095], err)
+	}
+	b.Free(nil)
+	for _, w := range w {
+		w.Release()
+	}
+	x.close()
+}
+
+// Bytes that only the device has are never given up.
+func TestNoEvictionOfNewestBytes(t *testing.T) {
+	x := newBench(t, discrete.Options{}, Options{Budget: 4096})
+	buf, err := storage.New(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf.MarkStable()
+	x.ensure(buf)
+	var deps accel.Fences
+	if _, err := buf.BeginDevice(x.a.Timeline(), storage.Update, &deps); err != nil {
+		t.Fatal(err)
+	}
+	w := x.use(x.a, buf.DeviceMemory().(*Block), deps)
+	buf.EndDevice(storage.Update, w, true)
+	if _, _, err := x.m.Acquire(x.a.Timeline(), 4096); !errors.Is(err, accel.ErrOutOfMemory) {
+		t.Errorf("acquired over the newest bytes: %v", err)
+	}
+	if buf.DeviceMemory() == nil {
+		t.Error("the newest bytes were given up")
+	}
+	buf.Release()
+	x.close()
+}
+
+// Weights that work still uses are not all given up for one request: after enough
+// of them, it waits.
+func TestEvictionStopsAtEnough(t *testing.T) {
+	const n = 8
+	x := newBench(t, discrete.Options{Ring: 256}, Options{Budget: n * 4096, Slots: 2 * n})
+	x.dev.Hold()
+	w := make([]*storage.Buffer, n)
+	for i := range w {
+		w[i] = x.weight(4096, byte(i+1))
+		x.ensure(w[i]) // its upload is under way
+	}
+	before := x.dev.Events().Allocs
+	done := make(chan *Block)
+	go func() {
+		b, _, err := x.m.Acquire(x.a.Timeline(), 8192)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- b
+	}()
+	for x.m.Stats().Evictions < 2 {
+		runtime.Gosched()
+	}
+	x.dev.Release()
+	b := <-done
+	if s := x.m.Stats(); s.Evictions != 2 {
+		t.Errorf("%d weights of 4096 bytes given up for 8192", s.Evictions)
+	}
+	if x.dev.Events().Allocs != before+1 {
+		t.Errorf("%d allocations", x.dev.Events().Allocs-before)
+	}
+	b.Free(nil)
+	for _, w := range w {
+		w.Release()
+	}
+	x.close()
+}
+
+// Transfers larger than the staging memory go in pieces, and their source may be
+// changed as soon as the call returns.
+func TestTransfersInPieces(t *testing.T) {
+	for _, chaos := range []discrete.Chaos{discrete.Prompt, discrete.Sleeps} {
+		x := newBench(t, discrete.Options{Chaos: chaos}, Options{SlotBytes: 64, Slots: 2})
+		b, _ := x.acquire(x.a, 1000)
+		src := make([]byte, 1000)
+		for i := range src {
+			src[i] = byte(i * 7)
+		}
+		want := bytes.Clone(src)
+		w, err := b.Upload(24, src[:976], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(src)
+		got := make([]byte, 976)
+		if _, err := b.Read(context.Background(), got, 24, w); err != nil || !bytes.Equal(got, want[:976]) {
+			t.Errorf("read in pieces: %v, bytes right: %v", err, bytes.Equal(got, want[:976]))
+		}
+		if s := x.dev.Stats(); s.Uploads != 16 || s.Downloads != 16 || s.UploadBytes != 976 {
+			t.Errorf("%d uploads, %d downloads of 976 bytes through 64", s.Uploads, s.Downloads)
+		}
+		direct := make([]byte, 976)
+		if w, err = b.Download(direct, 24, w); err == nil {
+			err = w.Wait(context.Background())
+		}
+		if err != nil || !bytes.Equal(direct, want[:976]) {
+			t.Errorf("download: %v, bytes right: %v", err, bytes.Equal(direct, want[:976]))
+		}
+		b.Free(accel.Fences{w})
+		x.close()
+	}
+}
+
+// A read that was given up leaves a copy under way. Its fence is returned, so that
+// the block is not given back under the copy, and its staging memory is not used
+// before it has ended.
+func TestReadGivenUp(t *testing.T) {
+	x := newBench(t, discrete.Options{}, Options{SlotBytes: 64, Slots: 1, Budget: 4096})
+	b, _ := x.acquire(x.a, 4096)
+	up, err := b.Upload(0, []byte("some"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := up.Wait(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	x.dev.Hold()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		for x.dev.Events().Downloads == 0 {
+			runtime.Gosched()
+		}
+		cancel()
+	}()
+	w, err := b.Read(ctx, make([]byte, 4), 0, up)
+	if !errors.Is(err, context.Canceled) || w.IsZero() || w.Done() {
+		t.Fatalf("read of a held device: fence %v, %v", w, err)
+	}
+	// The one slot is in use, so that the next read gives up on it.
+	if w, err := b.Read(ctx, make([]byte, 4), 0, up); !errors.Is(err, context.Canceled) || !w.IsZero() {
+		t.Errorf("second read: fence %v, %v", w, err)
+	}
+	b.Free(accel.Fences{up, w})
+	x.m.trim(0)
+	if s := x.dev.Stats(); s.Frees != 0 {
+		t.Error("the block was given back under the copy")
+	}
+	x.dev.Release()
+	again, _ := x.acquire(x.a, 4096)
+	got := make([]byte, 4)
+	if _, err := again.Read(context.Background(), got, 0, accel.Work{}); err != nil || string(got) != "some" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	again.Free(nil)
+	x.close()
+}
+
+// A transfer queue that failed is reported, and so is every transfer after it.
+func TestDeadTransfers(t *testing.T) {
+	for _, kind := range []discrete.FaultKind{discrete.UploadAsync, discrete.DownloadAsync} {
+		t.Run(kind.String(), func(t *testing.T) {
+			x := newBench(t, discrete.Options{Faults: []discrete.Fault{{Kind: kind, Nth: 1}}}, Options{})
+			b, _ := x.acquire(x.a, 256)
+			if err := x.m.Err(); err != nil {
+				t.Error(err)
+			}
+			w, err := b.Upload(0, []byte("some"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := b.Read(context.Background(), make([]byte, 4), 0, w)
+			if !errors.Is(errors.Join(err, w.Err()), accel.ErrDeviceFailed) {
+				t.Errorf("%v, %v: want a failure", err, w.Err())
+			}
+			var window *accel.WindowError
+			if err := x.m.Err(); !errors.As(err, &window) {
+				t.Errorf("the manager says %v", err)
+			}
+			b.Free(accel.Fences{w, r})
+			x.close()
+		})
+	}
+}
+
+// Close gives back what it can and says what buffers still hold.
+func TestCloseReportsHeldBlocks(t *testing.T) {
+	x := newBench(t, discrete.Options{}, Options{})
+	b, _ := x.acquire(x.a, 5000)
+	c, _ := x.acquire(x.a, 300)
+	c.Free(nil)
+	err := x.m.Close(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "1 device blocks, 8192 bytes") {
+		t.Errorf("close with a held block: %v", err)
+	}
+	if s := x.dev.Stats(); s.LiveBlocks != 1 {
+		t.Errorf("%d blocks are left, want the held one", s.LiveBlocks)
+	}
+	x.dev.Free(b.mem)
+	if err := x.dev.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A manager that cannot have its queues or staging memory leaves nothing behind.
+func TestNewFails(t *testing.T) {
+	dev, err := discrete.New(discrete.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(dev, Options{}); !errors.Is(err, provider.ErrClosed) {
+		t.Errorf("manager of a closed device: %v", err)
+	}
+	for _, fail := range []int{1, 3, 6} {
+		dev, err := discrete.New(discrete.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(&scarce{Device: dev, left: fail}, Options{SlotBytes: 64}); !errors.Is(err, errScarce) {
+			t.Errorf("without the piece of pinned memory after %d: %v", fail, err)
+		}
+		if s := dev.Stats(); s.LiveQueues != 0 || s.PinnedBytes != 0 {
+			t.Errorf("left: %+v", s)
+		}
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// scarce is a device that runs out of pinned memory.
+type scarce struct {
+	*discrete.Device
+	left int
+}
+
+var errScarce = errors.New("no pinned memory")
+
+func (s *scarce) AllocPinned(n int) ([]byte, error) {
+	if s.left--; s.left < 0 {
+		return nil, errScarce
+	}
+	return s.Device.AllocPinned(n)
+}
+
+// plain is a device without pinned memory.
+type plain struct{ provider.Provider }
+
+// Without pinned memory the staging memory is plain, and its own.
+func TestPlainStaging(t *testing.T) {
+	dev, err := discrete.New(discrete.Options{Chaos: discrete.Yields})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := New(plain{dev}, Options{SlotBytes: 128, Slots: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _, err := m.Acquire(nil, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, got := bytes.Repeat([]byte("abcd"), 128), make([]byte, 512)
+	w, err := b.Upload(0, src, nil)
+	if err == nil {
+		_, err = b.Read(context.Background(), got, 0, w)
+	}
+	if err != nil || !bytes.Equal(got, src) {
+		t.Errorf("%v, bytes right: %v", err, bytes.Equal(got, src))
+	}
+	if s := dev.Stats(); s.PinnedBytes != 0 {
+		t.Errorf("%d pinned bytes", s.PinnedBytes)
+	}
+	b.Free(accel.Fences{w})
+	if err := errors.Join(m.Close(context.Background()), dev.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Goroutines that use, evict and read the same weights agree on their bytes.
+func TestConcurrentPressure(t *testing.T) {
+	x := newBench(t, discrete.Options{Chaos: discrete.Yields, Seed: 7}, Options{Budget: 3 * 4096, SlotBytes: 1024})
+	w := make([]*storage.Buffer, 5)
+	for i := range w {
+		w[i] = x.weight(4096, byte(i+1))
+	}
+	var wg sync.WaitGroup
+	for g := range 3 {
+		wg.Go(func() {
+			q, err := x.dev.NewQueue(provider.Compute)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i := range 60 {
+				k := (i*(g+2) + g) % len(w)
+				if _, err := x.m.Ensure(w[k], q.Timeline(), true); err != nil {
+					if !errors.Is(err, accel.ErrOutOfMemory) {
+						t.Error(err)
+					}
+					continue
+				}
+				var deps accel.Fences
+				mem, err := w[k].BeginDevice(q.Timeline(), storage.Read, &deps)
+				if errors.Is(err, storage.ErrNoDeviceMemory) {
+					continue // someone was faster
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var got [8]byte
+				for _, d := range deps {
+					if err := d.Wait(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+				if _, err := mem.Read(context.Background(), got[:], 100, accel.Work{}); err != nil || got != [8]byte(bytes.Repeat([]byte{byte(k + 1)}, 8)) {
+					t.Errorf("weight %d: %v, %v", k, got, err)
+				}
+				w[k].EndDevice(storage.Read, accel.Work{}, true)
+			}
+		})
+	}
+	wg.Wait()
+	for _, w := range w {
+		w.Release()
+	}
+	x.close()
+}
