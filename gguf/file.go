@@ -23,7 +23,7 @@ type File struct {
 	index     map[string]int
 
 	parts []*mapping // one for each part of a split file
-	// short is by how many bytes the padding at the end of the last part is cut.
+	// short is by how many bytes the padding at the end of the first part is cut.
 	short  int64
 	closed atomic.Bool
 }

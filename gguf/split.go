@@ -127,7 +127,6 @@ func (f *File) join(p *File) error {
 		f.tensors = append(f.tensors, t)
 	}
 	f.parts = append(f.parts, p.parts...)
-	f.short = p.short
 	return nil
 }
 

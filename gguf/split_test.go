@@ -71,7 +71,9 @@ func whole(count int) []byte {
 // Any part opens the whole model, whose buffers outlive it, and which is written as
 // one file.
 func TestOpenSplit(t *testing.T) {
-	prefix := writeParts(t, splitParts(3)...)
+	parts := splitParts(3)
+	parts[2] = parts[2][:len(parts[2])-29] // the padding may be missing
+	prefix := writeParts(t, parts...)
 	for no := range 3 {
 		f, err := gguf.Open(gguf.SplitPath(prefix, no, 3))
 		if err != nil {

@@ -369,7 +369,9 @@ func Write(out io.Writer, f *File) error {
 			return err
 		}
 	}
-	w.short = f.short
+	if len(f.parts) == 1 {
+		w.short = f.short
+	}
 	for _, t := range f.tensors {
 		data := f.Data(t)
 		if data == nil {
