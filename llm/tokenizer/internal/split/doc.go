@@ -15,8 +15,7 @@
 // Outside of a class, '.' and '^' are not provided. An expression must not match
 // the empty text.
 //
-// Classes are those of llama.cpp, which are Unicode's with one exception: '~' is
-// not in \p{S}. \s is Unicode's White_Space.
+// Classes are those of Unicode 15.1; \s is its White_Space.
 //
 // # Method
 //

@@ -82,12 +82,11 @@ var spaces = sync.OnceValue(func() set { return union(fromTable(unicode.White_Sp
 
 // categories holds the classes that \p names.
 var categories = sync.OnceValue(func() map[string]set {
-	symbols := union(append(fromTable(unicode.S), symbols151...)...)
 	return map[string]set{
 		"L": union(append(fromTable(unicode.L), letters151)...),
 		"M": union(fromTable(unicode.M)...),
 		"N": union(fromTable(unicode.N)...),
 		"P": union(fromTable(unicode.P)...),
-		"S": union(append(symbols.not(), span{'~', '~'})...).not(),
+		"S": union(append(fromTable(unicode.S), symbols151...)...),
 	}
 })
