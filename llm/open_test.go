@@ -118,7 +118,7 @@ func badModels() []badModel {
 		{"mixture of experts", set("llama.expert_count", uint32(8)), unsupported, "llama.expert_count"},
 		{"experts of another type", set("llama.expert_count", "8"), invalid, "llama.expert_count"},
 
-		{"unused tensor", add("blk.0.attn_q.bias", dtype.F32, 64), unsupported, "blk.0.attn_q.bias"},
+		{"unused tensor", add("blk.0.attn_q.other", dtype.F32, 64), unsupported, "blk.0.attn_q.other"},
 		{"f16 norm", replace("blk.0.attn_norm.weight", dtype.F16, 64), unsupported, "blk.0.attn_norm.weight"},
 		{"integer matrix", replace("blk.1.ffn_up.weight", dtype.I32, 160, 64), unsupported, "blk.1.ffn_up.weight"},
 		{"integer output", replace("output.weight", dtype.I8, 327, 64), unsupported, "output.weight"},
