@@ -9,8 +9,8 @@
 // of declining), where every read is compared and, at the end, every counter must
 // be back at zero.
 //
-// A schedule is driven by one goroutine, but for reads in the background; what runs
-// beside it is the device. The same seed therefore makes the same calls, though not
+// A schedule is driven by one goroutine, but for reads in the background and for
+// forks, where each context has a goroutine; what runs beside it is the device. The same seed therefore makes the same calls, though not
 // the same interleaving: run a seed several times. These variables steer the tests:
 //
 //   - FUCINA_TEST_SEED is the number from which the seeds of a run derive.

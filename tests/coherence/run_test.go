@@ -125,10 +125,8 @@ func run(s *schedule, c *configuration) (at int, err error) {
 // end closes the engine and checks the counters.
 func (r *runner) end() error {
 	r.resume()
-	for i := range r.reads {
-		if err := r.join(i); err != nil {
-			return fmt.Errorf("background read %d: %w", i, err)
-		}
+	if err := r.joinAll(); err != nil {
+		return err
 	}
 	if st := r.engine.Stats(); st.Pool.Outstanding != 0 || st.Handles != 0 {
 		return fmt.Errorf("after the last release: %+v", st)
@@ -165,7 +163,7 @@ func (r *runner) makeRoom(s *step) {
 	}
 	wait := false
 	switch s.kind {
-	case read, write, derive, join:
+	case read, write, derive, join, fork:
 		wait = true
 	case release:
 		// The end of a loan waits for an abandoned read.
@@ -237,6 +235,12 @@ func (r *runner) step(s *step) error {
 			return nil
 		}
 		r.resume()
+		if r.waits {
+			// A reader that waits to submit would keep its buffer locked.
+			if err := r.joinAll(); err != nil {
+				return err
+			}
+		}
 		if err := r.settle(); err != nil {
 			return err
 		}
@@ -257,6 +261,27 @@ func (r *runner) step(s *step) error {
 		return r.join(s.out)
 	case derive:
 		return r.derive(t)
+	case fork:
+		other := make(chan error, 1)
+		go func() { other <- r.branch(s.branches[1]) }()
+		return errors.Join(r.branch(s.branches[0]), <-other)
+	}
+	return nil
+}
+
+// branch runs one side of a fork.
+func (r *runner) branch(steps []step) (err error) {
+	var s *step
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: panic: %v\n%s", s, p, debug.Stack())
+		}
+	}()
+	for i := range steps {
+		s = &steps[i]
+		if err := r.step(s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
 	}
 	return nil
 }
@@ -267,7 +292,19 @@ func (r *runner) join(i int) error {
 		return nil
 	}
 	r.reads[i] = nil
-	return <-done
+	if err := <-done; err != nil {
+		return fmt.Errorf("background read %d: %w", i, err)
+	}
+	return nil
+}
+
+func (r *runner) joinAll() error {
+	for i := range r.reads {
+		if err := r.join(i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *runner) make(s *step) error {

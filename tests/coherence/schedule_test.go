@@ -29,6 +29,7 @@ const (
 	spawn  // a background read of in[0], which must be want
 	join   // the background read number out ends
 	derive // in[0] gets a shadow, which must be current while it is offered
+	fork   // two goroutines, one for each context, that read what they share
 )
 
 // home is the sort of memory that makeTensor uses.
@@ -99,6 +100,8 @@ type step struct {
 	patches   []patch
 	overwrite bool
 	cancelled bool // the first try is with a cancelled context
+
+	branches [2][]step
 
 	text func() string
 }
@@ -229,18 +232,60 @@ func (g *generator) one() {
 		}
 		s := g.reading(abandonRead, v, m)
 		g.emit(s, "cancelled read of %s", described{&s, v})
-		if g.chance(2) {
-			g.copyTo(g.context(), v) // over what the read is still at
+		switch g.rng.IntN(3) { // while the read is still at it
+		case 0:
+			g.copyTo(g.context(), v)
+		case 1:
+			g.release(v)
+			g.make()
+			g.compute(g.context(), nil)
 		}
-	case n < 96:
+	case n < 95:
 		g.spawn(pick(g.rng, g.live))
-	case n < 98:
+	case n < 97:
 		if v := pick(g.rng, g.live); v.contiguous() {
 			g.emit(step{kind: derive, in: []int{v.id}}, "derive a shadow of %s", v)
 		}
 	default:
-		g.check(pick(g.rng, g.live))
+		g.fork()
 	}
+}
+
+// fork emits two branches that make new tensors, read, and evict. A branch uses
+// nothing that the other made.
+func (g *generator) fork() {
+	st := step{kind: fork}
+	before, steps := g.live, g.out.steps
+	made := [2][]*view{}
+	for ctx := range st.branches {
+		g.live, g.out.steps = slices.Clone(before), nil
+		for range 2 + g.rng.IntN(3) {
+			switch v := pick(g.rng, g.live); g.rng.IntN(6) {
+			case 0:
+				g.emit(step{kind: evict, in: []int{v.id}}, "evict %s", v)
+			case 1:
+				if v.contiguous() {
+					s := g.reading(read, v, whole)
+					g.emit(s, "read %s", v)
+				}
+			default:
+				g.compute(ctx, v)
+			}
+		}
+		st.branches[ctx], made[ctx] = g.out.steps, g.live[len(before):]
+	}
+	g.live, g.out.steps = slices.Concat(before, made[0], made[1]), steps
+	g.emit(st, "two goroutines:\n\t%v\n      and\n\t%v", branch(st.branches[0]), branch(st.branches[1]))
+}
+
+type branch []step
+
+func (b branch) String() string {
+	lines := make([]string, len(b))
+	for i := range b {
+		lines[i] = b[i].String()
+	}
+	return strings.Join(lines, "\n\t")
 }
 
 // end emits the last reads, the joins and the releases.
