@@ -57,10 +57,7 @@ func (b *Block) Free(uses accel.Fences) {
 	m.stats.Used -= size
 	m.stats.UsedBlocks--
 	b.uses = append(b.uses[:0], uses...)
-	if b.uses.Err() != nil {
-		m.quarantine(b)
-		return
-	}
+	// Whether the uses failed is asked when the block is looked at again.
 	m.stats.Idle += size
 	m.free[b.mem.Len] = append(m.free[b.mem.Len], b)
 }
