@@ -208,8 +208,12 @@ func (e *Engine) Weight(buf *storage.Buffer, d dtype.DType, axes ...Axis) (Tenso
 	if err != nil {
 		return Tensor{}, fmt.Errorf("weight %s: %w", names.Describe(s), err)
 	}
+	h, err := e.x.Own(t, names)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("weight %s: %w", names.Describe(s), err)
+	}
 	buf.MarkStable()
-	return Tensor{e.x.Own(t, names)}, nil
+	return Tensor{h}, nil
 }
 
 // Empty returns a tensor of undefined contents with memory of its own, outside the
@@ -225,7 +229,12 @@ func (e *Engine) Empty(d dtype.DType, axes ...Axis) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, fmt.Errorf("empty %s: %w", names.Describe(s), err)
 	}
-	return Tensor{e.x.Own(t, names)}, nil
+	h, err := e.x.Own(t, names)
+	if err != nil {
+		t.Release()
+		return Tensor{}, fmt.Errorf("empty %s: %w", names.Describe(s), err)
+	}
+	return Tensor{h}, nil
 }
 
 // The axes of a table of rotary position angles, beside that of the positions.
@@ -269,5 +278,10 @@ func (e *Engine) RoPETable(r RoPE, positions int, posAxis string) (Tensor, error
 	if err != nil {
 		return Tensor{}, fmt.Errorf("rope table: %w", err)
 	}
-	return Tensor{e.x.Own(t, names)}, nil
+	h, err := e.x.Own(t, names)
+	if err != nil {
+		t.Release()
+		return Tensor{}, fmt.Errorf("rope table: %w", err)
+	}
+	return Tensor{h}, nil
 }

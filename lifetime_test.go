@@ -302,6 +302,14 @@ func TestClosed(t *testing.T) {
 	}
 	_, err = fucina.FromSlice(other, []float32{1})
 	refused(t, err, fucina.ErrClosed)
+	_, err = e.Empty(dtype.F32, fucina.Ax("d", 2))
+	refused(t, err, fucina.ErrClosed, "empty {d:2}")
+	_, err = e.RoPETable(fucina.RoPE{Dims: 2, FreqBase: 10000}, 2, "pos")
+	refused(t, err, fucina.ErrClosed, "rope table")
+	buf := storage.Borrow(make([]byte, 8), storage.BorrowOptions{})
+	_, err = e.Weight(buf, dtype.F32, fucina.Ax("d", 2))
+	refused(t, err, fucina.ErrClosed, "weight {d:2}")
+	buf.Release() // still ours
 }
 
 // Close reports what was not released, and its release still frees it.

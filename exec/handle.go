@@ -62,9 +62,15 @@ func (p *handlePool) put(h *header) {
 	p.idle = append(p.idle, h)
 }
 
-// Own wraps t, whose reference it takes, in a handle that no scope owns.
-func (e *Engine) Own(t tensor.Tensor, names tags.List) Handle {
-	return e.wrap(t, names, false)
+// Own wraps t, whose reference it takes, in a handle that no scope owns. On a closed
+// engine it fails with ErrClosed and takes nothing.
+func (e *Engine) Own(t tensor.Tensor, names tags.List) (Handle, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return Handle{}, fmt.Errorf("exec: tensor of an engine that is %w", ErrClosed)
+	}
+	return e.wrap(t, names, false), nil
 }
 
 // Wrap wraps t, whose reference it takes, as an op's result: it belongs to the

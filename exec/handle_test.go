@@ -27,6 +27,15 @@ func openCPU(t *testing.T) (*Engine, *Context) {
 	return e, c
 }
 
+func own(t *testing.T, e *Engine, x tensor.Tensor, names tags.List) Handle {
+	t.Helper()
+	h, err := e.Own(x, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 func vector(t *testing.T, c *Context, values ...float32) tensor.Tensor {
 	t.Helper()
 	x, err := FromSlice(c, shape.Must(len(values)), values)
@@ -47,7 +56,7 @@ func TestHandleReuse(t *testing.T) {
 	if err := first.Release(); err != nil {
 		t.Fatal(err)
 	}
-	second := e.Own(vector(t, c, 2), names)
+	second := own(t, e, vector(t, c, 2), names)
 	if first.h != second.h || first == second {
 		t.Error("want the same header at another epoch")
 	}
@@ -92,14 +101,14 @@ func TestScopeReleases(t *testing.T) {
 	}
 	var none tags.List
 	a, b := c.Wrap(vector(t, c, 1), none), c.Wrap(vector(t, c, 2), none)
-	own := e.Own(vector(t, c, 3), none)
+	mine := own(t, e, vector(t, c, 3), none)
 	if err := errors.Join(a.Release(), b.Release()); err != nil {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if x, _, err := own.Use(); err != nil {
+	if x, _, err := mine.Use(); err != nil {
 		t.Error(err)
 	} else {
 		x.Release()
@@ -108,12 +117,12 @@ func TestScopeReleases(t *testing.T) {
 	if x.Buffer() == y.Buffer() {
 		t.Fatal("one buffer twice")
 	}
-	next := e.Own(x, none)
+	next := own(t, e, x, none)
 	if next.h != a.h {
 		t.Error("want the header that was released last: the oldest of the scope")
 	}
 	y.Release()
-	if err := errors.Join(next.Release(), own.Release(), e.Close()); err != nil {
+	if err := errors.Join(next.Release(), mine.Release(), e.Close()); err != nil {
 		t.Error(err)
 	}
 }
