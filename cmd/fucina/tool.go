@@ -59,6 +59,7 @@ type command struct {
 var commands = []command{
 	{"run", "write text after a prompt", (*tool).generate},
 	{"inspect", "show the metadata and tensors of a GGUF file", (*tool).inspect},
+	{"quantize", "store the matrices of a GGUF file in another format", (*tool).quantize},
 	{"bench", "measure prompt processing and generation", (*tool).bench},
 	{"devices", "list the providers of this build and their devices", (*tool).devices},
 	{"version", "show the version", (*tool).version},

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/fucina-go/fucina/llm/quantize"
+)
+
+// quantization is the result of the quantize command, as -o json prints it.
+type quantization struct {
+	Input    string            `json:"input"`  // base name
+	Output   string            `json:"output"` // base name
+	Type     string            `json:"type"`
+	Pure     bool              `json:"pure"`
+	Tensors  []quantizedTensor `json:"tensors"` // in the order of the output
+	Elements int64             `json:"elements"`
+	BytesIn  int64             `json:"bytes_in"` // of tensors, without padding
+	BytesOut int64             `json:"bytes_out"`
+	// BitsPerWeight is BytesOut over Elements.
+	BitsPerWeight float64 `json:"bits_per_weight"`
+}
+
+type quantizedTensor struct {
+	Name     string `json:"name"`
+	Shape    []int  `json:"shape"` // outermost first
+	From     string `json:"from"`
+	To       string `json:"to"`
+	BytesIn  int64  `json:"bytes_in"`
+	BytesOut int64  `json:"bytes_out"`
+	// Fallback says that the rows do not fit the format that the type has for the
+	// tensor.
+	Fallback bool `json:"fallback"`
+}
+
+// quantize is the quantize command.
+func (t *tool) quantize(ctx context.Context, args []string) error {
+	fs := newFlags("quantize", "IN.gguf OUT.gguf TYPE")
+	pure := fs.Bool("pure", false, "give every matrix the same format, instead of a mixture")
+	imatrix := fs.String("imatrix", "", "importance `file` of llama.cpp, GGUF or the older format")
+	requantize := fs.Bool("allow-requantize", false, "take matrices that are quantized already, and lose more")
+	threads := fs.intRange("t", 0, 1, maxThreads, "`threads` to encode with (default one per processor)")
+	verbose := fs.Bool("v", false, "tell each tensor, which otherwise only a terminal gets")
+	out := fs.format()
+	if err := fs.parse(t, args, 3); err != nil {
+		return err
+	}
+	typ, err := quantize.ParseFileType(fs.Arg(2))
+	if err != nil {
+		return usagef("quantize: %v", err)
+	}
+	opt := quantize.Options{
+		Type:            typ,
+		Pure:            *pure,
+		AllowRequantize: *requantize,
+		Threads:         *threads,
+	}
+	if *imatrix != "" {
+		if opt.Importance, err = quantize.ReadImportance(*imatrix); err != nil {
+			return err
+		}
+	}
+	if t.tty || *verbose {
+		opt.Progress = t.tellTensor
+	}
+	list, err := quantize.File(ctx, fs.Arg(0), fs.Arg(1), opt)
+	if err != nil {
+		return err
+	}
+	r := summarize(list)
+	r.Input, r.Output = filepath.Base(fs.Arg(0)), filepath.Base(fs.Arg(1))
+	r.Type, r.Pure = typ.String(), *pure
+	if *out == jsonl {
+		return t.writeJSON(r)
+	}
+	return r.print(t)
+}
+
+// tellTensor says which tensor is next.
+func (t *tool) tellTensor(i, n int, c quantize.Choice) {
+	from, to := c.Tensor.DType.String(), "kept"
+	if c.Converts() {
+		to = fmt.Sprintf("-> %s, %d bytes", c.To, c.Size)
+		if c.Fallback {
+			to += " (rows do not fit the type)"
+		}
+	}
+	fmt.Fprintf(t.stderr, "[%*d/%d] %s %v %s, %d bytes %s\n", len(fmt.Sprint(n)), i+1, n,
+		visible(c.Tensor.Name), c.Tensor.Shape, from, c.Tensor.Size, to)
+}
+
+func summarize(list []quantize.Choice) *quantization {
+	r := &quantization{Tensors: []quantizedTensor{}}
+	for _, c := range list {
+		elements := int64(1)
+		for _, n := range c.Tensor.Shape {
+			elements *= int64(n)
+		}
+		r.Elements += elements
+		r.BytesIn += c.Tensor.Size
+		r.BytesOut += c.Size
+		r.Tensors = append(r.Tensors, quantizedTensor{
+			Name: c.Tensor.Name, Shape: c.Tensor.Shape,
+			From: c.Tensor.DType.String(), To: c.To.String(),
+			BytesIn: c.Tensor.Size, BytesOut: c.Size, Fallback: c.Fallback,
+		})
+	}
+	if r.Elements > 0 {
+		r.BitsPerWeight = 8 * float64(r.BytesOut) / float64(r.Elements)
+	}
+	return r
+}
+
+// print writes r for people.
+func (r *quantization) print(t *tool) error {
+	converted, fallbacks := 0, 0
+	for _, q := range r.Tensors {
+		if q.From != q.To {
+			converted++
+		}
+		if q.Fallback {
+			fallbacks++
+		}
+	}
+	note := ""
+	if fallbacks > 0 {
+		note = fmt.Sprintf("; the rows of %d do not fit the type, which stand in another", fallbacks)
+	}
+	_, err := fmt.Fprintf(t.stdout, "%s: %s, %d of %d tensors converted, %d -> %d bytes, %.2f bits per weight%s\n",
+		visible(r.Output), r.Type, converted, len(r.Tensors), r.BytesIn, r.BytesOut, r.BitsPerWeight, note)
+	return err
+}

@@ -1,0 +1,474 @@
+package quantize
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/quant"
+)
+
+// part is what a tensor does in a model, as far as recipes care.
+type part int
+
+const (
+	other part = iota
+	output
+	embedding
+	value // also one that holds keys or queries besides
+	key
+	query
+	attnOut
+	ffnUp
+	ffnGate
+	ffnDown
+
+	parts
+)
+
+// parts of a block, by what their names contain; the first that fits counts.
+var blockParts = []struct {
+	name string
+	part part
+}{
+	{"attn_qkv.weight", value},
+	{"attn_kv_b.weight", value},
+	{"attn_v.weight", value},
+	{"attn_k.weight", key},
+	{"attn_q.weight", query},
+	{"attn_output.weight", attnOut},
+	{"ffn_up", ffnUp},
+	{"ffn_gate", ffnGate},
+	{"ffn_down", ffnDown},
+}
+
+func isEmbedding(name string) bool {
+	return name == "token_embd.weight" || name == "per_layer_token_embd.weight"
+}
+
+func partOf(name string) part {
+	switch {
+	case name == "output.weight":
+		return output
+	case isEmbedding(name):
+		return embedding
+	}
+	for _, p := range blockParts {
+		if strings.Contains(name, p.name) {
+			return p.part
+		}
+	}
+	return other
+}
+
+// kept lists what the names of matrices contain that stay as they are, because they
+// are small or delicate, by the list of llama.cpp.
+var kept = []string{
+	"_norm.weight",
+	// Routers of experts.
+	"ffn_gate_inp.weight", "ffn_gate_tid2eid.weight",
+	// Gemma 3n.
+	"altup", "laurel", "per_layer_model_proj",
+	// State space and convolution models.
+	"ssm_conv1d", "shortconv.conv.weight",
+	// Sparse attention's indexers.
+	"indexer.k_proj.weight", "indexer.q_proj.weight",
+	// RWKV.
+	"time_mix_first.weight",
+	"time_mix_w0.weight", "time_mix_w1.weight", "time_mix_w2.weight",
+	"time_mix_v0.weight", "time_mix_v1.weight", "time_mix_v2.weight",
+	"time_mix_a0.weight", "time_mix_a1.weight", "time_mix_a2.weight",
+	"time_mix_g1.weight", "time_mix_g2.weight",
+	"time_mix_decay_w1.weight", "time_mix_decay_w2.weight",
+	"time_mix_lerp_fused.weight",
+	// Relative positions of T5.
+	"attn_rel_b.weight",
+	// Images and sound.
+	".position_embd", "sam.pos_embd", "sam.neck.", "sam.net_",
+	".rel_pos", ".patch_embd", ".patch_merger",
+	"a.rvq.codebook", "mm.a.code_embd",
+}
+
+// quantizable reports whether recipes apply to t.
+func quantizable(t gguf.TensorInfo) bool {
+	// Outer dims of 1 do not count.
+	if !slices.ContainsFunc(t.Shape[:len(t.Shape)-1], func(n int) bool { return n != 1 }) {
+		return false
+	}
+	switch t.Name {
+	case "position_embd.weight", "token_types.weight":
+		return false
+	}
+	return strings.HasSuffix(t.Name, "weight") &&
+		!slices.ContainsFunc(kept, func(s string) bool { return strings.Contains(t.Name, s) })
+}
+
+// hyper is what recipes want to know of a model.
+type hyper struct {
+	arch    string
+	layers  int
+	heads   int // of queries, in the first layer
+	kvHeads int
+	experts int
+}
+
+// groups returns how many query heads share a key head, 0 if that is unknown.
+func (h *hyper) groups() int {
+	if h.kvHeads == 0 {
+		return 0
+	}
+	return h.heads / h.kvHeads
+}
+
+// is70B reports whether llama.cpp takes the model for one of 70 billion parameters,
+// which it tells by the number of layers.
+func (h *hyper) is70B() bool {
+	switch h.arch {
+	case "llama":
+		return h.layers == 80 && h.heads != h.kvHeads && h.experts != 8
+	case "qwen2", "olmo", "deci":
+		return h.layers == 80
+	case "jais2":
+		return h.layers == 68
+	}
+	return false
+}
+
+func readHyper(f *gguf.File) (*hyper, error) {
+	arch, err := f.String("general.architecture")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMetadata, err)
+	}
+	h := &hyper{arch: arch}
+	// Far above any model, so that small products of these do not wrap.
+	const limit = 1 << 20
+	read := func(dst *int, name string, def int) {
+		if err != nil {
+			return
+		}
+		var v int64
+		if v, err = first(f, arch+"."+name, int64(def)); err != nil {
+			return
+		}
+		if v < 0 || v > limit {
+			err = fmt.Errorf("%s.%s is %d, want 0 to %d", arch, name, v, limit)
+			return
+		}
+		*dst = int(v)
+	}
+	read(&h.layers, "block_count", -1)
+	read(&h.heads, "attention.head_count", 0)
+	read(&h.kvHeads, "attention.head_count_kv", h.heads)
+	read(&h.experts, "expert_count", 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMetadata, err)
+	}
+	return h, nil
+}
+
+// first returns an integer, or the first of an array of one per layer. An absent
+// key has the value def, and is an error if def is negative.
+func first(f *gguf.File, key string, def int64) (int64, error) {
+	if v, ok := f.Value(key); ok && v.Type() == gguf.TypeArray {
+		list, err := f.Ints(key)
+		if err != nil {
+			return 0, err
+		}
+		if len(list) == 0 {
+			return 0, fmt.Errorf("%s is an empty array", key)
+		}
+		return list[0], nil
+	}
+	if def < 0 {
+		return f.Int(key)
+	}
+	return f.IntOr(key, def)
+}
+
+// Choice is what becomes of a tensor.
+type Choice struct {
+	Tensor gguf.TensorInfo // of the input
+	To     dtype.DType
+	Size   int64 // of the result, in bytes
+	// Fallback says that the recipe's format does not fit the tensor's rows, and To
+	// stands for it.
+	Fallback bool
+}
+
+// Converts reports whether the tensor's bytes change.
+func (c Choice) Converts() bool { return c.To != c.Tensor.DType }
+
+// chooser applies a recipe to the tensors of a model, which come in the order of
+// their layers.
+type chooser struct {
+	opt    *Options
+	mix    mixture
+	model  *hyper
+	tied   bool // the token embedding is the output matrix too
+	values int  // number of value matrices
+	seen   [parts]int
+}
+
+// Plan returns what [Write] would make of the tensors of f, in the order of the
+// output: what belongs to no block first, then block after block, by name. It fails
+// where the result cannot be made: see [ErrQuantized], [ErrImportance], [ErrTensor]
+// and [ErrMetadata].
+func Plan(f *gguf.File, opt Options) ([]Choice, error) {
+	base := opt.Type.DType()
+	if base == dtype.Invalid {
+		return nil, fmt.Errorf("%w %s", ErrFileType, opt.Type)
+	}
+	tensors := f.Tensors()
+	slices.SortStableFunc(tensors, func(a, b gguf.TensorInfo) int {
+		if c := layerOf(a.Name) - layerOf(b.Name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	c := &chooser{opt: &opt, mix: mixtures[opt.Type], tied: true}
+	for _, t := range tensors {
+		switch partOf(t.Name) {
+		case output:
+			c.tied = false
+		case value:
+			c.values++
+		}
+	}
+	if base.IsBlockQuantized() && !opt.Pure {
+		var err error
+		if c.model, err = readHyper(f); err != nil {
+			return nil, err
+		}
+	}
+	list := make([]Choice, len(tensors))
+	for i, t := range tensors {
+		ch := Choice{Tensor: t, To: t.DType}
+		if quantizable(t) {
+			var err error
+			if ch.To, ch.Fallback, err = c.choose(t, base); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.check(ch); err != nil {
+			return nil, err
+		}
+		ch.Size = t.Size
+		if ch.Converts() {
+			n := elements(t.Shape) / int64(ch.To.BlockSize())
+			ch.Size = n * int64(ch.To.Size())
+		}
+		list[i] = ch
+	}
+	return list, nil
+}
+
+// elements multiplies the dims of a tensor of an open file, whose product fits.
+func elements(shape []int) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// layerOf returns the number of the block that a tensor's name says, or -1.
+func layerOf(name string) int {
+	rest, ok := strings.CutPrefix(name, "blk.")
+	if !ok {
+		return -1
+	}
+	digits, _, _ := strings.Cut(rest, ".")
+	// A number of the length of a name may be too long.
+	n, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil {
+		return -1
+	}
+	return int(n)
+}
+
+// choose returns the format of t, and whether it stands in for a better one.
+func (c *chooser) choose(t gguf.TensorInfo, base dtype.DType) (d dtype.DType, fallback bool, err error) {
+	if !base.IsBlockQuantized() {
+		return base, false, nil
+	}
+	d = base
+	if !c.opt.Pure {
+		if d, err = c.mixed(t, base); err != nil {
+			return 0, false, err
+		}
+	}
+	cols := t.Shape[len(t.Shape)-1]
+	if cols%d.BlockSize() == 0 {
+		return d, false, nil
+	}
+	short, ok := shorter[d]
+	if !ok { // only NVFP4 and Q1_0
+		return 0, false, fmt.Errorf("%w: %s has rows of %d, no multiple of the %d that %s takes at once, and nothing stands in for it",
+			ErrTensor, quoted(t), cols, d.BlockSize(), d)
+	}
+	if cols%short.BlockSize() != 0 {
+		short = dtype.F16
+	}
+	return short, true, nil
+}
+
+// shorter gives the format of shorter blocks that stands in for one of long blocks,
+// and f16 for those of the shortest.
+var shorter = map[dtype.DType]dtype.DType{
+	dtype.IQ1_S:    dtype.IQ4_NL,
+	dtype.IQ1_M:    dtype.IQ4_NL,
+	dtype.IQ2_XXS:  dtype.IQ4_NL,
+	dtype.IQ2_XS:   dtype.IQ4_NL,
+	dtype.IQ2_S:    dtype.IQ4_NL,
+	dtype.IQ3_XXS:  dtype.IQ4_NL,
+	dtype.IQ3_S:    dtype.IQ4_NL,
+	dtype.IQ4_XS:   dtype.IQ4_NL,
+	dtype.Q2_0_G64: dtype.Q4_0,
+	dtype.Q2_K:     dtype.Q4_0,
+	dtype.Q3_K:     dtype.Q4_0,
+	dtype.TQ1_0:    dtype.Q4_0,
+	dtype.TQ2_0:    dtype.Q4_0,
+	dtype.Q4_K:     dtype.Q5_0,
+	dtype.Q5_K:     dtype.Q5_1,
+	dtype.Q6_K:     dtype.Q8_0,
+	dtype.Q4_0:     dtype.F16,
+	dtype.Q4_1:     dtype.F16,
+	dtype.Q5_0:     dtype.F16,
+	dtype.Q5_1:     dtype.F16,
+	dtype.Q8_0:     dtype.F16,
+	dtype.IQ4_NL:   dtype.F16,
+	dtype.MXFP4:    dtype.F16,
+}
+
+// mixed applies the mixture's exceptions.
+func (c *chooser) mixed(t gguf.TensorInfo, base dtype.DType) (dtype.DType, error) {
+	p := partOf(t.Name)
+	isOutput := p == output || p == embedding && c.tied
+	if c.opt.Type == MXFP4_MOE {
+		// Only stacks of experts get the short format.
+		if !isOutput && len(t.Shape) > 2 && t.Shape[len(t.Shape)-3] > 1 {
+			return base, nil
+		}
+		return dtype.Q8_0, nil
+	}
+	if isOutput {
+		switch {
+		case c.model.arch == "falcon", t.Shape[len(t.Shape)-1]%base.BlockSize() != 0, base == dtype.Q8_0:
+			return dtype.Q8_0, nil
+		case c.mix.output != dtype.Invalid:
+			return c.mix.output, nil
+		}
+		return dtype.Q6_K, nil
+	}
+	if p == embedding {
+		return orBase(c.mix.embedding, base), nil
+	}
+	s := site{layer: c.seen[p], layers: c.model.layers, model: c.model, importance: c.opt.Importance != nil}
+	c.seen[p]++
+	if p == value {
+		s.layers = c.values
+	}
+	// The experts of a block may be tensors of their own, in any order.
+	if feedForward := p == ffnUp || p == ffnGate || p == ffnDown; feedForward && c.model.experts > 1 && !c.mix.tiny {
+		s.layer = layerOf(t.Name)
+		if s.layer < 0 || s.layer >= c.model.layers {
+			return 0, fmt.Errorf("%w: %s is in none of the model's %d layers", ErrMetadata, quoted(t), c.model.layers)
+		}
+	}
+	return orBase(c.exception(p, &s, base), base), nil
+}
+
+// exception returns the format of a tensor of a block, or dtype.Invalid for the
+// base format.
+func (c *chooser) exception(p part, s *site, base dtype.DType) dtype.DType {
+	// The recipes below three bits have rules of their own for experts.
+	eight := s.eightExperts() && !c.mix.tiny
+	switch p {
+	case value:
+		d := orBase(apply(c.mix.value, s), base)
+		switch {
+		case c.mix.tiny:
+		case eight:
+			d = dtype.Q8_0
+		case c.model.is70B() && (d == dtype.Q3_K || d == dtype.Q4_K):
+			d = dtype.Q5_K
+		}
+		return d
+	case key:
+		if eight {
+			return dtype.Q8_0
+		}
+		return apply(c.mix.key, s)
+	case query:
+		return apply(c.mix.query, s)
+	case attnOut:
+		if eight && c.model.arch != "falcon" {
+			if c.mix.richOut {
+				return dtype.Q5_K
+			}
+			return dtype.Invalid
+		}
+		return apply(c.mix.attnOut, s)
+	case ffnDown:
+		return apply(c.mix.down, s)
+	case ffnUp, ffnGate:
+		return apply(c.mix.gateUp, s)
+	}
+	return dtype.Invalid
+}
+
+func apply(r rule, s *site) dtype.DType {
+	if r == nil {
+		return dtype.Invalid
+	}
+	return r(s)
+}
+
+func orBase(d, base dtype.DType) dtype.DType {
+	if d == dtype.Invalid {
+		return base
+	}
+	return d
+}
+
+// check returns an error if the choice cannot be carried out.
+func (c *chooser) check(ch Choice) error {
+	t := ch.Tensor
+	special := isEmbedding(t.Name) || t.Name == "output.weight"
+	needs := !special && (wantsImportance(ch.To) || ch.To == dtype.Q2_K && c.opt.Type == Q2_K_S)
+	if needs && c.opt.Importance == nil && quantizable(t) {
+		return fmt.Errorf("%w: %s as %s of %s needs some, and none was given", ErrImportance, quoted(t), ch.To, c.opt.Type)
+	}
+	if !ch.Converts() {
+		return nil
+	}
+	switch d := t.DType; {
+	case d == dtype.F32, d == dtype.F16, d == dtype.BF16:
+	case !d.IsBlockQuantized():
+		return fmt.Errorf("%w: %s is %s, want a float or block format", ErrTensor, quoted(t), d)
+	case !c.opt.AllowRequantize:
+		return fmt.Errorf("%w: %s is %s", ErrQuantized, quoted(t), d)
+	}
+	weights, err := c.opt.Importance.of(t)
+	if err != nil {
+		return err
+	}
+	if weights == nil && (needs || quant.RequiresImportance(ch.To)) {
+		return fmt.Errorf("%w: none for %s, which %s needs", ErrImportance, quoted(t), ch.To)
+	}
+	return nil
+}
+
+// wantsImportance lists the formats that give garbage without importance data.
+func wantsImportance(d dtype.DType) bool {
+	switch d {
+	case dtype.IQ1_S, dtype.IQ1_M, dtype.IQ2_XXS, dtype.IQ2_XS, dtype.IQ2_S, dtype.IQ3_XXS:
+		return true
+	}
+	return false
+}
+
+func quoted(t gguf.TensorInfo) string { return strconv.Quote(t.Name) }

@@ -1,0 +1,31 @@
+// Package quantize stores a model's matrices in block formats, with the choices
+// that llama.cpp's quantizer makes.
+//
+// A [FileType] is a recipe: a format for most matrices and rules for those that
+// matter more, by their role and layer. [Plan] says what becomes of every tensor,
+// without touching data; [Write] and [File] do it. The result is llama.cpp's
+// (v0.4.0, ggml 0.23): the same tensors in the same order, the same format for
+// each and the same bytes, whatever the number of threads.
+//
+// What is left as it is: tensors of one dimension, those whose name does not end in
+// "weight", norms, and the small matrices that a model is sensitive to, such as an
+// expert router. A matrix whose rows are not whole blocks of its format gets a
+// format of shorter blocks, or f16.
+//
+// An [Importance] says how much each input of a matrix matters (llama.cpp's
+// "imatrix"); encoders weigh their error with it, and formats below three bits
+// need it. Such files are untrusted input, as model files are.
+//
+// # Memory
+//
+// The input is read from its mapping. Rows are encoded a band at a time and go
+// straight to the output, so that memory does not grow with the model.
+//
+// # Differences
+//
+// llama.cpp ends the process where an encoder misses its importance data, and
+// writes what NaN and infinite weights lead to, or fails late; here these are
+// errors, the first before anything is written. It checks tensors that are copied
+// for such values; here they are copied as they are. The keys of an input that was
+// quantized with importance data before stay where none is given now, as there.
+package quantize

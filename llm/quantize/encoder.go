@@ -1,0 +1,194 @@
+package quantize
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/quant"
+)
+
+// taskElements is about how many elements a goroutine encodes at a time: enough to
+// outweigh the hand-over, few enough that an interrupt is obeyed at once.
+const taskElements = 1 << 15
+
+// tasksPerBand is how many tasks each goroutine finds in a band, so that one which
+// the system slows down takes fewer.
+const tasksPerBand = 8
+
+// encoder converts the rows of one tensor after another, and is read as the bytes of
+// the result. It encodes a band of rows when the last one has been read.
+type encoder struct {
+	ctx     context.Context
+	threads int
+
+	choice  Choice
+	src     []byte
+	weights []float32
+	decode  quant.Decoder
+
+	cols    int
+	rows    int
+	matrix  int // rows of one matrix of a stack
+	perTask int // rows
+	next    int // row
+
+	band    []byte
+	rest    []byte // of the band, unread
+	scratch [][]float32
+}
+
+// start begins with a tensor of data src.
+func (e *encoder) start(c Choice, src []byte, weights []float32) error {
+	decode, err := quant.DecoderOf(c.Tensor.DType)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrTensor, quoted(c.Tensor), err)
+	}
+	shape := c.Tensor.Shape
+	e.choice, e.src, e.weights, e.decode = c, src, weights, decode
+	e.cols = shape[len(shape)-1]
+	e.rows = int(elements(shape[:len(shape)-1]))
+	e.matrix = shape[len(shape)-2]
+	if elements(shape) == 0 {
+		e.rows = 0
+	}
+	e.perTask = max(1, taskElements/max(1, e.cols))
+	e.next, e.rest = 0, nil
+	return nil
+}
+
+func (e *encoder) fromBytes(rows int) int {
+	d := e.choice.Tensor.DType
+	return rows * (e.cols / d.BlockSize() * d.Size())
+}
+
+func (e *encoder) toBytes(rows int) int {
+	d := e.choice.To
+	return rows * (e.cols / d.BlockSize() * d.Size())
+}
+
+// Read implements io.Reader.
+func (e *encoder) Read(p []byte) (int, error) {
+	if len(e.rest) == 0 {
+		if e.next == e.rows {
+			return 0, io.EOF
+		}
+		if err := e.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, e.rest)
+	e.rest = e.rest[n:]
+	return n, nil
+}
+
+// task is rows of one matrix.
+type task struct{ first, end int }
+
+// fill encodes the next band.
+func (e *encoder) fill() error {
+	first := e.next
+	var tasks []task
+	for len(tasks) < e.threads*tasksPerBand && e.next < e.rows {
+		// Experts have weights of their own, so a task stays within one.
+		end := min(e.next+e.perTask, (e.next/e.matrix+1)*e.matrix)
+		tasks = append(tasks, task{e.next, end})
+		e.next = end
+	}
+	size := e.toBytes(e.next - first)
+	if cap(e.band) < size {
+		e.band = make([]byte, size)
+	}
+	e.band = e.band[:size]
+	workers := min(e.threads, len(tasks))
+	for len(e.scratch) < workers {
+		e.scratch = append(e.scratch, nil)
+	}
+	var (
+		next atomic.Int64
+		wg   sync.WaitGroup
+		errs = make([]error, len(tasks))
+	)
+	for w := range workers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(tasks) {
+					return
+				}
+				if errs[i] = e.ctx.Err(); errs[i] == nil {
+					errs[i] = e.encode(&e.scratch[w], tasks[i], first)
+				}
+				if errs[i] != nil {
+					next.Store(int64(len(tasks))) // the others end, too
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	e.rest = e.band
+	return nil
+}
+
+// encode converts the rows of t into the band, which begins with row first.
+func (e *encoder) encode(scratch *[]float32, t task, first int) error {
+	n := (t.end - t.first) * e.cols
+	if cap(*scratch) < n {
+		*scratch = make([]float32, n)
+	}
+	values := (*scratch)[:n]
+	e.decode(values, e.src[e.fromBytes(t.first):e.fromBytes(t.end)])
+	var weights []float32
+	if e.weights != nil {
+		// A fourth dimension repeats the experts.
+		i := t.first / e.matrix * e.cols % len(e.weights)
+		weights = e.weights[i : i+e.cols]
+	}
+	dst := e.band[e.toBytes(t.first-first):e.toBytes(t.end-first)]
+	err := quant.EncodeRows(dst, e.choice.To, values, e.cols, weights)
+	if err == nil && !e.choice.To.IsBlockQuantized() {
+		err = checkFinite(dst, e.choice.To)
+	}
+	if err != nil {
+		return fmt.Errorf("%w %s as %s, rows %d to %d: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, t.first, t.end-1, err)
+	}
+	return nil
+}
+
+var errNotFinite = errors.New("a value is not finite, or too large")
+
+// checkFinite returns an error if a value in b, of a float format, is infinite or a
+// NaN.
+func checkFinite(b []byte, d dtype.DType) error {
+	le := binary.LittleEndian
+	switch d {
+	case dtype.F32:
+		for ; len(b) >= 4; b = b[4:] {
+			if le.Uint32(b)&0x7f800000 == 0x7f800000 {
+				return errNotFinite
+			}
+		}
+	default:
+		mask := uint16(0x7c00)
+		if d == dtype.BF16 {
+			mask = 0x7f80
+		}
+		for ; len(b) >= 2; b = b[2:] {
+			if le.Uint16(b)&mask == mask {
+				return errNotFinite
+			}
+		}
+	}
+	return nil
+}

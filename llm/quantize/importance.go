@@ -1,0 +1,274 @@
+package quantize
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/gguf"
+)
+
+// Importance holds, for matrices of a model, the mean square of each input over a
+// text: how much an error in a column of the matrix weighs. It is immutable.
+type Importance struct {
+	file     string
+	datasets []string
+	chunks   int
+	entries  map[string][]float32
+}
+
+// ReadImportance reads the file at path in either of llama.cpp's formats, GGUF and
+// the older one ("imatrix.dat"). Errors of its content wrap [ErrImportance].
+func ReadImportance(path string) (*Importance, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("quantize: %w", err)
+	}
+	m, err := ParseImportance(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w in %s", err, path)
+	}
+	m.file = path
+	return m, nil
+}
+
+// ParseImportance reads the content of such a file. The result does not alias data.
+func ParseImportance(data []byte) (*Importance, error) {
+	m := &Importance{entries: make(map[string][]float32)}
+	parse := m.parseLegacy
+	if strings.HasPrefix(string(data[:min(4, len(data))]), "GGUF") {
+		parse = m.parseGGUF
+	}
+	if err := parse(data); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrImportance, err)
+	}
+	if len(m.entries) == 0 {
+		return nil, fmt.Errorf("%w: the file has no entries", ErrImportance)
+	}
+	return m, nil
+}
+
+// File returns the path that the data was read from, or "".
+func (m *Importance) File() string { return m.file }
+
+// Datasets returns the names of the texts that the data was computed on.
+func (m *Importance) Datasets() []string { return slices.Clone(m.datasets) }
+
+// Chunks returns how many stretches of text the data was computed on, 0 if that is
+// not known.
+func (m *Importance) Chunks() int { return m.chunks }
+
+// Len returns the number of matrices that m knows.
+func (m *Importance) Len() int { return len(m.entries) }
+
+// Entry returns the weights for the matrix of that name, nil if there are none:
+// one for each column, and for a stack of experts those of one expert after the
+// other. They must not be modified.
+func (m *Importance) Entry(name string) []float32 { return m.entries[name] }
+
+// of returns the weights for t, nil if there are none. m may be nil.
+func (m *Importance) of(t gguf.TensorInfo) ([]float32, error) {
+	if m == nil {
+		return nil, nil
+	}
+	weights := m.entries[t.Name]
+	if weights == nil {
+		return nil, nil
+	}
+	want := t.Shape[len(t.Shape)-1]
+	if len(t.Shape) > 2 {
+		want *= t.Shape[len(t.Shape)-3]
+	}
+	switch {
+	case len(weights) == want:
+		return weights, nil
+	case isEmbedding(t.Name):
+		// Rows of an embedding are looked up, not multiplied: what was recorded under
+		// its name belongs to an output matrix that it is too.
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%w: %d weights for %s, want %d", ErrImportance, len(weights), quoted(t), want)
+}
+
+// add takes the sums of squares over count inputs each, where counts has one count
+// for every equal part of sums. A part without inputs gets the weights that dead
+// returns for its sums.
+func (m *Importance) add(name string, sums []float32, counts []float32, dead func(sum float32) float32) error {
+	if _, dup := m.entries[name]; dup {
+		return fmt.Errorf("two entries %q", name)
+	}
+	if len(sums) == 0 || len(counts) == 0 || len(sums)%len(counts) != 0 {
+		return fmt.Errorf("entry %q has %d sums and %d counts", name, len(sums), len(counts))
+	}
+	n := len(sums) / len(counts)
+	weights := make([]float32, len(sums))
+	for i, sum := range sums {
+		if !(sum >= 0 && sum <= math.MaxFloat32) {
+			return fmt.Errorf("sum %d of entry %q is %v, want a finite number of at least 0", i, name, sum)
+		}
+		if c := counts[i/n]; c > 0 {
+			weights[i] = sum / c
+		} else {
+			weights[i] = dead(sum)
+		}
+	}
+	m.entries[name] = weights
+	return nil
+}
+
+func (m *Importance) parseGGUF(data []byte) error {
+	const sumSuffix, countSuffix = ".in_sum2", ".counts"
+	f, err := gguf.Parse(data)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if kind, err := f.StringOr("general.type", "imatrix"); err != nil {
+		return err
+	} else if kind != "imatrix" {
+		return fmt.Errorf("general.type is %q, want \"imatrix\"", kind)
+	}
+	if m.datasets, err = f.Strings("imatrix.datasets"); err != nil {
+		return err
+	}
+	chunks, err := f.Uint("imatrix.chunk_count")
+	if err != nil {
+		return err
+	}
+	if chunks > math.MaxInt32 {
+		return fmt.Errorf("imatrix.chunk_count is %d, want at most %d", chunks, math.MaxInt32)
+	}
+	m.chunks = int(chunks)
+	if _, err := f.Uint("imatrix.chunk_size"); err != nil {
+		return err
+	}
+	floats := func(name string) ([]float32, error) {
+		t, ok := f.Tensor(name)
+		if !ok {
+			return nil, fmt.Errorf("no tensor %q", name)
+		}
+		if t.DType != dtype.F32 {
+			return nil, fmt.Errorf("tensor %q is %s, want f32", name, t.DType)
+		}
+		return decodeFloats(f.Data(t)), nil
+	}
+	for _, t := range f.Tensors() {
+		name, isSum := strings.CutSuffix(t.Name, sumSuffix)
+		if !isSum {
+			if name, isCount := strings.CutSuffix(t.Name, countSuffix); isCount {
+				if _, ok := f.Tensor(name + sumSuffix); !ok {
+					return fmt.Errorf("no tensor %q", name+sumSuffix)
+				}
+			}
+			continue
+		}
+		sums, err := floats(t.Name)
+		if err != nil {
+			return err
+		}
+		counts, err := floats(name + countSuffix)
+		if err != nil {
+			return err
+		}
+		for i, c := range counts {
+			if !(c >= 0 && c <= math.MaxFloat32) {
+				return fmt.Errorf("count %d of entry %q is %v, want a finite number of at least 0", i, name, c)
+			}
+			counts[i] = float32(math.Round(float64(c)))
+		}
+		// An expert that no text reached matters as any other.
+		if err := m.add(name, sums, counts, func(float32) float32 { return 1 }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeFloats(b []byte) []float32 {
+	values := make([]float32, len(b)/4)
+	for i := range values {
+		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return values
+}
+
+// parseLegacy reads the older format: a number of entries, each a name, a count and
+// sums, and then, in most files, the number of chunks and the name of the text. All
+// numbers are 32-bit and little-endian, and lengths stand before what they count.
+func (m *Importance) parseLegacy(data []byte) error {
+	r := legacyReader{data: data}
+	entries := r.length("number of entries", 12)
+	if r.err == nil && entries == 0 {
+		return fmt.Errorf("the file has no entries")
+	}
+	for i := 0; i < entries && r.err == nil; i++ {
+		what := fmt.Sprintf("entry %d", i)
+		name := string(r.bytes(what, r.length(what, 1)))
+		count := r.int32(what)
+		n := r.length(what, 4)
+		sums := decodeFloats(r.bytes(what, 4*n))
+		if r.err != nil {
+			break
+		}
+		name, _, _ = strings.Cut(name, "\x00")
+		err := m.add(name, sums, []float32{float32(count)}, func(sum float32) float32 { return sum })
+		if err != nil {
+			return err
+		}
+	}
+	if r.err != nil || len(r.data) == r.off {
+		return r.err
+	}
+	m.chunks = max(0, int(r.int32("number of chunks")))
+	if r.err == nil && len(r.data) > r.off {
+		if text := r.bytes("dataset", r.length("dataset", 1)); len(text) > 0 {
+			m.datasets = []string{string(text)}
+		}
+	}
+	return r.err
+}
+
+// legacyReader reads numbers and bytes, and keeps the first error.
+type legacyReader struct {
+	data []byte
+	off  int
+	err  error
+}
+
+func (r *legacyReader) bytes(what string, n int) []byte {
+	if r.err == nil && n > len(r.data)-r.off {
+		r.err = fmt.Errorf("%s at byte %d takes %d bytes, the file has %d left", what, r.off, n, len(r.data)-r.off)
+	}
+	if r.err != nil {
+		return nil
+	}
+	b := r.data[r.off : r.off+n]
+	r.off += n
+	return b
+}
+
+func (r *legacyReader) int32(what string) int32 {
+	b := r.bytes(what, 4)
+	if r.err != nil {
+		return 0
+	}
+	return int32(binary.LittleEndian.Uint32(b))
+}
+
+// length reads the number of things that take size bytes or more each, and so is
+// bounded by the file.
+func (r *legacyReader) length(what string, size int) int {
+	start := r.off
+	n := r.int32(what)
+	if r.err == nil && (n < 0 || int(n) > (len(r.data)-r.off)/size) {
+		r.err = fmt.Errorf("%s at byte %d counts %d, the file has %d bytes left", what, start, n, len(r.data)-r.off)
+	}
+	if r.err != nil {
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,146 @@
+package quantize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/fucina-go/fucina/gguf"
+)
+
+// Metadata keys that describe the result, and their values that do not depend on it.
+const (
+	versionKey  = "general.quantization_version"
+	fileTypeKey = "general.file_type"
+
+	quantizationVersion = 2 // GGML_QNT_VERSION
+)
+
+// splitKeys number the parts of a model that lies in several files. The result is
+// one file.
+var splitKeys = []string{"split.no", "split.count", "split.tensors.count"}
+
+// Options say how to quantize.
+type Options struct {
+	Type FileType
+	// Pure gives every matrix the one format of Type, save where rows do not fit
+	// it.
+	Pure bool
+	// AllowRequantize permits matrices that are in a block format already, and whose
+	// loss adds to that of the new one.
+	AllowRequantize bool
+	// Importance weighs errors; nil is none.
+	Importance *Importance
+	// Threads is how many rows are encoded at once; 0 is one per processor.
+	Threads int
+	// Progress, if set, is called before each of n tensors is written, with its
+	// number from 0, on the goroutine that called.
+	Progress func(i, n int, c Choice)
+}
+
+// File quantizes the model at in, one file or the parts of a split one, to the file
+// at out, which may be the same. The result is written aside and renamed: out
+// holds the old file or the whole new one, and after an error nothing is left. It
+// returns what was done to each tensor.
+//
+// When ctx is done File ends soon, with its error.
+func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err error) {
+	f, err := gguf.Open(in)
+	if err != nil {
+		return nil, fmt.Errorf("quantize: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	// A plan that fails must not touch the directory of out.
+	list, err := Plan(f, opt)
+	if err != nil {
+		return nil, err
+	}
+	err = gguf.WriteFile(out, func(w *gguf.Writer) error { return write(ctx, w, f, list, &opt) })
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// Write declares and writes f, quantized, with w, which it does not close. See
+// [File].
+func Write(ctx context.Context, w *gguf.Writer, f *gguf.File, opt Options) error {
+	list, err := Plan(f, opt)
+	if err != nil {
+		return err
+	}
+	return write(ctx, w, f, list, &opt)
+}
+
+func write(ctx context.Context, w *gguf.Writer, f *gguf.File, list []Choice, opt *Options) error {
+	if err := setMetadata(w, f, opt); err != nil {
+		return err
+	}
+	for _, c := range list {
+		t := c.Tensor
+		t.DType = c.To
+		if err := w.AddTensor(t); err != nil {
+			return err
+		}
+	}
+	threads := opt.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	e := &encoder{ctx: ctx, threads: threads}
+	for i, c := range list {
+		if opt.Progress != nil {
+			opt.Progress(i, len(list), c)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		data := f.Data(c.Tensor)
+		if data == nil {
+			return fmt.Errorf("quantize: %w: %s", gguf.ErrClosed, quoted(c.Tensor))
+		}
+		if !c.Converts() {
+			if err := w.WriteTensor(c.Tensor.Name, data); err != nil {
+				return err
+			}
+			continue
+		}
+		weights, err := opt.Importance.of(c.Tensor)
+		if err != nil {
+			return err
+		}
+		if err := e.start(c, data, weights); err != nil {
+			return err
+		}
+		if err := w.CopyTensor(c.Tensor.Name, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setMetadata copies f's metadata and says what was done, in llama.cpp's order: keys
+// that are set anew go to the end.
+func setMetadata(w *gguf.Writer, f *gguf.File, opt *Options) error {
+	errs := []error{w.SetAll(&f.Metadata)}
+	put := func(key string, v gguf.Value) {
+		errs = append(errs, w.Remove(key), w.Set(key, v))
+	}
+	put(versionKey, gguf.NewValue(uint32(quantizationVersion)))
+	put(fileTypeKey, gguf.NewValue(uint32(opt.Type)))
+	for _, key := range splitKeys {
+		errs = append(errs, w.Remove(key))
+	}
+	if m := opt.Importance; m != nil {
+		put("quantize.imatrix.file", gguf.NewValue(m.file))
+		if len(m.datasets) > 0 {
+			put("quantize.imatrix.dataset", gguf.NewValue(m.datasets[0]))
+		}
+		put("quantize.imatrix.entries_count", gguf.NewValue(uint32(m.Len())))
+		if m.chunks > 0 {
+			put("quantize.imatrix.chunks_count", gguf.NewValue(uint32(m.chunks)))
+		}
+	}
+	return errors.Join(errs...)
+}
