@@ -28,3 +28,48 @@ func ExampleSampler_Sample_error() {
 	fmt.Println(err)
 	// Output: sample: invalid logits: 0 logits, want 1..2147483647
 }
+
+// The usual chain. The caller says which tokens the penalties count.
+func ExampleSampler_Accept() {
+	s, err := sample.New(sample.Params{RepeatPenalty: 1.5, TopK: 2, TopP: 0.95, Temperature: 0.8, Seed: 42})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	logits := []float32{2, 1.5, 1.4, -3}
+	for range 2 {
+		d, err := s.Distribution(logits)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, c := range d {
+			fmt.Printf("token %d: %.3f\n", c.ID, c.Probability)
+		}
+		s.Accept(0)
+	}
+	// Output:
+	// token 0: 0.651
+	// token 1: 0.349
+	// token 1: 0.531
+	// token 2: 0.469
+}
+
+func ExampleStopMatcher() {
+	m, err := sample.NewStopMatcher("\nUser:", "</s>")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, piece := range []string{"Hello", "\n", "Use", "ful.", "\nUs", "er: hi"} {
+		text, stopped := m.Next(piece)
+		fmt.Printf("%q %v\n", text, stopped)
+	}
+	// Output:
+	// "Hello" false
+	// "" false
+	// "" false
+	// "\nUseful." false
+	// "" false
+	// "" true
+}

@@ -3,8 +3,10 @@ package sample
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // Errors that New and Sample wrap.
@@ -15,8 +17,42 @@ var (
 	ErrLogits = errors.New("sample: invalid logits")
 )
 
-// Params selects how tokens are chosen. The zero value is greedy.
+// defaultPenaltyWindow is llama.cpp's default of penalty_last_n.
+const defaultPenaltyWindow = 64
+
+// Params selects how tokens are chosen. The zero value is greedy, and the zero
+// value of every field but Temperature leaves its stage out of the chain. The
+// stages come in the order of the fields, Temperature last.
 type Params struct {
+	// LogitBias is added to the logits of the tokens that it names; -Inf excludes
+	// a token.
+	LogitBias map[int32]float32
+	// RepeatPenalty makes tokens of the history less likely: a positive logit is
+	// divided by it, any other multiplied. 1 changes nothing.
+	RepeatPenalty float32
+	// FrequencyPenalty is subtracted from a token's logit once for each time that
+	// it occurs in the history.
+	FrequencyPenalty float32
+	// PresencePenalty is subtracted from the logits of all tokens of the history.
+	PresencePenalty float32
+	// PenaltyWindow is the number of accepted tokens that are the history, counted
+	// from the last; 0 is 64, and less is all.
+	PenaltyWindow int
+	// TopK leaves the TopK largest logits.
+	TopK int
+	// TypicalP leaves the tokens whose surprise -log p is nearest to its mean, the
+	// entropy, as few as have more than this probability together. 1 and above
+	// changes nothing.
+	TypicalP float32
+	// TopP leaves the likeliest tokens, as few as have this probability together. 1
+	// and above changes nothing.
+	TopP float32
+	// MinP leaves the tokens that have at least this part of the likeliest one's
+	// probability.
+	MinP float32
+	// MinKeep is the number of tokens that TypicalP, TopP and MinP leave at least;
+	// 0 is 1.
+	MinKeep int
 	// Temperature scales the logits down before drawing: below 1 likely tokens
 	// become likelier, above 1 all become more alike. At 0 and below the token
 	// with the largest logit is always chosen.
@@ -25,63 +61,191 @@ type Params struct {
 	Seed uint64
 }
 
+// check returns an error that names the first parameter out of range.
+func (p *Params) check() error {
+	for _, f := range []struct {
+		name  string
+		value float32
+		low   float64
+		want  string
+	}{
+		{"temperature", p.Temperature, -math.MaxFloat32, "a finite number"},
+		{"repeat penalty", p.RepeatPenalty, 0, "a positive number, or 0 for none"},
+		{"frequency penalty", p.FrequencyPenalty, -math.MaxFloat32, "a finite number"},
+		{"presence penalty", p.PresencePenalty, -math.MaxFloat32, "a finite number"},
+		{"typical-p", p.TypicalP, 0, "a probability"},
+		{"top-p", p.TopP, 0, "a probability"},
+		{"min-p", p.MinP, 0, "a probability"},
+	} {
+		if v := float64(f.value); !(v >= f.low && v <= math.MaxFloat32) {
+			return fmt.Errorf("%w: %s %v, want %s", ErrParams, f.name, v, f.want)
+		}
+	}
+	switch {
+	case p.MinP > 1:
+		return fmt.Errorf("%w: min-p %v, want a probability", ErrParams, p.MinP)
+	case p.TopK < 0:
+		return fmt.Errorf("%w: top-k %d, want 0 or more", ErrParams, p.TopK)
+	case p.MinKeep < 0:
+		return fmt.Errorf("%w: min-keep %d, want 0 or more", ErrParams, p.MinKeep)
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.LogitBias)) {
+		if b := p.LogitBias[id]; id < 0 || b != b || b > math.MaxFloat32 {
+			return fmt.Errorf("%w: bias %v of token %d, want a finite number or -Inf, and a token of 0 or more", ErrParams, b, id)
+		}
+	}
+	return nil
+}
+
 // candidate is one token that may be chosen.
 type candidate struct {
 	id    int32
 	logit float64
-	// weight is proportional to the probability, once a picker has set it.
+	// weight is scratch of a stage or picker.
 	weight float64
 }
 
-// stage is a step of the chain before the choice. It returns the candidates
-// that stay, in their order, reusing the array of c; at least one stays. The
-// logits it gets are not NaN and below +Inf, and one of them is finite; so are
-// those it leaves.
-type stage interface {
-	apply(c []candidate) []candidate
+// set is the candidates at a point of the chain, at least one. Their logits are not
+// NaN and below +Inf, and one of them is finite.
+type set struct {
+	c []candidate
+	// sorted says that the logits fall, and that ids rise where logits are equal.
+	sorted bool
 }
 
-// picker ends the chain: it returns the index of the candidate to choose. c is
-// not empty and it may be written.
+// stage is a step of the chain before the choice. It narrows or reweights s, reusing
+// its array.
+type stage interface {
+	apply(s *set)
+}
+
+// picker ends the chain: it returns the index of the candidate to choose.
 type picker interface {
-	pick(c []candidate) int
+	pick(s *set) int
+	// weigh sets the weights to the probabilities of being chosen.
+	weigh(s *set)
 }
 
 // Sampler chooses tokens, one sequence of them for a seed. It keeps scratch
-// memory and the state of its random numbers: use one per sequence, from one
-// goroutine at a time.
+// memory, the history and the state of its random numbers: use one per sequence,
+// from one goroutine at a time.
 type Sampler struct {
+	bias    []bias
+	penalty *penalties // nil for none
 	stages  []stage
 	picker  picker
+	pcg     *rand.PCG
+	seed    uint64
+
 	scratch []candidate
+	set     set
+	probs   []Candidate
 }
 
-// New returns a sampler for p. It fails with ErrParams where the temperature is
-// NaN or infinite.
+// Candidate is a token and the probability that it is chosen.
+type Candidate struct {
+	ID          int32
+	Probability float64
+}
+
+// New returns a sampler for p, of which it keeps a copy. It fails with ErrParams
+// where a parameter is NaN, infinite or out of its range.
 func New(p Params) (*Sampler, error) {
-	t := float64(p.Temperature)
-	if math.IsNaN(t) || math.IsInf(t, 0) {
-		return nil, fmt.Errorf("%w: temperature %v, want a finite number", ErrParams, t)
+	if err := p.check(); err != nil {
+		return nil, err
 	}
-	if t <= 0 {
-		return &Sampler{picker: greedy{}}, nil
+	s := &Sampler{pcg: rand.NewPCG(0, 0), seed: p.Seed}
+	s.Reset()
+	for _, id := range slices.Sorted(maps.Keys(p.LogitBias)) {
+		s.bias = append(s.bias, bias{id, float64(p.LogitBias[id])})
 	}
-	return &Sampler{
-		stages: []stage{temperature(t)},
-		// The second word selects one of PCG's streams; it is a constant so that
-		// the seed alone decides.
-		picker: &draw{rng: rand.New(rand.NewPCG(p.Seed, 0x9E3779B97F4A7C15))},
-	}, nil
+	if r := p.RepeatPenalty; r != 0 && r != 1 || p.FrequencyPenalty != 0 || p.PresencePenalty != 0 {
+		s.penalty = newPenalties(p)
+	}
+	keep := max(p.MinKeep, 1)
+	greedily := p.Temperature <= 0
+	typically := p.TypicalP > 0 && p.TypicalP < 1
+	// The largest logit outlives every stage but typical.
+	if !greedily || typically {
+		if p.TopK > 0 {
+			s.stages = append(s.stages, topK(p.TopK))
+		}
+		if typically {
+			s.stages = append(s.stages, typical{float64(p.TypicalP), keep})
+		}
+	}
+	if greedily {
+		s.picker = greedy{}
+		return s, nil
+	}
+	if p.TopP > 0 && p.TopP < 1 {
+		s.stages = append(s.stages, topP{float64(p.TopP), keep})
+	}
+	if p.MinP > 0 {
+		s.stages = append(s.stages, minP{math.Log(float64(p.MinP)), keep})
+	}
+	s.stages = append(s.stages, temperature(p.Temperature))
+	s.picker = draw{rand.New(s.pcg)}
+	return s, nil
+}
+
+// Accept adds a token to the history that penalties count: the one that was
+// sampled, or one of a prompt. An id that is none of the vocabulary counts for
+// nothing.
+func (s *Sampler) Accept(id int32) {
+	if s.penalty != nil {
+		s.penalty.accept(id)
+	}
+}
+
+// Reset takes the sampler back to where New left it: no history, and the random
+// numbers start again.
+func (s *Sampler) Reset() {
+	// The second word selects one of PCG's streams; it is a constant so that the
+	// seed alone decides.
+	s.pcg.Seed(s.seed, 0x9E3779B97F4A7C15)
+	if s.penalty != nil {
+		s.penalty.reset()
+	}
 }
 
 // Sample returns the index of the chosen logit. logits holds one per token of
-// the vocabulary and is not changed; -Inf excludes a token.
+// the vocabulary and is not changed; -Inf excludes a token. The token does not
+// enter the history: see [Sampler.Accept].
 //
 // It fails with ErrLogits where logits is empty, holds NaN or +Inf, or excludes
-// every token. A failed call draws no random number.
+// every token, and with ErrParams where a token with a bias has no logit. A failed
+// call draws no random number.
 func (s *Sampler) Sample(logits []float32) (int32, error) {
+	if err := s.run(logits); err != nil {
+		return 0, err
+	}
+	return s.set.c[s.picker.pick(&s.set)].id, nil
+}
+
+// Distribution returns the tokens among which Sample would choose, likeliest first
+// (and by id where equally likely), with their probabilities. Tokens of probability
+// 0 are left out. It draws no random number. The slice is good until the next call
+// of a method. It fails as Sample does.
+func (s *Sampler) Distribution(logits []float32) ([]Candidate, error) {
+	if err := s.run(logits); err != nil {
+		return nil, err
+	}
+	s.picker.weigh(&s.set)
+	s.probs = s.probs[:0]
+	order(s.set.c, len(s.set.c), byLogit)
+	for _, c := range s.set.c {
+		if c.weight > 0 {
+			s.probs = append(s.probs, Candidate{c.id, c.weight})
+		}
+	}
+	return s.probs, nil
+}
+
+// run leaves in s.set what the chain leaves of logits.
+func (s *Sampler) run(logits []float32) error {
 	if len(logits) == 0 || len(logits) > math.MaxInt32 {
-		return 0, fmt.Errorf("%w: %d logits, want 1..%d", ErrLogits, len(logits), math.MaxInt32)
+		return fmt.Errorf("%w: %d logits, want 1..%d", ErrLogits, len(logits), math.MaxInt32)
 	}
 	if cap(s.scratch) < len(logits) {
 		s.scratch = make([]candidate, len(logits))
@@ -90,69 +254,29 @@ func (s *Sampler) Sample(logits []float32) (int32, error) {
 	possible := false
 	for i, l := range logits {
 		if l != l || l > math.MaxFloat32 {
-			return 0, fmt.Errorf("%w: logit %d is %v, want a finite number or -Inf", ErrLogits, i, l)
+			return fmt.Errorf("%w: logit %d is %v, want a finite number or -Inf", ErrLogits, i, l)
 		}
 		possible = possible || l >= -math.MaxFloat32
 		c[i] = candidate{id: int32(i), logit: float64(l)}
 	}
 	if !possible {
-		return 0, fmt.Errorf("%w: all %d are -Inf", ErrLogits, len(logits))
+		return fmt.Errorf("%w: all %d are -Inf", ErrLogits, len(logits))
 	}
+	for _, b := range s.bias {
+		if int(b.id) >= len(c) {
+			return fmt.Errorf("%w: bias of token %d, but %d logits", ErrParams, b.id, len(c))
+		}
+		c[b.id].logit += b.value
+	}
+	if len(s.bias) > 0 && !slices.ContainsFunc(c, func(c candidate) bool { return !math.IsInf(c.logit, -1) }) {
+		return fmt.Errorf("%w: with their biases all %d are -Inf", ErrLogits, len(logits))
+	}
+	if s.penalty != nil {
+		s.penalty.apply(c)
+	}
+	s.set = set{c: c}
 	for _, st := range s.stages {
-		c = st.apply(c)
+		st.apply(&s.set)
 	}
-	return c[s.picker.pick(c)].id, nil
-}
-
-// temperature divides the logits by its value.
-type temperature float64
-
-func (t temperature) apply(c []candidate) []candidate {
-	for i := range c {
-		c[i].logit /= float64(t)
-	}
-	return c
-}
-
-// greedy picks the largest logit, the first of equal ones.
-type greedy struct{}
-
-func (greedy) pick(c []candidate) int {
-	best := 0
-	for i := range c {
-		if c[i].logit > c[best].logit {
-			best = i
-		}
-	}
-	return best
-}
-
-// draw picks a candidate with the probability that the softmax gives it.
-type draw struct {
-	rng *rand.Rand
-}
-
-func (d *draw) pick(c []candidate) int {
-	largest := c[greedy{}.pick(c)].logit
-	sum := 0.0
-	for i := range c {
-		c[i].weight = math.Exp(c[i].logit - largest)
-		sum += c[i].weight
-	}
-	// The running sum repeats the additions of sum and so ends at sum. Should
-	// the product round up to sum, nothing exceeds it and the last candidate of
-	// positive weight is taken.
-	threshold := d.rng.Float64() * sum
-	acc, last := 0.0, 0
-	for i := range c {
-		if c[i].weight == 0 {
-			continue
-		}
-		acc += c[i].weight
-		last = i
-		if threshold < acc {
-			break
-		}
-	}
-	return last
+	return nil
 }

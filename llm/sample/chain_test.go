@@ -1,0 +1,433 @@
+package sample
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+)
+
+// logits with the probabilities 0.4, 0.3, 0.2, 0.1 of ids 2, 0, 3, 1.
+var fourLogits = []float32{
+	float32(math.Log(0.3)), float32(math.Log(0.1)), float32(math.Log(0.4)), float32(math.Log(0.2)),
+}
+
+func distribution(t testing.TB, s *Sampler, logits []float32) []Candidate {
+	t.Helper()
+	d, err := s.Distribution(logits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(d)
+}
+
+func checkDistribution(t *testing.T, got, want []Candidate) {
+	t.Helper()
+	same := func(a, b Candidate) bool { return a.ID == b.ID && math.Abs(a.Probability-b.Probability) < 1e-6 }
+	if !slices.EqualFunc(got, want, same) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Every stage, worked by hand on probabilities 0.4 (id 2), 0.3 (0), 0.2 (3), 0.1 (1).
+func TestStagesWorked(t *testing.T) {
+	third := 1. / 3
+	for _, tt := range []struct {
+		name    string
+		p       Params
+		history []int32
+		want    []Candidate
+	}{
+		{"none", Params{}, nil, []Candidate{{2, 0.4}, {0, 0.3}, {3, 0.2}, {1, 0.1}}},
+		{"top-k", Params{TopK: 2}, nil, []Candidate{{2, 4. / 7}, {0, 3. / 7}}},
+		{"top-k 1", Params{TopK: 1}, nil, []Candidate{{2, 1}}},
+		{"top-k of all", Params{TopK: 9}, nil, []Candidate{{2, 0.4}, {0, 0.3}, {3, 0.2}, {1, 0.1}}},
+		// 0.4 < 0.65 <= 0.4 + 0.3.
+		{"top-p", Params{TopP: 0.65}, nil, []Candidate{{2, 4. / 7}, {0, 3. / 7}}},
+		{"top-p below the likeliest", Params{TopP: 0.1}, nil, []Candidate{{2, 1}}},
+		{"top-p at 1", Params{TopP: 1}, nil, []Candidate{{2, 0.4}, {0, 0.3}, {3, 0.2}, {1, 0.1}}},
+		{"top-p, min-keep", Params{TopP: 0.1, MinKeep: 3}, nil, []Candidate{{2, 4. / 9}, {0, 3. / 9}, {3, 2. / 9}}},
+		// At least 0.4 * 0.45 = 0.18.
+		{"min-p", Params{MinP: 0.45}, nil, []Candidate{{2, 4. / 9}, {0, 3. / 9}, {3, 2. / 9}}},
+		{"min-p 1", Params{MinP: 1}, nil, []Candidate{{2, 1}}},
+		{"min-p, min-keep", Params{MinP: 1, MinKeep: 2}, nil, []Candidate{{2, 4. / 7}, {0, 3. / 7}}},
+		{"min-keep of more than all", Params{MinP: 1, MinKeep: 9}, nil, []Candidate{{2, 0.4}, {0, 0.3}, {3, 0.2}, {1, 0.1}}},
+		// The entropy is 1.27985; the surprises 0.91629, 1.20397, 1.60944, 2.30259 of
+		// ids 2, 0, 3, 1 lie 0.36356, 0.07588, 0.32958, 1.02273 from it. Ids 0 and 3
+		// have 0.5 together.
+		{"typical", Params{TypicalP: 0.49}, nil, []Candidate{{0, 0.6}, {3, 0.4}}},
+		{"typical, one", Params{TypicalP: 0.2}, nil, []Candidate{{0, 1}}},
+		{"typical, three", Params{TypicalP: 0.6}, nil, []Candidate{{2, 4. / 9}, {0, 3. / 9}, {3, 2. / 9}}},
+		{"typical, min-keep", Params{TypicalP: 0.2, MinKeep: 2}, nil, []Candidate{{0, 0.6}, {3, 0.4}}},
+		// Logits halved: square roots of the probabilities.
+		{"temperature", Params{Temperature: 2, TopK: 2}, nil, []Candidate{
+			{2, math.Sqrt(0.4) / (math.Sqrt(0.4) + math.Sqrt(0.3))}, {0, math.Sqrt(0.3) / (math.Sqrt(0.4) + math.Sqrt(0.3))}}},
+		// Top-p comes before temperature: 0.4 + 0.3 whatever the temperature.
+		{"order", Params{Temperature: 100, TopP: 0.65}, nil, []Candidate{
+			{2, math.Pow(4, 0.01) / (math.Pow(4, 0.01) + math.Pow(3, 0.01))}, {0, math.Pow(3, 0.01) / (math.Pow(4, 0.01) + math.Pow(3, 0.01))}}},
+		// 0.3 e^-ln 3 = 0.1, of a sum of 0.8.
+		{"bias", Params{LogitBias: map[int32]float32{0: float32(-math.Log(3))}}, nil, []Candidate{{2, 0.5}, {3, 0.25}, {0, 0.125}, {1, 0.125}}},
+		{"bias -Inf", Params{LogitBias: map[int32]float32{0: negInf, 2: negInf}}, nil, []Candidate{{3, 2 * third}, {1, third}}},
+		// Twice in the history: 0.4 e^(-2 ln 2) = 0.1.
+		{"frequency", Params{FrequencyPenalty: float32(math.Ln2)}, []int32{2, 9, 2, -1}, []Candidate{{0, 3. / 7}, {3, 2. / 7}, {1, 1. / 7}, {2, 1. / 7}}},
+		{"presence", Params{PresencePenalty: float32(math.Ln2)}, []int32{2, 2}, []Candidate{{0, 0.375}, {2, 0.25}, {3, 0.25}, {1, 0.125}}},
+		// Negative logits are multiplied: 0.4^2 = 0.16 beside 0.3, 0.2, 0.1.
+		{"repeat", Params{RepeatPenalty: 2}, []int32{2, 2}, []Candidate{{0, 0.3 / 0.76}, {3, 0.2 / 0.76}, {2, 0.16 / 0.76}, {1, 0.1 / 0.76}}},
+		{"window", Params{PresencePenalty: float32(math.Ln2), PenaltyWindow: 2}, []int32{0, 2, 9, 9}, []Candidate{{2, 0.4}, {0, 0.3}, {3, 0.2}, {1, 0.1}}},
+		{"window reaches", Params{PresencePenalty: float32(math.Ln2), PenaltyWindow: 3}, []int32{0, 2, 9, 9}, []Candidate{{0, 0.375}, {2, 0.25}, {3, 0.25}, {1, 0.125}}},
+		{"default window", Params{PresencePenalty: float32(math.Ln2)}, append([]int32{2}, make([]int32, 63)...), []Candidate{{2, 8. / 17}, {3, 4. / 17}, {0, 3. / 17}, {1, 2. / 17}}},
+		{"history of all", Params{PresencePenalty: float32(math.Ln2), PenaltyWindow: -1}, append([]int32{2}, slices.Repeat([]int32{9}, 1000)...), []Candidate{{0, 0.375}, {2, 0.25}, {3, 0.25}, {1, 0.125}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.p.Temperature == 0 {
+				tt.p.Temperature = 1
+			}
+			if tt.name == "default window" {
+				// 65 tokens: the first, id 2, is out; id 0 is in.
+				tt.history = append(tt.history, 0)
+			}
+			s := mustNew(t, tt.p)
+			for range 2 {
+				for _, id := range tt.history {
+					s.Accept(id)
+				}
+				checkDistribution(t, distribution(t, s, fourLogits), tt.want)
+				// The history is what was accepted, not what was asked for.
+				checkDistribution(t, distribution(t, s, fourLogits), tt.want)
+				s.Reset()
+			}
+		})
+	}
+}
+
+// A positive logit is divided by the repeat penalty.
+func TestRepeatPenaltyOfPositiveLogit(t *testing.T) {
+	s := mustNew(t, Params{Temperature: 1, RepeatPenalty: 2})
+	s.Accept(0)
+	// 2 becomes 1, as the other is.
+	checkDistribution(t, distribution(t, s, []float32{2, 1}), []Candidate{{0, 0.5}, {1, 0.5}})
+}
+
+// At temperature 0 the likeliest is chosen of what the stages leave.
+func TestGreedyChain(t *testing.T) {
+	for _, tt := range []struct {
+		p    Params
+		want int32
+	}{
+		{Params{TopK: 1, TopP: 0.1, MinP: 1}, 2},
+		{Params{TypicalP: 0.2}, 0}, // the likeliest is less typical
+		{Params{TypicalP: 0.2, TopK: 1}, 2},
+		{Params{LogitBias: map[int32]float32{1: 5}}, 1},
+		{Params{RepeatPenalty: 2}, 0},
+	} {
+		s := mustNew(t, tt.p)
+		s.Accept(2)
+		if id, err := s.Sample(fourLogits); err != nil || id != tt.want {
+			t.Errorf("%+v: %d, %v, want %d", tt.p, id, err, tt.want)
+		}
+		checkDistribution(t, distribution(t, s, fourLogits), []Candidate{{tt.want, 1}})
+	}
+}
+
+func TestInvalidChain(t *testing.T) {
+	for name, p := range map[string]Params{
+		"repeat NaN":       {RepeatPenalty: nan},
+		"repeat negative":  {RepeatPenalty: -1},
+		"repeat Inf":       {RepeatPenalty: inf},
+		"frequency NaN":    {FrequencyPenalty: nan},
+		"frequency Inf":    {FrequencyPenalty: negInf},
+		"presence NaN":     {PresencePenalty: nan},
+		"presence Inf":     {PresencePenalty: inf},
+		"top-k negative":   {TopK: -1},
+		"typical NaN":      {TypicalP: nan},
+		"typical negative": {TypicalP: -0.1},
+		"top-p NaN":        {TopP: nan},
+		"top-p negative":   {TopP: -0.1},
+		"min-p NaN":        {MinP: nan},
+		"min-p negative":   {MinP: -0.1},
+		"min-p above 1":    {MinP: 1.5},
+		"min-keep":         {MinKeep: -1},
+		"bias NaN":         {LogitBias: map[int32]float32{1: nan}},
+		"bias Inf":         {LogitBias: map[int32]float32{1: inf}},
+		"bias of -1":       {LogitBias: map[int32]float32{-1: 1}},
+	} {
+		if _, err := New(p); !errors.Is(err, ErrParams) {
+			t.Errorf("%s: %v, want ErrParams", name, err)
+		}
+	}
+	s := mustNew(t, Params{LogitBias: map[int32]float32{4: 1}})
+	if _, err := s.Sample(fourLogits); !errors.Is(err, ErrParams) {
+		t.Errorf("bias past the vocabulary: %v, want ErrParams", err)
+	}
+	s = mustNew(t, Params{LogitBias: map[int32]float32{0: negInf, 1: negInf}})
+	if _, err := s.Sample(fourLogits[:2]); !errors.Is(err, ErrLogits) {
+		t.Errorf("all tokens excluded: %v, want ErrLogits", err)
+	}
+	if _, err := s.Distribution([]float32{1, nan}); !errors.Is(err, ErrLogits) {
+		t.Errorf("NaN: %v, want ErrLogits", err)
+	}
+}
+
+// llama.cpp's samplers, given the same logits and history, leave the same tokens
+// with the same probabilities.
+func TestAgainstLlamaCpp(t *testing.T) {
+	raw, err := os.ReadFile("testdata/llamacpp.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Logits map[string][]float32
+		Cases  []struct {
+			Name    string
+			Logits  string
+			History []int32
+			Params  Params
+			// Count is of all tokens left, IDs and Probs are the likeliest of them.
+			Count int
+			IDs   []int32
+			Probs []float64
+		}
+	}
+	if err := json.Unmarshal(raw, &golden); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range golden.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			s := mustNew(t, c.Params)
+			for _, id := range c.History {
+				s.Accept(id)
+			}
+			got := distribution(t, s, golden.Logits[c.Logits])
+			if len(got) != c.Count {
+				t.Fatalf("%d tokens are left, want %d", len(got), c.Count)
+			}
+			byID := map[int32]float64{}
+			for _, g := range got {
+				byID[g.ID] = g.Probability
+			}
+			for i, id := range c.IDs {
+				p, ok := byID[id]
+				if !ok || math.Abs(p-c.Probs[i]) > 1e-6 {
+					t.Errorf("token %d has probability %v, want %v", id, p, c.Probs[i])
+				}
+			}
+		})
+	}
+}
+
+// For random logits and parameters: the distribution falls and sums to 1, only the
+// likeliest tokens are in it, no fewer than asked for, and of no more mass than
+// asked for but for the last.
+func TestChainProperties(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 80 {
+		n := 1 + rng.IntN(3000)
+		logits := make([]float32, n)
+		for i := range logits {
+			logits[i] = float32(math.Round(rng.NormFloat64()*8)) / 2 // with ties
+			if rng.IntN(10) == 0 {
+				logits[i] = negInf
+			}
+		}
+		logits[rng.IntN(n)] = 1
+		all := distribution(t, mustNew(t, Params{Temperature: 1}), logits)
+		p := Params{Temperature: 1, MinKeep: rng.IntN(3)}
+		check := func(p Params, enough func(i int, mass float64) bool) {
+			t.Helper()
+			d := distribution(t, mustNew(t, p), logits)
+			sum, mass := 0.0, 0.0
+			for i, c := range d {
+				if i > 0 && c.Probability > d[i-1].Probability {
+					t.Fatalf("%+v: %v after %v", p, c, d[i-1])
+				}
+				if c.ID != all[i].ID {
+					t.Fatalf("%+v: token %d is %d, want %d", p, i, c.ID, all[i].ID)
+				}
+				if enough(i, mass) && i >= max(p.MinKeep, 1) {
+					t.Fatalf("%+v: %d of mass %v were enough of %d", p, i, mass, len(d))
+				}
+				sum += c.Probability
+				mass += all[i].Probability
+			}
+			if math.Abs(sum-1) > 1e-9 {
+				t.Fatalf("%+v: sum %v", p, sum)
+			}
+			if len(d) < len(all) && (!enough(len(d), mass) || len(d) < max(p.MinKeep, 1)) {
+				t.Fatalf("%+v: %d of mass %v are too few", p, len(d), mass)
+			}
+		}
+		topP, topK, minP := p, p, p
+		topP.TopP = 0.01 + 0.98*rng.Float32()
+		check(topP, func(_ int, mass float64) bool { return mass >= float64(topP.TopP) })
+		topK.TopK, topK.MinKeep = 1+rng.IntN(n), 0
+		check(topK, func(i int, _ float64) bool { return i >= topK.TopK })
+		minP.MinP = rng.Float32()
+		check(minP, func(i int, _ float64) bool {
+			return i < len(all) && all[i].Probability < float64(minP.MinP)*all[0].Probability*(1-1e-9)
+		})
+	}
+}
+
+func TestOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 80 {
+		c := make([]candidate, 1+rng.IntN(2000))
+		for i := range c {
+			c[i] = candidate{id: int32(i), logit: float64(rng.IntN(500)), weight: rng.Float64()}
+		}
+		for _, by := range []compare{byLogit, byWeight} {
+			rng.Shuffle(len(c), func(i, j int) { c[i], c[j] = c[j], c[i] })
+			want := slices.Clone(c)
+			slices.SortFunc(want, by)
+			k := rng.IntN(len(c) + 1)
+			order(c, k, by)
+			if !slices.Equal(c[:k], want[:k]) {
+				t.Fatalf("the first %d of %d are not in order", k, len(c))
+			}
+			for i, sorted := 0, 0; i < len(c); i++ {
+				if sorted = extend(c, sorted, i, by); c[i] != want[i] {
+					t.Fatalf("candidate %d of %d is out of order", i, len(c))
+				}
+			}
+		}
+	}
+}
+
+// Reset repeats the random numbers.
+func TestReset(t *testing.T) {
+	s := mustNew(t, Params{Temperature: 1, Seed: 4, TopK: 50})
+	logits := make([]float32, 100)
+	run := func() (ids []int32) {
+		for range 20 {
+			id, err := s.Sample(logits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	first, second := run(), run()
+	s.Reset()
+	if third := run(); !slices.Equal(first, third) || slices.Equal(first, second) {
+		t.Errorf("runs\n%v\n%v\nand after Reset\n%v", first, second, third)
+	}
+}
+
+// Extreme logits keep every stage's invariants: something is left, and it is finite.
+func TestChainExtremes(t *testing.T) {
+	const m = math.MaxFloat32
+	for _, logits := range [][]float32{
+		{m}, {-m}, {m, -m}, {-m, -m, negInf}, {negInf, 0}, {m, m, m}, {0, 0, negInf, negInf},
+		{math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32},
+	} {
+		for _, p := range []Params{
+			{TypicalP: 0.5}, {TypicalP: 0.999, MinKeep: 5}, {TopP: 0.999999}, {MinP: 1}, {TopK: 3},
+			{RepeatPenalty: m, FrequencyPenalty: -m, PresencePenalty: m},
+			{RepeatPenalty: math.SmallestNonzeroFloat32, TopK: 2, TypicalP: 0.1, TopP: 0.1, MinP: 0.1},
+			{LogitBias: map[int32]float32{0: -m}, TypicalP: 0.9, TopP: 0.9},
+		} {
+			for _, p.Temperature = range []float32{0, math.SmallestNonzeroFloat32, 1, m} {
+				s := mustNew(t, p)
+				s.Accept(0)
+				d := distribution(t, s, logits)
+				sum := 0.0
+				for _, c := range d {
+					if math.IsInf(float64(logits[c.ID]), -1) {
+						t.Errorf("%v, %+v: the excluded token %d is left", logits, p, c.ID)
+					}
+					sum += c.Probability
+				}
+				if !(math.Abs(sum-1) < 1e-9) {
+					t.Errorf("%v, %+v: %v sums to %v", logits, p, d, sum)
+				}
+				if id, err := s.Sample(logits); err != nil || math.IsInf(float64(logits[id]), -1) {
+					t.Errorf("%v, %+v: %d, %v", logits, p, id, err)
+				}
+			}
+		}
+	}
+}
+
+func vocabulary(n int) []float32 {
+	rng := rand.New(rand.NewPCG(5, 6))
+	logits := make([]float32, n)
+	for i := range logits {
+		logits[i] = float32(rng.NormFloat64() * 3)
+	}
+	return logits
+}
+
+var benchChains = []struct {
+	name string
+	p    Params
+}{
+	{"top-k 40", Params{Temperature: 0.8, TopK: 40}},
+	{"top-k 4000", Params{Temperature: 0.8, TopK: 4000}},
+	{"top-p", Params{Temperature: 0.8, TopP: 0.9}},
+	{"min-p", Params{Temperature: 0.8, MinP: 0.05}},
+	{"typical", Params{Temperature: 0.8, TypicalP: 0.9}},
+	{"all", Params{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, TypicalP: 0.98, RepeatPenalty: 1.1,
+		FrequencyPenalty: 0.1, LogitBias: map[int32]float32{3: 1}}},
+}
+
+func TestChainAllocs(t *testing.T) {
+	logits := vocabulary(5000)
+	for _, c := range benchChains {
+		s := mustNew(t, c.p)
+		for range 100 { // the history is full then
+			s.Accept(7)
+		}
+		if n := testing.AllocsPerRun(10, func() {
+			id, err := s.Sample(logits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Accept(id)
+			if _, err := s.Distribution(logits); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations per token, want 0", c.name, n)
+		}
+	}
+}
+
+func BenchmarkChain(b *testing.B) {
+	logits := vocabulary(128 << 10)
+	for _, c := range benchChains {
+		b.Run(c.name, func(b *testing.B) {
+			s := mustNew(b, c.p)
+			b.ReportAllocs()
+			for b.Loop() {
+				id, err := s.Sample(logits)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.Accept(id)
+			}
+		})
+	}
+}
+
+// The partial sort beside a sort of everything.
+func BenchmarkOrder(b *testing.B) {
+	logits := vocabulary(128 << 10)
+	c := make([]candidate, len(logits))
+	for _, k := range []struct {
+		name string
+		k    int
+	}{{"40", 40}, {"4000", 4000}, {"all", len(c)}} {
+		b.Run(k.name, func(b *testing.B) {
+			for b.Loop() {
+				for i, l := range logits {
+					c[i] = candidate{id: int32(i), logit: float64(l)}
+				}
+				order(c, k.k, byLogit)
+			}
+		})
+	}
+}

@@ -1,0 +1,253 @@
+package sample
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// bias is added to the logit of a token.
+type bias struct {
+	id    int32
+	value float64
+}
+
+// penalties keeps the history and lowers the logits of its tokens, as llama.cpp's
+// penalties sampler does. Repetition: N. S. Keskar et al., "CTRL", 2019, section
+// 4.1, with negative logits multiplied, since a division would raise them.
+type penalties struct {
+	repeat, frequency, presence float64
+	// history is the last accepted ids: a ring of window ids whose oldest is at
+	// next, or all of them if window is negative.
+	history []int32
+	window  int
+	next    int
+	// count is scratch by id, all zero between calls.
+	count []int32
+}
+
+func newPenalties(p Params) *penalties {
+	n := &penalties{
+		repeat:    float64(p.RepeatPenalty),
+		frequency: float64(p.FrequencyPenalty),
+		presence:  float64(p.PresencePenalty),
+		window:    p.PenaltyWindow,
+	}
+	if n.repeat == 0 {
+		n.repeat = 1
+	}
+	if n.window == 0 {
+		n.window = defaultPenaltyWindow
+	}
+	return n
+}
+
+func (p *penalties) accept(id int32) {
+	if p.window < 0 || len(p.history) < p.window {
+		p.history = append(p.history, id)
+		return
+	}
+	p.history[p.next] = id
+	p.next = (p.next + 1) % p.window
+}
+
+func (p *penalties) reset() { p.history, p.next = p.history[:0], 0 }
+
+// apply lowers the logits of c, which still has every token in its place.
+func (p *penalties) apply(c []candidate) {
+	if len(p.count) < len(c) {
+		p.count = make([]int32, len(c))
+	}
+	for _, id := range p.history {
+		if id >= 0 && int(id) < len(c) {
+			p.count[id]++
+		}
+	}
+	for _, id := range p.history {
+		if id < 0 || int(id) >= len(c) || p.count[id] == 0 {
+			continue
+		}
+		l := &c[id].logit
+		if *l > 0 {
+			*l /= p.repeat
+		} else {
+			*l *= p.repeat
+		}
+		*l -= float64(p.count[id])*p.frequency + p.presence
+		p.count[id] = 0
+	}
+}
+
+// topK leaves as many of the largest logits as it says, sorted.
+type topK int
+
+func (k topK) apply(s *set) {
+	n := min(int(k), len(s.c))
+	if !s.sorted {
+		order(s.c, n, byLogit)
+	}
+	s.c, s.sorted = s.c[:n], true
+}
+
+// typical leaves the candidates whose surprise is nearest to the entropy: C. Meister
+// et al., "Locally Typical Sampling", 2023, section 4.
+type typical struct {
+	p    float64
+	keep int
+}
+
+func (t typical) apply(s *set) {
+	largest, sum := softmax(s)
+	logSum := math.Log(sum)
+	entropy := 0.0
+	for i := range s.c {
+		if w := s.c[i].weight; w > 0 {
+			entropy += w / sum * (logSum - (s.c[i].logit - largest))
+		}
+	}
+	// The weights become the distances, by which the candidates are ordered.
+	for i := range s.c {
+		s.c[i].weight = math.Abs(logSum - (s.c[i].logit - largest) - entropy)
+	}
+	mass, sorted := 0.0, 0
+	for i := range s.c {
+		sorted = extend(s.c, sorted, i, byWeight)
+		mass += math.Exp(s.c[i].logit-largest) / sum
+		if mass > t.p && i+1 >= t.keep {
+			s.c = s.c[:i+1]
+			break
+		}
+	}
+	s.sorted = false
+}
+
+// topP leaves the likeliest candidates: A. Holtzman et al., "The Curious Case of
+// Neural Text Degeneration", 2020, section 3.1.
+type topP struct {
+	p    float64
+	keep int
+}
+
+func (t topP) apply(s *set) {
+	_, sum := softmax(s)
+	mass, sorted := 0.0, 0
+	if s.sorted {
+		sorted = len(s.c)
+	}
+	for i := range s.c {
+		sorted = extend(s.c, sorted, i, byLogit)
+		mass += s.c[i].weight / sum
+		if mass >= t.p && i+1 >= t.keep {
+			s.c = s.c[:i+1]
+			break
+		}
+	}
+	s.sorted = true
+}
+
+// minP leaves the candidates of at least a part of the largest probability.
+type minP struct {
+	logP float64 // logarithm of the part
+	keep int
+}
+
+func (m minP) apply(s *set) {
+	threshold := s.c[largest(s)].logit + m.logP
+	if m.keep > 1 {
+		n := 0
+		for i := range s.c {
+			if s.c[i].logit >= threshold {
+				n++
+			}
+		}
+		if n < m.keep {
+			topK(m.keep).apply(s)
+			return
+		}
+	}
+	kept := s.c[:0]
+	for _, c := range s.c {
+		if c.logit >= threshold {
+			kept = append(kept, c)
+		}
+	}
+	s.c = kept
+}
+
+// temperature divides the logits by its value, which is positive.
+type temperature float64
+
+func (t temperature) apply(s *set) {
+	for i := range s.c {
+		s.c[i].logit /= float64(t)
+	}
+}
+
+// largest returns the index of the largest logit, the first of equal ones.
+func largest(s *set) int {
+	if s.sorted {
+		return 0
+	}
+	best := 0
+	for i := range s.c {
+		if s.c[i].logit > s.c[best].logit {
+			best = i
+		}
+	}
+	return best
+}
+
+// softmax sets the weights in proportion to the probabilities, and returns the
+// largest logit, whose weight is 1, and the sum of the weights.
+func softmax(s *set) (max, sum float64) {
+	max = s.c[largest(s)].logit
+	for i := range s.c {
+		w := math.Exp(s.c[i].logit - max)
+		s.c[i].weight = w
+		sum += w
+	}
+	return max, sum
+}
+
+// greedy picks the largest logit, the first of equal ones.
+type greedy struct{}
+
+func (greedy) pick(s *set) int { return largest(s) }
+
+func (greedy) weigh(s *set) {
+	for i := range s.c {
+		s.c[i].weight = 0
+	}
+	s.c[largest(s)].weight = 1
+}
+
+// draw picks a candidate with the probability that the softmax gives it.
+type draw struct {
+	rng *rand.Rand
+}
+
+func (d draw) pick(s *set) int {
+	_, sum := softmax(s)
+	// The running sum repeats the additions of sum and so ends at sum. Should
+	// the product round up to sum, nothing exceeds it and the last candidate of
+	// positive weight is taken.
+	threshold := d.rng.Float64() * sum
+	acc, last := 0.0, 0
+	for i := range s.c {
+		if s.c[i].weight == 0 {
+			continue
+		}
+		acc += s.c[i].weight
+		last = i
+		if threshold < acc {
+			break
+		}
+	}
+	return last
+}
+
+func (d draw) weigh(s *set) {
+	_, sum := softmax(s)
+	for i := range s.c {
+		s.c[i].weight /= sum
+	}
+}
