@@ -27,12 +27,14 @@ type Options struct {
 type Model struct {
 	eng     *fucina.Engine
 	params  Params
+	family  *family
 	context int
 	tok     *tokenizer.Tokenizer
 
 	tokenEmbd  fucina.Tensor // {vocab d}
 	outputNorm fucina.Tensor // {d}
 	output     fucina.Tensor // {vocab d}; tokenEmbd itself where they are tied
+	outputBias fucina.Tensor // {vocab}
 	layers     []layer
 
 	all []fucina.Tensor // every weight, for Close
@@ -42,17 +44,26 @@ type Model struct {
 	closed   bool
 }
 
-// layer is the weights of one transformer block.
+// layer is the weights of one transformer block. Those that a family does not have
+// are zero.
 type layer struct {
 	attnNorm fucina.Tensor // {d}
-	q        fucina.Tensor // {q d}
-	k        fucina.Tensor // {k d}
-	v        fucina.Tensor // {v d}
-	attnOut  fucina.Tensor // {d o}
+	q, k, v  projection    // {q d}, {k d}, {v d}
+	qNorm    fucina.Tensor // {d_head}
+	kNorm    fucina.Tensor // {d_head}
+	attnOut  projection    // {d o}
+	attnPost fucina.Tensor // {d}, of the result
+
 	ffnNorm  fucina.Tensor // {d}
-	gate     fucina.Tensor // {ff d}
-	up       fucina.Tensor // {ff d}
-	down     fucina.Tensor // {d ff}
+	gate, up projection    // {ff d}
+	down     projection    // {d ff}
+	ffnPost  fucina.Tensor // {d}, of the result
+}
+
+// projection is a matrix, and what is added to its product, if anything.
+type projection struct {
+	weight fucina.Tensor
+	bias   fucina.Tensor // along the first axis of weight
 }
 
 // Open maps the GGUF file at path and returns its model on eng. The weights stay
@@ -86,7 +97,7 @@ func New(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 }
 
 func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
-	p, err := readParams(f)
+	p, fam, err := readParams(f)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +118,7 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, vocabularyError(err)
 	}
-	m := &Model{eng: eng, tok: tok, context: opt.Context}
+	m := &Model{eng: eng, tok: tok, family: fam, context: opt.Context}
 	if m.context == 0 {
 		m.context = p.Context
 	}
@@ -116,6 +127,7 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	}
 	l := loader{m: m, f: f, used: make(map[string]bool), progress: opt.Progress}
 	l.load(&p)
+	l.close()
 	m.params = p
 	if l.err != nil {
 		return nil, errors.Join(l.err, m.Close())
@@ -135,6 +147,7 @@ func vocabularyError(err error) error {
 type loader struct {
 	m        *Model
 	f        *gguf.File
+	views    *fucina.Context // for parts of weights; nil until there is one
 	used     map[string]bool
 	progress func(done, total int64)
 	done     int64
@@ -145,6 +158,12 @@ type loader struct {
 func (l *loader) fail(err error) {
 	if l.err == nil {
 		l.err = err
+	}
+}
+
+func (l *loader) failIf(err error) {
+	if err != nil {
+		l.fail(err)
 	}
 }
 
@@ -166,32 +185,50 @@ func (l *loader) load(p *Params) {
 	ax := fucina.Ax
 	d := ax("d", p.Embedding)
 	vocab := ax("vocab", p.Vocabulary)
-	m := l.m
+	m, fam := l.m, l.m.family
 	m.tokenEmbd = l.matrix("token_embd.weight", vocab, d)
 	m.outputNorm = l.vector("output_norm.weight", d)
-	if _, ok := l.f.Tensor("output.weight"); ok {
+	m.output = m.tokenEmbd
+	if l.wants(fam.output, "output.weight") {
 		m.output = l.matrix("output.weight", vocab, d)
-	} else {
-		m.output = m.tokenEmbd
 	}
+	if l.wants(fam.outputBias, "output.bias") {
+		m.outputBias = l.vector("output.bias", vocab)
+	}
+	head := ax("d_head", p.KeyLength)
 	q := ax("q", p.Heads*p.KeyLength)
 	k := ax("k", p.KVHeads*p.KeyLength)
 	v := ax("v", p.KVHeads*p.ValueLength)
 	o := ax("o", p.Heads*p.ValueLength)
 	ff := ax("ff", p.FeedForward)
 	for i := 0; i < p.Layers && l.err == nil; i++ {
-		name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
-		m.layers = append(m.layers, layer{
-			attnNorm: l.vector(name("attn_norm"), d),
-			q:        l.matrix(name("attn_q"), q, d),
-			k:        l.matrix(name("attn_k"), k, d),
-			v:        l.matrix(name("attn_v"), v, d),
-			attnOut:  l.matrix(name("attn_output"), d, o),
-			ffnNorm:  l.vector(name("ffn_norm"), d),
-			gate:     l.matrix(name("ffn_gate"), ff, d),
-			up:       l.matrix(name("ffn_up"), ff, d),
-			down:     l.matrix(name("ffn_down"), d, ff),
-		})
+		block := fmt.Sprintf("blk.%d.", i)
+		norm := func(s string, axis fucina.Axis) fucina.Tensor { return l.vector(block+s+".weight", axis) }
+		var b layer
+		b.attnNorm = norm("attn_norm", d)
+		if l.wants(maybe, block+"attn_qkv.weight") {
+			l.fused(block+"attn_qkv", fam.qkvBias, d, part{&b.q, q}, part{&b.k, k}, part{&b.v, v})
+		} else {
+			b.q = l.projection(block+"attn_q", fam.qkvBias, q, d)
+			b.k = l.projection(block+"attn_k", fam.qkvBias, k, d)
+			b.v = l.projection(block+"attn_v", fam.qkvBias, v, d)
+		}
+		if fam.qkNorm {
+			b.qNorm, b.kNorm = norm("attn_q_norm", head), norm("attn_k_norm", head)
+		}
+		b.attnOut = l.projection(block+"attn_output", fam.attnBias, d, o)
+		b.ffnNorm = norm("ffn_norm", d)
+		if fam.fusedGate {
+			l.fused(block+"ffn_up", fam.ffnBias, d, part{&b.gate, ff}, part{&b.up, ff})
+		} else {
+			b.gate = l.projection(block+"ffn_gate", fam.ffnBias, ff, d)
+			b.up = l.projection(block+"ffn_up", fam.ffnBias, ff, d)
+		}
+		b.down = l.projection(block+"ffn_down", fam.ffnBias, d, ff)
+		if fam.postNorms {
+			b.attnPost, b.ffnPost = norm("post_attention_norm", d), norm("post_ffw_norm", d)
+		}
+		m.layers = append(m.layers, b)
 	}
 	l.factors(p)
 	for _, t := range l.f.Tensors() {
@@ -201,31 +238,124 @@ func (l *loader) load(p *Params) {
 	}
 }
 
-// factors reads the frequency divisors that llama 3 files carry. Some files repeat
-// them per block.
+// factors reads the divisors of rotary frequencies that a family may have.
 func (l *loader) factors(p *Params) {
-	const name = "rope_freqs.weight"
+	switch l.m.family.frequency {
+	case oneFactors:
+		p.RoPE.FreqFactors = l.divisors(maybe, "rope_freqs.weight", p)
+	case longFactors:
+		const short, long = "rope_factors_short.weight", "rope_factors_long.weight"
+		if l.wants(maybe, short) || l.wants(maybe, long) {
+			p.RoPE.FreqFactors = l.divisors(always, short, p)
+			p.LongFactors = l.divisors(always, long, p)
+		}
+	}
+}
+
+// divisors reads a tensor with one positive number per rotated pair.
+func (l *loader) divisors(has presence, name string, p *Params) []float32 {
+	if !l.wants(has, name) {
+		return nil
+	}
 	t, ok := l.f.Tensor(name)
-	if !ok || l.err != nil {
-		return
+	if !ok {
+		l.fail(fmt.Errorf("%w: no tensor %q", ErrInvalidModel, name))
+		return nil
 	}
 	l.used[name] = true
 	if t.DType != dtype.F32 || len(t.Shape) != 1 || t.Shape[0] != p.RoPE.Dims/2 {
 		l.fail(fmt.Errorf("%w: %s is %s %v, want f32 [%d]", ErrInvalidModel, name, t.DType, t.Shape, p.RoPE.Dims/2))
-		return
+		return nil
 	}
 	values, err := storage.Elements[float32](l.f.Data(t))
 	if err != nil {
 		l.fail(fmt.Errorf("%w: %s: %w", ErrInvalidModel, name, err))
-		return
+		return nil
 	}
 	for i, v := range values {
 		if !(v > 0) {
 			l.fail(fmt.Errorf("%w: %s[%d] is %v, want a positive number", ErrInvalidModel, name, i, v))
-			return
+			return nil
 		}
 	}
-	p.RoPE.FreqFactors = append([]float32(nil), values...)
+	return append([]float32(nil), values...)
+}
+
+// wants reports whether the tensor is one to load: if it may be absent, whether it
+// is there.
+func (l *loader) wants(has presence, name string) bool {
+	if has == maybe {
+		_, ok := l.f.Tensor(name)
+		return ok && l.err == nil
+	}
+	return has == always && l.err == nil
+}
+
+// projection takes the matrix name.weight {out in} and, if there is one, the vector
+// name.bias {out}.
+func (l *loader) projection(name string, bias presence, out, in fucina.Axis) projection {
+	p := projection{weight: l.matrix(name+".weight", out, in)}
+	if l.wants(bias, name+".bias") {
+		p.bias = l.vector(name+".bias", out)
+	}
+	return p
+}
+
+// part is a range of rows of a matrix that holds several projections.
+type part struct {
+	into *projection
+	out  fucina.Axis
+}
+
+// fused takes a matrix that holds the rows of several projections one after the
+// other, and a bias likewise. The parts are views: a device has one copy of the
+// whole.
+func (l *loader) fused(name string, bias presence, in fucina.Axis, parts ...part) {
+	all := fucina.Ax("fused", 0)
+	for _, p := range parts {
+		all.Size += p.out.Size
+	}
+	whole := l.projection(name, bias, all, in)
+	start := 0
+	for _, p := range parts {
+		p.into.weight = l.rows(whole.weight, start, all, p.out)
+		if whole.bias != (fucina.Tensor{}) {
+			p.into.bias = l.rows(whole.bias, start, all, p.out)
+		}
+		start += p.out.Size
+	}
+}
+
+// rows returns the view of the entries of t from start on along the axis of, called
+// as and of its size.
+func (l *loader) rows(t fucina.Tensor, start int, of, as fucina.Axis) fucina.Tensor {
+	if l.err == nil && l.views == nil {
+		c, err := l.m.eng.NewContext()
+		l.views = c
+		l.failIf(err)
+	}
+	if l.err != nil {
+		return fucina.Tensor{}
+	}
+	v, err := t.Narrow(l.views, of.Name, start, as.Size)
+	if err != nil {
+		l.fail(err)
+		return fucina.Tensor{}
+	}
+	named, err := v.Rename(l.views, of.Name, as.Name)
+	l.failIf(err)
+	l.failIf(v.Release())
+	if err == nil {
+		l.m.all = append(l.m.all, named)
+	}
+	return named
+}
+
+// close ends the context of views, which outlive it.
+func (l *loader) close() {
+	if l.views != nil {
+		l.failIf(l.views.Close())
+	}
 }
 
 // vector takes a weight that ops want in f32.

@@ -249,7 +249,8 @@ func TestScalingTakesEffect(t *testing.T) {
 	checkLogits(t, "old key", run(set("llama.rope.scale_linear", float32(4))), linear, 0)
 	checkLogits(t, "divisors of 4", run(addFactors(4, 4, 4, 4, 4, 4, 4, 4)), linear, 1e-5)
 	checkLogits(t, "divisors of 1", run(addFactors(1, 1, 1, 1, 1, 1, 1, 1)), plain, 0)
-	checkLogits(t, "factor without a type", run(set("llama.rope.scaling.factor", float32(4))), plain, 0)
+	checkLogits(t, "factor without a type", run(set("llama.rope.scaling.factor", float32(4))), linear, 0)
+	checkLogits(t, "factor of no scaling", run(sets("llama.rope.scaling.type", "none", "llama.rope.scaling.factor", float32(4))), plain, 0)
 	yarn := run(sets("llama.rope.scaling.type", "yarn", "llama.rope.scaling.factor", float32(4), "llama.rope.scaling.original_context_length", uint32(64)))
 	for name, pair := range map[string][2][]float32{"linear": {plain, linear}, "yarn": {plain, yarn}, "yarn and linear": {linear, yarn}} {
 		far := 0.0
@@ -357,6 +358,9 @@ func FuzzNew(f *testing.F) {
 				f.Add(m.Bytes())
 			}
 		}
+	}
+	for _, arch := range llm.Architectures() {
+		f.Add(tinyFamily(arch).Bytes())
 	}
 	eng := openExact(f)
 	f.Fuzz(func(t *testing.T, image []byte) {

@@ -31,8 +31,38 @@ type Params struct {
 	ValueLength  int
 	Vocabulary   int
 	NormEpsilon  float32
-	RoPE         fucina.RoPE
-	RoPEMode     fucina.RoPEMode
+
+	RoPE     fucina.RoPE
+	RoPEMode fucina.RoPEMode
+	// LongFactors stand for RoPE.FreqFactors in sessions longer than
+	// RoPE.OriginalContext; nil if the file has no such pair.
+	LongFactors []float32
+
+	AttentionScale   float32 // of the products of queries and keys
+	AttentionSoftCap float32 // of the scores of attention; 0 is none
+	FinalSoftCap     float32 // of the logits; 0 is none
+	EmbeddingScale   float32 // of the embeddings; 0 is none
+
+	// Window is how many tokens a block sees, its own included, save every
+	// WindowPattern-th block, which sees all; 0 is all in every block. LocalRoPE are
+	// the angles of the blocks with a window.
+	Window        int
+	WindowPattern int
+	LocalRoPE     fucina.RoPE
+}
+
+// Local reports whether block i sees only a window.
+func (p *Params) Local(i int) bool {
+	return p.Window > 0 && i%p.WindowPattern != p.WindowPattern-1
+}
+
+// stretched returns the angles of a session of n tokens.
+func (p *Params) stretched(n int) fucina.RoPE {
+	r := p.RoPE
+	if p.LongFactors != nil && n > r.OriginalContext {
+		r.FreqFactors = p.LongFactors
+	}
+	return r
 }
 
 // Bounds on dimensions, far above any real model, that keep products of a few of
@@ -76,6 +106,21 @@ func (r *reader) size(key string, def, limit int) int {
 	return int(v)
 }
 
+// count is size for a number that may be 0.
+func (r *reader) count(key string, def, limit int) int {
+	key = r.arch + "." + key
+	v, err := r.f.IntOr(key, int64(def))
+	if err != nil {
+		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
+		return 0
+	}
+	if v < 0 || v > int64(limit) {
+		r.fail(fmt.Errorf("%w: %s is %d, want 0 to %d", ErrInvalidModel, key, v, limit))
+		return 0
+	}
+	return int(v)
+}
+
 // number returns the float under arch.key, or def if the key is absent. It must be
 // finite and at least low.
 func (r *reader) number(key string, def, low float64) float64 {
@@ -92,15 +137,12 @@ func (r *reader) number(key string, def, low float64) float64 {
 	return v
 }
 
-// readParams reads the dimensions of a llama file. Keys are those of the GGUF
+// readParams reads the dimensions of a file. Keys are those of the GGUF
 // specification and of llama.cpp's loader.
-func readParams(f *gguf.File) (Params, error) {
-	arch, err := f.String("general.architecture")
+func readParams(f *gguf.File) (Params, *family, error) {
+	fam, arch, err := familyOf(f)
 	if err != nil {
-		return Params{}, fmt.Errorf("%w: %w", ErrInvalidModel, err)
-	}
-	if arch != "llama" {
-		return Params{}, fmt.Errorf("%w: architecture %q, want \"llama\"", ErrUnsupportedModel, arch)
+		return Params{}, nil, err
 	}
 	r := &reader{f: f, arch: arch}
 	p := Params{Architecture: arch}
@@ -123,24 +165,24 @@ func readParams(f *gguf.File) (Params, error) {
 	if _, ok := f.Value(arch + ".attention.layer_norm_rms_epsilon"); !ok {
 		r.fail(fmt.Errorf("%w: no %s.attention.layer_norm_rms_epsilon", ErrInvalidModel, arch))
 	}
-	p.RoPEMode = fucina.RoPEInterleaved
-	p.RoPE = readRoPE(r, &p)
+	p.RoPE = readRoPE(r, fam, &p)
+	fam.read(r, &p)
 	if r.err != nil {
-		return Params{}, r.err
+		return Params{}, nil, r.err
 	}
 	if p.Heads%p.KVHeads != 0 {
-		return Params{}, fmt.Errorf("%w: %s.attention.head_count_kv is %d, want a divisor of the %d heads", ErrInvalidModel, arch, p.KVHeads, p.Heads)
+		return Params{}, nil, fmt.Errorf("%w: %s.attention.head_count_kv is %d, want a divisor of the %d heads", ErrInvalidModel, arch, p.KVHeads, p.Heads)
 	}
 	key := arch + ".expert_count"
 	if n, err := f.IntOr(key, 0); err != nil {
-		return Params{}, fmt.Errorf("%w: %w", ErrInvalidModel, err)
+		return Params{}, nil, fmt.Errorf("%w: %w", ErrInvalidModel, err)
 	} else if n != 0 {
-		return Params{}, fmt.Errorf("%w: %s is %d, want no experts", ErrUnsupportedModel, key, n)
+		return Params{}, nil, fmt.Errorf("%w: %s is %d, want no experts", ErrUnsupportedModel, key, n)
 	}
-	return p, nil
+	return p, fam, nil
 }
 
-func readRoPE(r *reader, p *Params) fucina.RoPE {
+func readRoPE(r *reader, fam *family, p *Params) fucina.RoPE {
 	rope := fucina.RoPE{
 		Dims:     r.size("rope.dimension_count", p.KeyLength, maxWidth),
 		FreqBase: r.number("rope.freq_base", 10000, 1),
@@ -148,17 +190,16 @@ func readRoPE(r *reader, p *Params) fucina.RoPE {
 	if rope.Dims%2 != 0 || rope.Dims > p.KeyLength {
 		r.fail(fmt.Errorf("%w: %s.rope.dimension_count is %d, want an even number of at most the head size %d", ErrInvalidModel, r.arch, rope.Dims, p.KeyLength))
 	}
-	kind, err := r.f.StringOr(r.arch+".rope.scaling.type", "none")
+	kind, err := r.f.StringOr(r.arch+".rope.scaling.type", "linear")
 	if err != nil {
 		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
 	}
 	// Files older than rope.scaling.type have only the linear factor.
-	legacy := r.number("rope.scale_linear", 0, 0)
-	factor := r.number("rope.scaling.factor", legacy, 0)
-	if kind == "none" && legacy != 0 {
-		kind = "linear"
-	}
+	factor := r.number("rope.scaling.factor", r.number("rope.scale_linear", 0, 0), 0)
 	rope.AttnFactor = r.number("rope.scaling.attn_factor", 1, 0)
+	if kind == "longrope" && fam.frequency == longFactors {
+		kind = "linear" // beside the divisors, which are tensors
+	}
 	switch kind {
 	case "none":
 	case "linear", "yarn":
@@ -169,10 +210,12 @@ func readRoPE(r *reader, p *Params) fucina.RoPE {
 			rope.ExtFactor = 1
 			rope.BetaFast = r.number("rope.scaling.yarn_beta_fast", 32, math.SmallestNonzeroFloat64)
 			rope.BetaSlow = r.number("rope.scaling.yarn_beta_slow", 1, math.SmallestNonzeroFloat64)
+		}
+		if kind == "yarn" || fam.frequency == longFactors {
 			rope.OriginalContext = r.size("rope.scaling.original_context_length", p.Context, maxLength)
 		}
 	default:
-		r.fail(fmt.Errorf("%w: %s.rope.scaling.type is %q, want none, linear or yarn", ErrUnsupportedModel, r.arch, kind))
+		r.fail(fmt.Errorf("%w: %s.rope.scaling.type is %q, which this family does not have", ErrUnsupportedModel, r.arch, kind))
 	}
 	return rope
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina"
@@ -25,8 +24,9 @@ type SessionOptions struct {
 	Context int
 	// Batch is how many prompt tokens are processed at once; 512 by default.
 	Batch int
-	// KV is the dtype of the cache, f16 or f32. By default f16, or f32 on an
-	// engine in exact mode.
+	// KV is the dtype of the cache, f16, f32 or q8_0. By default f16, or f32 on an
+	// engine in exact mode. q8_0 takes about half of what f16 does; the lengths of
+	// heads must be multiples of its blocks of 32.
 	KV dtype.DType
 }
 
@@ -41,13 +41,15 @@ type Session struct {
 	c      *fucina.Context
 	opt    SessionOptions
 	angles fucina.Tensor // {pos pair cos_sin}
+	local  fucina.Tensor // likewise, of the blocks with a window; zero if there are none
 	cache  []kv
 	past   atomic.Int64
 	busy   atomic.Bool
 	closed bool // guarded by busy
 }
 
-// kv is one layer's cache: views of the first tokens are what attention reads.
+// kv is one layer's cache: views of the first tokens are what attention reads. That
+// of a block with a window holds all tokens too, of which attention reads the last.
 type kv struct {
 	k fucina.Tensor // {key kv_head d_head}
 	v fucina.Tensor // {key kv_head d_head}
@@ -74,8 +76,13 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 			opt.KV = dtype.F32
 		}
 	case dtype.F16, dtype.F32:
+	case dtype.Q8_0:
+		p, block := &m.params, opt.KV.BlockSize()
+		if p.KeyLength%block != 0 || p.ValueLength%block != 0 {
+			return nil, fmt.Errorf("llm: KV cache of %s: heads of %d and %d elements, want multiples of %d", opt.KV, p.KeyLength, p.ValueLength, block)
+		}
 	default:
-		return nil, fmt.Errorf("llm: KV cache of %s, want f16 or f32", opt.KV)
+		return nil, fmt.Errorf("llm: KV cache of %s, want f16, f32 or q8_0", opt.KV)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,8 +94,13 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 		return nil, fmt.Errorf("llm: %w", err)
 	}
 	s := &Session{m: m, c: c, opt: opt}
-	if s.angles, err = m.eng.RoPETable(m.params.RoPE, opt.Context, "pos"); err != nil {
+	if s.angles, err = m.eng.RoPETable(m.params.stretched(opt.Context), opt.Context, "pos"); err != nil {
 		return nil, errors.Join(fmt.Errorf("llm: %w", err), c.Close())
+	}
+	if m.params.Window > 0 {
+		if s.local, err = m.eng.RoPETable(m.params.LocalRoPE, opt.Context, "pos"); err != nil {
+			return nil, errors.Join(fmt.Errorf("llm: %w", err), s.release())
+		}
 	}
 	key, head := fucina.Ax("key", opt.Context), fucina.Ax("kv_head", m.params.KVHeads)
 	for range m.params.Layers {
@@ -108,6 +120,9 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 
 func (s *Session) release() error {
 	errs := []error{s.angles.Release()}
+	if s.local != (fucina.Tensor{}) {
+		errs = append(errs, s.local.Release())
+	}
 	for _, l := range s.cache {
 		errs = append(errs, l.k.Release(), l.v.Release())
 	}
@@ -212,23 +227,38 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 
 // step runs the network on one batch.
 func (s *Session) step(ctx context.Context, ids []int32, logits []float32) error {
-	f := flow{ctx: ctx, c: s.c, past: s.Past()}
+	p := &s.m.params
+	f := flow{ctx: ctx, c: s.c, past: s.Past(), n: len(ids)}
 	x := f.take(fucina.FromSlice(s.c, ids, fucina.Ax("seq", len(ids))))
 	x = f.then(x, f.take(s.m.tokenEmbd.GetRows(s.c, x, "vocab")))
-	angles := f.take(s.angles.Narrow(s.c, "pos", f.past, len(ids)))
+	if p.EmbeddingScale != 0 {
+		x = f.then(x, f.take(x.Scale(s.c, p.EmbeddingScale)))
+	}
+	angles, local := f.positions(s.angles), fucina.Tensor{}
+	if p.Window > 0 {
+		local = f.positions(s.local)
+	}
 	for i := range s.m.layers {
 		if f.stop() {
 			break
 		}
-		x = s.attention(&f, i, x, angles)
+		if p.Local(i) {
+			x = s.attention(&f, i, x, local, p.Window)
+		} else {
+			x = s.attention(&f, i, x, angles, 0)
+		}
 		x = s.feedForward(&f, i, x)
 	}
 	f.drop(angles)
+	f.drop(local)
 	if logits != nil {
 		// Only the last token's row is wanted, so only it goes through the output.
 		x = f.then(x, f.take(x.Narrow(s.c, "seq", len(ids)-1, 1)))
-		x = f.then(x, f.take(x.RMSNorm(s.c, s.m.outputNorm, "d", s.m.params.NormEpsilon)))
-		x = f.then(x, f.take(x.Dot(s.c, s.m.output, "d")))
+		x = f.then(x, f.take(x.RMSNorm(s.c, s.m.outputNorm, "d", p.NormEpsilon)))
+		x = f.then(x, f.project(x, &projection{s.m.output, s.m.outputBias}, "d"))
+		if p.FinalSoftCap != 0 {
+			x = f.then(x, f.take(x.SoftCap(s.c, p.FinalSoftCap)))
+		}
 		if f.err == nil {
 			f.fail(fucina.ReadInto(ctx, x, logits))
 		}
@@ -238,38 +268,41 @@ func (s *Session) step(ctx context.Context, ids []int32, logits []float32) error
 }
 
 // attention is the first half of block i: x plus attention over its norm.
-func (s *Session) attention(f *flow, i int, x, angles fucina.Tensor) fucina.Tensor {
+func (s *Session) attention(f *flow, i int, x, angles fucina.Tensor, window int) fucina.Tensor {
 	p, l, c := &s.m.params, &s.m.layers[i], s.c
 	h := f.take(x.RMSNorm(c, l.attnNorm, "d", p.NormEpsilon))
-	q := f.take(h.Dot(c, l.q, "d"))
-	k := f.take(h.Dot(c, l.k, "d"))
-	v := f.take(h.Dot(c, l.v, "d"))
+	q := f.project(h, &l.q, "d")
+	k := f.project(h, &l.k, "d")
+	v := f.project(h, &l.v, "d")
 	f.drop(h)
 	q = f.then(q, f.take(q.Split(c, "q", fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))))
 	k = f.then(k, f.take(k.Split(c, "k", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))))
 	v = f.then(v, f.take(v.Split(c, "v", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))))
-	pos := f.take(angles.Rename(c, "pos", "seq"))
-	q = f.then(q, f.take(q.RoPE(c, pos, p.RoPEMode, "seq", "d_head")))
-	k = f.then(k, f.take(k.RoPE(c, pos, p.RoPEMode, "seq", "d_head")))
-	f.drop(pos)
+	if s.m.family.qkNorm {
+		q = f.then(q, f.take(q.RMSNorm(c, l.qNorm, "d_head", p.NormEpsilon)))
+		k = f.then(k, f.take(k.RMSNorm(c, l.kNorm, "d_head", p.NormEpsilon)))
+	}
+	q = f.then(q, f.take(q.RoPE(c, angles, p.RoPEMode, "seq", "d_head")))
+	k = f.then(k, f.take(k.RoPE(c, angles, p.RoPEMode, "seq", "d_head")))
 	s.remember(f, s.cache[i].k, k)
 	s.remember(f, s.cache[i].v, v)
-	n := 1
-	if f.err == nil {
-		n, f.err = x.Dim("seq")
-	}
-	keys := f.take(s.cache[i].k.Narrow(c, "key", 0, f.past+n))
-	values := f.take(s.cache[i].v.Narrow(c, "key", 0, f.past+n))
+	keys := f.take(s.cache[i].k.Narrow(c, "key", 0, f.past+f.n))
+	values := f.take(s.cache[i].v.Narrow(c, "key", 0, f.past+f.n))
 	y := f.take(fucina.Attention(c, q, keys, values, fucina.AttentionOptions{
-		Dim:   "d_head",
-		Scale: float32(1 / math.Sqrt(float64(p.KeyLength))),
-		Past:  f.past,
+		Dim:     "d_head",
+		Scale:   p.AttentionScale,
+		SoftCap: p.AttentionSoftCap,
+		Past:    f.past,
+		Window:  window,
 	}))
 	f.drop(q)
 	f.drop(keys)
 	f.drop(values)
 	y = f.then(y, f.take(y.Merge(c, "o", "head", "d_head")))
-	y = f.then(y, f.take(y.Dot(c, l.attnOut, "o")))
+	y = f.then(y, f.project(y, &l.attnOut, "o"))
+	if s.m.family.postNorms {
+		y = f.then(y, f.take(y.RMSNorm(c, l.attnPost, "d", p.NormEpsilon)))
+	}
 	return f.add(x, y)
 }
 
@@ -277,9 +310,7 @@ func (s *Session) attention(f *flow, i int, x, angles fucina.Tensor) fucina.Tens
 // and drops t.
 func (s *Session) remember(f *flow, cache, t fucina.Tensor) {
 	if f.err == nil {
-		n, err := t.Dim("seq")
-		f.fail(err)
-		rows := f.take(cache.Narrow(s.c, "key", f.past, n))
+		rows := f.take(cache.Narrow(s.c, "key", f.past, f.n))
 		t = f.then(t, f.take(t.Rename(s.c, "seq", "key")))
 		if f.err == nil {
 			f.fail(rows.CopyFrom(s.c, t))
@@ -291,15 +322,23 @@ func (s *Session) remember(f *flow, cache, t fucina.Tensor) {
 
 // feedForward is the second half of block i: x plus the gated MLP of its norm.
 func (s *Session) feedForward(f *flow, i int, x fucina.Tensor) fucina.Tensor {
-	l, c := &s.m.layers[i], s.c
-	h := f.take(x.RMSNorm(c, l.ffnNorm, "d", s.m.params.NormEpsilon))
-	gate := f.take(h.Dot(c, l.gate, "d"))
-	up := f.take(h.Dot(c, l.up, "d"))
+	p, l, c := &s.m.params, &s.m.layers[i], s.c
+	h := f.take(x.RMSNorm(c, l.ffnNorm, "d", p.NormEpsilon))
+	gate := f.project(h, &l.gate, "d")
+	up := f.project(h, &l.up, "d")
 	f.drop(h)
-	y := f.take(gate.SwiGLU(c, up))
+	var y fucina.Tensor
+	if s.m.family.geglu {
+		y = f.take(gate.GeGLU(c, up))
+	} else {
+		y = f.take(gate.SwiGLU(c, up))
+	}
 	f.drop(gate)
 	f.drop(up)
-	y = f.then(y, f.take(y.Dot(c, l.down, "ff")))
+	y = f.then(y, f.project(y, &l.down, "ff"))
+	if s.m.family.postNorms {
+		y = f.then(y, f.take(y.RMSNorm(c, l.ffnPost, "d", p.NormEpsilon)))
+	}
 	return f.add(x, y)
 }
 
@@ -310,6 +349,7 @@ type flow struct {
 	ctx  context.Context
 	c    *fucina.Context
 	past int // tokens before the batch
+	n    int // tokens in the batch
 	err  error
 }
 
@@ -350,4 +390,21 @@ func (f *flow) add(x, y fucina.Tensor) fucina.Tensor {
 	f.drop(x)
 	f.drop(y)
 	return sum
+}
+
+// project returns x times the projection over the axis, plus its bias. x is the
+// caller's.
+func (f *flow) project(x fucina.Tensor, p *projection, axis string) fucina.Tensor {
+	y := f.take(x.Dot(f.c, p.weight, axis))
+	if p.bias != (fucina.Tensor{}) {
+		y = f.then(y, f.take(y.Add(f.c, p.bias)))
+	}
+	return y
+}
+
+// positions returns the rows of a table of angles {pos pair cos_sin} that the batch's
+// tokens rotate by, as {seq pair cos_sin}.
+func (f *flow) positions(table fucina.Tensor) fucina.Tensor {
+	rows := f.take(table.Narrow(f.c, "pos", f.past, f.n))
+	return f.then(rows, f.take(rows.Rename(f.c, "pos", "seq")))
 }

@@ -97,13 +97,7 @@ func New(opt Options) *Model {
 	m.Set("llama.attention.layer_norm_rms_epsilon", float32(1e-5))
 	m.Set("llama.rope.dimension_count", uint32(o.Embedding/o.Heads))
 	v := newVocabulary()
-	m.Set("tokenizer.ggml.model", "llama")
-	m.Set("tokenizer.ggml.tokens", v.tokens)
-	m.Set("tokenizer.ggml.scores", v.scores)
-	m.Set("tokenizer.ggml.token_type", v.types)
-	m.Set("tokenizer.ggml.unknown_token_id", uint32(0))
-	m.Set("tokenizer.ggml.bos_token_id", uint32(1))
-	m.Set("tokenizer.ggml.eos_token_id", uint32(2))
+	v.set(m)
 
 	d, kv := o.Embedding, o.Embedding/o.Heads*o.KVHeads
 	g := generator{m: m, opt: o}

@@ -129,10 +129,16 @@ func TestWriteWidened(t *testing.T) {
 	if *write == "" {
 		t.Skip("no -write")
 	}
+	models := map[string]*Model{}
 	for _, v := range variants {
-		m := New(v.opt)
+		models[v.name] = New(v.opt)
+	}
+	for _, f := range families {
+		models[f.name] = f.build()
+	}
+	for name, m := range models {
 		m.Widen()
-		if err := os.WriteFile(filepath.Join(*write, v.name+".gguf"), m.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(*write, name+".gguf"), m.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -48,3 +48,14 @@ func newVocabulary() *vocabulary {
 	}
 	return v
 }
+
+// set gives m the vocabulary's metadata.
+func (v *vocabulary) set(m *Model) {
+	m.Set("tokenizer.ggml.model", "llama")
+	m.Set("tokenizer.ggml.tokens", v.tokens)
+	m.Set("tokenizer.ggml.scores", v.scores)
+	m.Set("tokenizer.ggml.token_type", v.types)
+	m.Set("tokenizer.ggml.unknown_token_id", uint32(0))
+	m.Set("tokenizer.ggml.bos_token_id", uint32(1))
+	m.Set("tokenizer.ggml.eos_token_id", uint32(2))
+}

@@ -1,0 +1,295 @@
+package llm_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/tokenizer"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// Exact mode gives the ids and, within 1e-4, the logits of llama.cpp on models of
+// every family.
+func TestFamilyGoldens(t *testing.T) {
+	archs := map[string]bool{}
+	for _, f := range tinyllama.Families() {
+		t.Run(f.Name, func(t *testing.T) {
+			m := openModel(t, openExact(t), writeModel(t, f.Model()), llm.Options{})
+			archs[m.Params().Architecture] = true
+			ids, err := m.Tokenizer().Encode(f.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(ids, f.PromptIDs) {
+				t.Fatalf("prompt %q gives %v, want %v", f.Prompt, ids, f.PromptIDs)
+			}
+			if p := m.Params(); p.Window >= len(ids) && p.Window < 4096 {
+				t.Errorf("a prompt of %d tokens in a window of %d", len(ids), p.Window)
+			}
+			got, first, err := greedy(openSession(t, m, llm.SessionOptions{Context: f.Context}), ids, len(f.IDs))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkLogits(t, "first token", first, f.FirstLogits, 1e-4)
+			if !slices.Equal(got, f.IDs) {
+				t.Errorf("ids %v\nwant %v", got, f.IDs)
+			}
+			// The same through batches that begin inside the windows.
+			batches := openSession(t, m, llm.SessionOptions{Context: f.Context, Batch: 5})
+			checkLogits(t, "batches of 5", decode(t, batches, ids...), first, 1e-5)
+		})
+	}
+	for _, arch := range llm.Architectures() {
+		if !archs[arch] {
+			t.Errorf("no results for %s", arch)
+		}
+	}
+}
+
+// tinyFamily returns a small model of a family, with all tensors that it must have.
+func tinyFamily(arch string) *tinyllama.Model {
+	s := tinyllama.Shape{Architecture: arch, Embedding: 32, FeedForward: 16, Heads: 2, KVHeads: 1, HeadLength: 8}
+	switch arch {
+	case "qwen2":
+		s.QKVBias = true
+	case "qwen3":
+		s.QKNorm = true
+	case "gemma2":
+		s.PostNorms = true
+	case "gemma3":
+		s.QKNorm, s.PostNorms = true, true
+	case "phi3":
+		s.Fused = true
+	}
+	m := tinyllama.NewShape(s)
+	if s.PostNorms {
+		m.Set(arch+".attention.sliding_window", uint32(4))
+	}
+	return m
+}
+
+// What a family's files must have, and must not.
+func TestOpenBadFamilies(t *testing.T) {
+	eng := openExact(t)
+	nan := float32(math.NaN())
+	invalid, unsupported := llm.ErrInvalidModel, llm.ErrUnsupportedModel
+	for _, c := range []struct {
+		arch string
+		badModel
+	}{
+		{"llama", badModel{"a norm of others", add("blk.0.post_ffw_norm.weight", dtype.F32, 32), unsupported, "blk.0.post_ffw_norm.weight"}},
+		{"llama", badModel{"projections twice", add("blk.1.attn_qkv.weight", dtype.F32, 32, 32), unsupported, "blk.1.attn_q.weight"}},
+		{"llama", badModel{"a bias of another length", add("blk.0.attn_k.bias", dtype.F32, 16), invalid, "blk.0.attn_k.bias"}},
+		{"llama", badModel{"an f16 bias", add("blk.0.ffn_down.bias", dtype.F16, 32), unsupported, "blk.0.ffn_down.bias"}},
+		{"llama", badModel{"a bias of the output", add("output.bias", dtype.F32, 327), unsupported, "output.bias"}},
+		{"llama", badModel{"long factors", add("rope_factors_long.weight", dtype.F32, 4), unsupported, "rope_factors_long.weight"}},
+		{"qwen2", badModel{"no bias", remove("blk.1.attn_v.bias"), invalid, "blk.1.attn_v.bias"}},
+		{"qwen2", badModel{"frequency divisors", add("rope_freqs.weight", dtype.F32, 4), unsupported, "rope_freqs.weight"}},
+		{"qwen3", badModel{"no norm of the keys", remove("blk.0.attn_k_norm.weight"), invalid, "blk.0.attn_k_norm.weight"}},
+		{"qwen3", badModel{"a norm over all heads", replace("blk.0.attn_q_norm.weight", dtype.F32, 16), invalid, "blk.0.attn_q_norm.weight"}},
+		{"gemma2", badModel{"an output", add("output.weight", dtype.F32, 327, 32), unsupported, "output.weight"}},
+		{"gemma2", badModel{"no norm after attention", remove("blk.0.post_attention_norm.weight"), invalid, "blk.0.post_attention_norm.weight"}},
+		{"gemma2", badModel{"no norm after the MLP", remove("blk.1.post_ffw_norm.weight"), invalid, "blk.1.post_ffw_norm.weight"}},
+		{"gemma2", badModel{"a window of another type", set("gemma2.attention.sliding_window", "4"), invalid, "gemma2.attention.sliding_window"}},
+		{"gemma2", badModel{"a negative window", set("gemma2.attention.sliding_window", int32(-1)), invalid, "gemma2.attention.sliding_window"}},
+		{"gemma2", badModel{"a pattern of nothing", set("gemma2.attention.sliding_window_pattern", uint32(0)), invalid, "gemma2.attention.sliding_window_pattern"}},
+		{"gemma2", badModel{"a zero cap", set("gemma2.attn_logit_softcapping", float32(0)), invalid, "gemma2.attn_logit_softcapping"}},
+		{"gemma2", badModel{"a NaN cap", set("gemma2.final_logit_softcapping", nan), invalid, "gemma2.final_logit_softcapping"}},
+		{"gemma3", badModel{"a pattern for each block", set("gemma3.attention.sliding_window_pattern", []int32{1, 0}), invalid, "gemma3.attention.sliding_window_pattern"}},
+		{"gemma3", badModel{"a negative cap", set("gemma3.final_logit_softcapping", float32(-1)), invalid, "gemma3.final_logit_softcapping"}},
+		{"gemma3", badModel{"a local base of nothing", set("gemma3.rope.freq_base_swa", float32(0)), invalid, "gemma3.rope.freq_base_swa"}},
+		{"phi3", badModel{"a gate of its own", add("blk.0.ffn_gate.weight", dtype.F32, 16, 32), unsupported, "blk.0.ffn_gate.weight"}},
+		{"phi3", badModel{"half of the MLP", replace("blk.0.ffn_up.weight", dtype.F32, 16, 32), invalid, "blk.0.ffn_up.weight"}},
+		{"phi3", badModel{"rows too many", replace("blk.1.attn_qkv.weight", dtype.F32, 33, 32), invalid, "blk.1.attn_qkv.weight"}},
+		{"phi3", badModel{"fused bias of another length", add("blk.1.attn_qkv.bias", dtype.F32, 16), invalid, "blk.1.attn_qkv.bias"}},
+		{"phi3", badModel{"short factors alone", floats("rope_factors_short.weight", 1, 1, 1, 1), invalid, "rope_factors_long.weight"}},
+		{"phi3", badModel{"long factors alone", floats("rope_factors_long.weight", 1, 1, 1, 1), invalid, "rope_factors_short.weight"}},
+		{"phi3", badModel{"a zero factor", func(m *tinyllama.Model) {
+			floats("rope_factors_short.weight", 1, 1, 1, 1)(m)
+			floats("rope_factors_long.weight", 1, 1, 1, 0)(m)
+		}, invalid, "rope_factors_long.weight[3]"}},
+		{"phi3", badModel{"original context of nothing", set("phi3.rope.scaling.original_context_length", uint32(0)), invalid, "original_context_length"}},
+	} {
+		t.Run(c.arch+" "+c.name, func(t *testing.T) {
+			m := tinyFamily(c.arch)
+			c.edit(m)
+			got, err := llm.Open(eng, writeModel(t, m), llm.Options{})
+			if err == nil {
+				got.Close()
+				t.Fatal("no error")
+			}
+			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.say) {
+				t.Errorf("error %v\nwant %q that names %q", err, c.is, c.say)
+			}
+			if n := eng.Stats().Handles; n != 0 {
+				t.Errorf("%d tensors left", n)
+			}
+		})
+	}
+}
+
+func floats(name string, values ...float32) func(*tinyllama.Model) {
+	return func(m *tinyllama.Model) { m.AddFloats(name, values...) }
+}
+
+// One matrix of all projections gives the very logits of one for each, in any
+// format, with and without a bias.
+func TestFusedProjections(t *testing.T) {
+	eng := openExact(t)
+	for _, d := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q8_0} {
+		for _, bias := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, bias %v", d, bias), func(t *testing.T) {
+				shape := tinyllama.Shape{DType: d, QKVBias: bias}
+				m := tinyllama.NewShape(shape)
+				want := decode(t, openSession(t, openModel(t, eng, writeModel(t, m), llm.Options{}), llm.SessionOptions{}), prompt...)
+				kinds := []string{".weight"}
+				if bias {
+					kinds = append(kinds, ".bias")
+				}
+				for block := range 2 {
+					for _, kind := range kinds {
+						name := func(s string) string { return fmt.Sprintf("blk.%d.attn_%s%s", block, s, kind) }
+						whole := tinyllama.Tensor{Name: name("qkv"), Shape: []int{0}}
+						for _, s := range []string{"q", "k", "v"} {
+							p := m.Tensor(name(s))
+							whole.DType = p.DType
+							whole.Shape = append([]int{whole.Shape[0] + p.Shape[0]}, p.Shape[1:]...)
+							whole.Data = append(whole.Data, p.Data...)
+							m.Delete(name(s))
+						}
+						m.Tensors = append(m.Tensors, whole)
+					}
+				}
+				got := decode(t, openSession(t, openModel(t, eng, writeModel(t, m), llm.Options{}), llm.SessionOptions{}), prompt...)
+				checkLogits(t, "fused", got, want, 0)
+			})
+		}
+	}
+}
+
+// Every constant of a family has its effect: a model that differs in one says
+// something else.
+func TestFamilyConstantsTakeEffect(t *testing.T) {
+	eng := openExact(t)
+	run := func(m *tinyllama.Model) []float32 {
+		model := openModel(t, eng, writeModel(t, m), llm.Options{})
+		return decode(t, openSession(t, model, llm.SessionOptions{}), prompt...)
+	}
+	for _, c := range []struct {
+		arch, key string
+		value     any
+	}{
+		{"gemma2", "attention.sliding_window", uint32(5)},
+		{"gemma2", "attention.sliding_window", uint32(0)},
+		{"gemma2", "attention.sliding_window_pattern", uint32(1)},
+		{"gemma2", "attn_logit_softcapping", float32(2)},
+		{"gemma2", "final_logit_softcapping", float32(2)},
+		{"gemma2", "rope.freq_base", float32(100)},
+		{"gemma2", "rope.freq_base_swa", float32(100)},
+		{"gemma3", "attention.sliding_window", uint32(5)},
+		{"gemma3", "final_logit_softcapping", float32(2)},
+		{"gemma3", "rope.freq_base_swa", float32(100)},
+		{"gemma3", "attention.sliding_window_pattern", uint32(2)},
+		{"qwen3", "rope.freq_base", float32(100)},
+		{"phi3", "rope.scaling.attn_factor", float32(2)},
+	} {
+		t.Run(c.arch+" "+c.key, func(t *testing.T) {
+			plain, changed := tinyFamily(c.arch), tinyFamily(c.arch)
+			changed.Set(c.arch+"."+c.key, c.value)
+			a, b := run(plain), run(changed)
+			if slices.Equal(a, b) {
+				t.Errorf("%v changes nothing", c.value)
+			}
+		})
+	}
+	// In gemma3 only the blocks without a window follow the model's own base.
+	far := func(edit func(*tinyllama.Model)) []float32 {
+		m := tinyFamily("gemma3")
+		edit(m)
+		return run(m)
+	}
+	local := far(func(*tinyllama.Model) {})
+	checkLogits(t, "base of blocks with a window", far(set("gemma3.rope.freq_base", float32(100))), local, 0)
+	checkLogits(t, "scaling of blocks with a window", far(set("gemma3.rope.scaling.factor", float32(8))), local, 0)
+}
+
+// The choice between phi3's two sets of angles is the session's length against the
+// original context.
+func TestLongFactors(t *testing.T) {
+	eng := openExact(t)
+	run := func(m *tinyllama.Model, context int) []float32 {
+		model := openModel(t, eng, writeModel(t, m), llm.Options{})
+		return decode(t, openSession(t, model, llm.SessionOptions{Context: context}), prompt...)
+	}
+	model := func(short, long []float32) *tinyllama.Model {
+		m := tinyFamily("phi3")
+		m.Set("phi3.rope.scaling.type", "longrope")
+		m.Set("phi3.rope.scaling.original_context_length", uint32(32))
+		m.AddFloats("rope_factors_short.weight", short...)
+		m.AddFloats("rope_factors_long.weight", long...)
+		return m
+	}
+	a, b := []float32{1, 2, 3, 4}, []float32{5, 6, 7, 8}
+	short := run(model(a, a), 512)
+	long := run(model(b, b), 512)
+	if slices.Equal(short, long) {
+		t.Fatal("factors change nothing")
+	}
+	checkLogits(t, "at the original context", run(model(a, b), 32), short, 0)
+	checkLogits(t, "beyond the original context", run(model(a, b), 33), long, 0)
+}
+
+// The variants whose scores are scaled by the width are known by their depth.
+func TestWideScale(t *testing.T) {
+	for arch, layers := range map[string]uint32{"gemma2": 46, "gemma3": 62} {
+		for _, n := range []uint32{layers - 1, layers} {
+			m := tinyFamily(arch)
+			// Blocks beyond the second are copies.
+			m.Set(arch+".block_count", n)
+			for i := uint32(2); i < n; i++ {
+				for _, t := range slices.Clone(m.Tensors) {
+					if rest, ok := strings.CutPrefix(t.Name, "blk.0."); ok {
+						t.Name = fmt.Sprintf("blk.%d.%s", i, rest)
+						m.Tensors = append(m.Tensors, t)
+					}
+				}
+			}
+			want := float32(1 / math.Sqrt(8)) // the length of a head
+			if n == layers {
+				want = float32(1 / math.Sqrt(32/2))
+			}
+			model := openModel(t, openExact(t), writeModel(t, m), llm.Options{})
+			if got := model.Params().AttentionScale; got != want {
+				t.Errorf("%s of %d blocks: scale %v, want %v", arch, n, got, want)
+			}
+		}
+	}
+}
+
+// A q8_0 cache says much the same as an f32 one, in every family; heads must be
+// whole blocks.
+func TestQuantizedCache(t *testing.T) {
+	eng := openExact(t)
+	for _, f := range tinyllama.Families() {
+		m := openModel(t, eng, writeModel(t, f.Model()), llm.Options{})
+		if m.Params().KeyLength%32 != 0 {
+			_, err := m.NewSession(llm.SessionOptions{KV: dtype.Q8_0})
+			if err == nil || !strings.Contains(err.Error(), "multiples of 32") {
+				t.Errorf("%s: error %v, want one about multiples of 32", f.Name, err)
+			}
+			continue
+		}
+		want := decode(t, openSession(t, m, llm.SessionOptions{}), f.PromptIDs...)
+		got := decode(t, openSession(t, m, llm.SessionOptions{KV: dtype.Q8_0}), f.PromptIDs...)
+		checkLogits(t, f.Name, got, want, 0.3)
+		if slices.Equal(got, want) {
+			t.Errorf("%s: a q8_0 cache gives the very logits of an f32 cache", f.Name)
+		}
+	}
+}
