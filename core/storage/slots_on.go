@@ -90,8 +90,12 @@ func (b *Buffer) BeginDevice(t *accel.Timeline, a Access, deps *accel.Fences) (a
 			return nil, err
 		}
 	}
-	if s.writer.Timeline() != t && !s.writer.Done() {
-		deps.Add(s.writer)
+	if s.writer.Timeline() != t {
+		if !s.writer.Done() {
+			deps.Add(s.writer)
+		} else if err := s.writer.Err(); err != nil && a != Overwrite {
+			return nil, err // the upload that was just begun failed at once
+		}
 	}
 	if a != Read {
 		for _, w := range s.readers {

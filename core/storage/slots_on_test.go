@@ -1056,3 +1056,38 @@ func BenchmarkDeviceAccess(b *testing.B) {
 		buf.EndDevice(Update, q.Issue(), true)
 	}
 }
+
+// hastyMemory fails every upload before Upload returns.
+type hastyMemory struct{ *fakeMemory }
+
+func (m *hastyMemory) Upload(off int, src []byte, after accel.Fences) (accel.Work, error) {
+	w, err := m.fakeMemory.Upload(off, src, after)
+	m.up.fail(errBroken)
+	return w, err
+}
+
+// An upload may have failed by the time the operation that needs it looks: nothing
+// is left to wait for, and the operation must not run on bytes that never came.
+func TestUploadThatFailsAtOnce(t *testing.T) {
+	for _, a := range []Access{Read, Update} {
+		b, err := New(64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &hastyMemory{newMemory(64)}
+		if !b.Attach(m, nil, &Retired{}) {
+			t.Fatal("not attached")
+		}
+		var deps accel.Fences
+		if _, err := b.BeginDevice(newQueue("compute").Timeline, a, &deps); !errors.Is(err, errBroken) {
+			t.Errorf("operation on bytes that were not uploaded: deps %v, %v", deps, err)
+		}
+		if _, err := b.Host(context.Background(), Read); err != nil {
+			t.Errorf("the host's bytes: %v", err)
+		}
+		b.Release()
+		if !errors.Is(m.freeUses.Err(), errBroken) {
+			t.Error("the memory went back without the failed upload's fence")
+		}
+	}
+}
