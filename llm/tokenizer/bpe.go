@@ -112,9 +112,31 @@ func (e *bpe) appendText(dst []int32, text string) ([]int32, error) {
 		return nil, fmt.Errorf("%w: %d bytes with invalid ones replaced, want at most %d", ErrTooLong, len(text), math.MaxInt32)
 	}
 	var m merger
-	e.each(0, text, func(word string) { dst = e.appendWord(dst, &m, word) })
+	// seen tells where dst holds the ids of a word: most words of a text are
+	// repetitions.
+	seen := make(map[string]place)
+	e.each(0, text, func(word string) {
+		if p, ok := seen[word]; ok {
+			dst = append(dst, dst[p.start:p.end]...)
+			return
+		}
+		start := len(dst)
+		dst = e.appendWord(dst, &m, word)
+		if len(word) <= maxSeenWord && len(seen) < maxSeen {
+			seen[word] = place{start, len(dst)}
+		}
+	})
 	return dst, nil
 }
+
+// Bounds on the words that one call remembers.
+const (
+	maxSeen     = 1 << 16
+	maxSeenWord = 64
+)
+
+// place is a stretch of a list of ids.
+type place struct{ start, end int }
 
 // each calls yield with the words of text, cut by the patterns from depth on:
 // each of them cuts what the one before has left.

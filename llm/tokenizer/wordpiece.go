@@ -72,15 +72,20 @@ func (w *wordPiece) appendText(dst []int32, text string) ([]int32, error) {
 		if w.strip {
 			r = base(r)
 		}
+		var k charKind
+		if r < utf8.RuneSelf {
+			k = asciiKinds[r]
+		} else {
+			k = kindOf(r)
+		}
+		alone := k == standsAlone
 		switch {
-		case unicode.Is(unicode.White_Space, r):
+		case k == separates:
 			flush()
 			continue
-		case r == 0, r == utf8.RuneError, control(r), w.strip && unicode.Is(unicode.M, r):
+		case k == ignored, k == accent && w.strip:
 			continue
-		}
-		alone := unicode.Is(unicode.P, r) || r < 0x7F && unicode.Is(unicode.S, r) || chinese(r)
-		if alone {
+		case alone:
 			flush()
 		}
 		if w.lower {
@@ -142,11 +147,37 @@ func base(r rune) rune {
 	return first
 }
 
-// control reports whether r is in one of the categories of control, format,
-// private use and surrogate characters. Unassigned code points are not.
-func control(r rune) bool {
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs)
+// charKind is what a character does to the words around it.
+type charKind uint8
+
+const (
+	partOfWord charKind = iota
+	separates
+	standsAlone // is a word by itself
+	accent      // part of a word, unless accents are stripped
+	ignored
+)
+
+func kindOf(r rune) charKind {
+	switch {
+	case unicode.Is(unicode.White_Space, r):
+		return separates
+	case r == 0, r == utf8.RuneError, unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs):
+		return ignored
+	case unicode.Is(unicode.M, r):
+		return accent
+	case unicode.Is(unicode.P, r), r < 0x7F && unicode.Is(unicode.S, r), chinese(r):
+		return standsAlone
+	}
+	return partOfWord
 }
+
+var asciiKinds = func() (kinds [utf8.RuneSelf]charKind) {
+	for r := range kinds {
+		kinds[r] = kindOf(rune(r))
+	}
+	return kinds
+}()
 
 // chineseRanges are the ideographs that are words by themselves, with the gap
 // that the tokenizers these vocabularies were trained with have at U+2B820.
