@@ -194,19 +194,11 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 		return err
 	}
 	defer s.exit()
-	if len(ids) == 0 {
-		return errors.New("llm: decode of no tokens")
+	if err := s.check(ids); err != nil {
+		return err
 	}
 	if logits != nil && len(logits) != s.m.params.Vocabulary {
 		return fmt.Errorf("llm: room for %d logits, want %d", len(logits), s.m.params.Vocabulary)
-	}
-	if past := s.Past(); len(ids) > s.opt.Context-past {
-		return fmt.Errorf("llm: %w: %d tokens after %d in a context of %d", ErrContextFull, len(ids), past, s.opt.Context)
-	}
-	for i, id := range ids {
-		if id < 0 || int(id) >= s.m.params.Vocabulary {
-			return fmt.Errorf("llm: token %d at %d, the vocabulary has %d", id, i, s.m.params.Vocabulary)
-		}
 	}
 	s.c.SetCancel(ctx)
 	defer s.c.SetCancel(context.Background())
@@ -225,10 +217,38 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 	return nil
 }
 
+// check returns an error if ids cannot follow the sequence.
+func (s *Session) check(ids []int32) error {
+	if len(ids) == 0 {
+		return errors.New("llm: decode of no tokens")
+	}
+	if past := s.Past(); len(ids) > s.opt.Context-past {
+		return fmt.Errorf("llm: %w: %d tokens after %d in a context of %d", ErrContextFull, len(ids), past, s.opt.Context)
+	}
+	for i, id := range ids {
+		if id < 0 || int(id) >= s.m.params.Vocabulary {
+			return fmt.Errorf("llm: token %d at %d, the vocabulary has %d", id, i, s.m.params.Vocabulary)
+		}
+	}
+	return nil
+}
+
 // step runs the network on one batch.
 func (s *Session) step(ctx context.Context, ids []int32, logits []float32) error {
-	p := &s.m.params
 	f := flow{ctx: ctx, c: s.c, past: s.Past(), n: len(ids)}
+	x := s.blocks(&f, ids)
+	if logits != nil {
+		// Only the last token's row is wanted, so only it goes through the output.
+		s.readLogits(&f, x, len(ids)-1, 1, logits)
+	}
+	f.drop(x)
+	return f.err
+}
+
+// blocks runs a batch through all blocks, and returns what comes out of the last,
+// {seq d}.
+func (s *Session) blocks(f *flow, ids []int32) fucina.Tensor {
+	p := &s.m.params
 	x := f.take(fucina.FromSlice(s.c, ids, fucina.Ax("seq", len(ids))))
 	x = f.then(x, f.take(s.m.tokenEmbd.GetRows(s.c, x, "vocab")))
 	if p.EmbeddingScale != 0 {
@@ -243,28 +263,30 @@ func (s *Session) step(ctx context.Context, ids []int32, logits []float32) error
 			break
 		}
 		if p.Local(i) {
-			x = s.attention(&f, i, x, local, p.Window)
+			x = s.attention(f, i, x, local, p.Window)
 		} else {
-			x = s.attention(&f, i, x, angles, 0)
+			x = s.attention(f, i, x, angles, 0)
 		}
-		x = s.feedForward(&f, i, x)
+		x = s.feedForward(f, i, x)
 	}
 	f.drop(angles)
 	f.drop(local)
-	if logits != nil {
-		// Only the last token's row is wanted, so only it goes through the output.
-		x = f.then(x, f.take(x.Narrow(s.c, "seq", len(ids)-1, 1)))
-		x = f.then(x, f.take(x.RMSNorm(s.c, s.m.outputNorm, "d", p.NormEpsilon)))
-		x = f.then(x, f.project(x, &projection{s.m.output, s.m.outputBias}, "d"))
-		if p.FinalSoftCap != 0 {
-			x = f.then(x, f.take(x.SoftCap(s.c, p.FinalSoftCap)))
-		}
-		if f.err == nil {
-			f.fail(fucina.ReadInto(ctx, x, logits))
-		}
+	return x
+}
+
+// readLogits writes the logits of n rows of x {seq d}, from row first, to logits.
+func (s *Session) readLogits(f *flow, x fucina.Tensor, first, n int, logits []float32) {
+	p := &s.m.params
+	y := f.take(x.Narrow(s.c, "seq", first, n))
+	y = f.then(y, f.take(y.RMSNorm(s.c, s.m.outputNorm, "d", p.NormEpsilon)))
+	y = f.then(y, f.project(y, &projection{s.m.output, s.m.outputBias}, "d"))
+	if p.FinalSoftCap != 0 {
+		y = f.then(y, f.take(y.SoftCap(s.c, p.FinalSoftCap)))
 	}
-	f.drop(x)
-	return f.err
+	if f.err == nil {
+		f.fail(fucina.ReadInto(f.ctx, y, logits))
+	}
+	f.drop(y)
 }
 
 // attention is the first half of block i: x plus attention over its norm.
