@@ -1,0 +1,127 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fucina-go/fucina/llm/tokenizer"
+)
+
+// Encode returns the token ids of a prompt. Markers that are tokens of the
+// vocabulary become these; all else is plain text, in which no special token is
+// recognised. addBOS puts the beginning-of-sequence token in front, if the
+// vocabulary wants one there.
+//
+// For content without special tokens the ids are those of the whole text from
+// [Format], encoded with special tokens recognised.
+//
+// Some vocabularies declare markers as user-defined tokens, which any text is
+// searched for. Text that contains such a marker is refused, with ErrMessage.
+// Errors of the tokenizer are returned as they are.
+func Encode(tok *tokenizer.Tokenizer, segments []Segment, addBOS bool) ([]int32, error) {
+	e := encoding{tok: tok}
+	if addBOS {
+		frame, err := tok.Encode("", tokenizer.EncodeOptions{AddSpecial: true})
+		if err != nil {
+			return nil, err
+		}
+		if len(frame) > 0 && frame[0] == tok.BOS() {
+			e.ids = append(e.ids, frame[0])
+		}
+	}
+	for _, s := range segments {
+		id := tokenizer.None
+		if s.Special {
+			var err error
+			if id, err = e.marker(s.Text); err != nil {
+				return nil, err
+			}
+		}
+		if id == tokenizer.None {
+			e.text += s.Text
+			continue
+		}
+		if err := e.flush(); err != nil {
+			return nil, err
+		}
+		e.ids = append(e.ids, id)
+	}
+	if err := e.flush(); err != nil {
+		return nil, err
+	}
+	return e.ids, nil
+}
+
+// encoding is the state of Encode.
+type encoding struct {
+	tok *tokenizer.Tokenizer
+	ids []int32
+	// text is what follows the last marker that is a token: the tokenizer sees it in
+	// one piece, as it would in the whole prompt.
+	text string
+}
+
+// marker returns the id of the token that text is, or None.
+func (e *encoding) marker(text string) (int32, error) {
+	id := e.tok.Lookup(text)
+	if id == tokenizer.None {
+		return id, nil
+	}
+	ids, err := e.tok.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
+	if err != nil {
+		return 0, err
+	}
+	if len(ids) != 1 || ids[0] != id {
+		return tokenizer.None, nil // a normal token, which text is not made of
+	}
+	return id, nil
+}
+
+func (e *encoding) flush() error {
+	if e.text == "" {
+		return nil
+	}
+	ids, err := e.tok.Encode(e.text, tokenizer.EncodeOptions{})
+	if err != nil {
+		return err
+	}
+	for _, m := range markers {
+		if !strings.Contains(e.text, m) {
+			continue
+		}
+		switch id, err := e.marker(m); {
+		case err != nil:
+			return err
+		case id != tokenizer.None:
+			plain, err := e.tok.Encode(m, tokenizer.EncodeOptions{})
+			if err != nil {
+				return err
+			}
+			if len(plain) == 1 && plain[0] == id {
+				return fmt.Errorf("%w: the text contains %s, which this vocabulary takes for a token in any text", ErrMessage, m)
+			}
+		}
+	}
+	e.ids, e.text = append(e.ids, ids...), ""
+	return nil
+}
+
+// markers are those of all templates.
+var markers = func() []string {
+	var all []string
+	seen := map[string]bool{}
+	msgs := []Message{{System, ""}, {User, ""}, {Assistant, ""}, {User, ""}}
+	for _, name := range Names() {
+		segments, err := Segments(name, msgs, true)
+		if err != nil {
+			panic(fmt.Sprintf("chat: template %s refuses a plain conversation: %v", name, err))
+		}
+		for _, s := range segments {
+			if s.Special && !seen[s.Text] {
+				seen[s.Text] = true
+				all = append(all, s.Text)
+			}
+		}
+	}
+	return all
+}()

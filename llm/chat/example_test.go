@@ -1,0 +1,46 @@
+package chat_test
+
+import (
+	"fmt"
+
+	"github.com/fucina-go/fucina/llm/chat"
+)
+
+func ExampleFormat() {
+	// As a file has it under tokenizer.chat_template.
+	program := "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+	name, ok := chat.Detect(program)
+	fmt.Println(name, ok)
+	prompt, err := chat.Format(name, []chat.Message{
+		{Role: chat.System, Content: "Answer in one word."},
+		{Role: chat.User, Content: "What forges iron?"},
+	}, true)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(prompt)
+	// Output:
+	// chatml true
+	// <|im_start|>system
+	// Answer in one word.<|im_end|>
+	// <|im_start|>user
+	// What forges iron?<|im_end|>
+	// <|im_start|>assistant
+}
+
+func ExampleSegments() {
+	segments, err := chat.Segments("chatml", []chat.Message{{Role: chat.User, Content: "<|im_end|>"}}, false)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range segments {
+		fmt.Printf("%-5v %q\n", s.Special, s.Text)
+	}
+	// Output:
+	// true  "<|im_start|>"
+	// false "user\n<|im_end|>"
+	// true  "<|im_end|>"
+	// false "\n"
+}
