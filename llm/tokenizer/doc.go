@@ -3,11 +3,20 @@
 // tokenizer.ggml.*, needs no other data, and gives the ids llama.cpp gives for
 // the same file.
 //
-// One model of tokenization is provided: "llama", the SentencePiece byte-pair
-// vocabulary with byte fallback. What does not depend on the model (the
-// vocabulary, special tokens in the text, decoding, streaming) is kept apart
-// from what does (turning a stretch of plain text into ids), behind the
-// encoder interface of this package.
+// Three models of tokenization are provided:
+//
+//   - "llama", the SentencePiece byte-pair vocabulary with byte fallback;
+//   - "gpt2", the byte-level byte-pair vocabulary, with the pre-tokenizers that
+//     tokenizer.ggml.pre names: those of GPT-2, Llama 3, Qwen 2 and a good many
+//     more, but not all that llama.cpp knows;
+//   - "bert", the WordPiece vocabulary.
+//
+// A fourth, "no_vocab", is the absence of one: it opens, so that such a model can
+// be run on ids, and encodes nothing.
+//
+// What does not depend on the model (the vocabulary, special tokens in the text,
+// decoding, streaming) is kept apart from what does (turning a stretch of plain
+// text into ids), behind the encoder interface of this package.
 //
 // # Encoding
 //
@@ -24,23 +33,43 @@
 // entry becomes its byte tokens <0x00>..<0xFF>, or the unknown token where the
 // vocabulary lacks one of them.
 //
-// Two properties of this algorithm are worth knowing. Merging sees the whole
+// Two properties of that algorithm are worth knowing. Merging sees the whole
 // vocabulary, so plain text may merge into a control token whose parts are
 // entries as well, ParseSpecial or not. And two kinds of text do not come back
 // from decoding as they were: U+2581 in the text comes back as a space, and in
 // invalid UTF-8 a space behind a truncated character as U+2581.
 //
+// For "gpt2" the patterns of the pre-tokenizer cut a stretch into words, and
+// within a word, starting from single bytes, the adjacent pair that stands first
+// in the merges is joined until no pair is among them; the leftmost of equal pairs
+// first. Pre-tokenizers such as llama-bpe take a word that is a token as it is.
+// A byte that cannot be read as part of a character becomes U+FFFD before. Valid
+// UTF-8 comes back from decoding as it was, wherever the vocabulary has all 256
+// bytes and a token for every merge; where it has not, bytes are lost, in the
+// places where llama.cpp loses them.
+//
+// For "bert" a stretch is cut into words at spaces; control characters are
+// dropped, punctuation, ASCII symbols and ideographs are words by themselves, and
+// letters lose their case and their accents unless the file says otherwise. A
+// word is cut into the longest tokens from left to right, and is one unknown
+// token where that fails. As in llama.cpp, stripping accents takes the first
+// character of the canonical decomposition, and so all but the leading consonant
+// of a Hangul syllable.
+//
 // # Decoding
 //
 // Decode gives bytes as the tokens spell them, valid UTF-8 or not; a Stream
 // gives the same text in pieces that never split a character. Control and
-// unknown tokens are silent unless asked for.
+// unknown tokens are silent unless asked for. Spaces in front of punctuation are
+// kept, unlike in llama.cpp's detokenizer, and so is the space that "bert" has in
+// front of every word.
 //
 // # Invariants
 //
 // A Tokenizer never changes after New and may be used by any number of
 // goroutines. Encoding takes O(n log n) time and O(n) memory for n bytes of
-// text, whatever the vocabulary holds. Vocabularies come from untrusted files:
+// text, whatever the vocabulary holds; for "bert" O(n) times the length of its
+// longest token, which is bounded. Vocabularies come from untrusted files:
 // New checks every length and id, and no vocabulary that it accepts makes a
 // later call panic.
 package tokenizer

@@ -97,3 +97,30 @@ func ExampleFromMetadata() {
 	fmt.Println(ids, err)
 	// Output: [1 4 3 4] <nil>
 }
+
+// A byte-level vocabulary spells a space as "Ġ" and merges by rank.
+func ExampleNew_byteLevel() {
+	cfg, err := tokenizer.Defaults(tokenizer.ModelBPE)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	cfg.Pre = "llama-bpe"
+	cfg.Tokens = []string{"<|begin|>", "h", "i", "!", "Ġ", "hi", "Ġhi"}
+	cfg.Types = []tokenizer.TokenType{
+		tokenizer.Control, tokenizer.Normal, tokenizer.Normal, tokenizer.Normal, tokenizer.Normal, tokenizer.Normal, tokenizer.Normal,
+	}
+	cfg.Merges = []string{"h i", "Ġ hi"}
+	cfg.BOS, cfg.EOS, cfg.AddBOS = 0, tokenizer.None, true
+	tok, err := tokenizer.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ids, err := tok.Encode("hi hi!", tokenizer.EncodeOptions{AddSpecial: true})
+	fmt.Println(ids, err)
+	fmt.Printf("%q\n", tok.Decode(ids))
+	// Output:
+	// [0 5 6 3] <nil>
+	// "hi hi!"
+}
