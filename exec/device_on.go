@@ -217,6 +217,10 @@ func (q *deviceQueue) beginBuffer(buf *storage.Buffer, access storage.Access, we
 		return provider.Mem{}, err
 	}
 	mem, err := buf.BeginDevice(t, access, &q.deps)
+	if errors.Is(err, storage.ErrNoDeviceMemory) {
+		// Another context took the memory in between, and gets on with it.
+		return q.beginBuffer(buf, access, weight)
+	}
 	if err != nil {
 		return provider.Mem{}, err
 	}

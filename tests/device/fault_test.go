@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/tests/sim/discrete"
@@ -132,13 +134,8 @@ func isDeviceFailure(err error) error {
 
 func notAllowed(err error) error { return err }
 
-// Two faults in one run: one may strike while the other is being dealt with.
-func TestFaultPairs(t *testing.T) {
-	seed := testSeed(t)
-	f := openFile(t, small)
-	want := wantSmall(t)
-	events := countEvents(t, f)
-	rng := rand.New(rand.NewPCG(seed, 0))
+// randomFaults returns a source of faults at the events of a run.
+func randomFaults(rng *rand.Rand, events discrete.Events) func() discrete.Fault {
 	counts := map[discrete.FaultKind]int{
 		discrete.SubmitError: events.Submits, discrete.SubmitAsync: events.Submits,
 		discrete.AllocError:  events.Allocs,
@@ -146,14 +143,74 @@ func TestFaultPairs(t *testing.T) {
 		discrete.DownloadError: events.Downloads, discrete.DownloadAsync: events.Downloads,
 		discrete.Loss: events.Submits + events.Transfers(),
 	}
-	random := func() discrete.Fault {
+	return func() discrete.Fault {
 		kind := discrete.FaultKind(1 + rng.IntN(len(counts)))
 		return discrete.Fault{Kind: kind, Nth: 1 + rng.IntN(counts[kind])}
 	}
-	for range share(0, 60, 60) {
-		opt := discrete.Options{Seed: rng.Uint64(), Chaos: discrete.Yields, Faults: []discrete.Fault{random(), random()}}
+}
+
+// Two faults in one run, on a device that may be short of memory: one may strike
+// while the other is being dealt with.
+func TestFaultPairs(t *testing.T) {
+	seed := testSeed(t)
+	f := openFile(t, small)
+	want := wantSmall(t)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	random := randomFaults(rng, countEvents(t, f))
+	for range share(0, 80, 80) {
+		opt := discrete.Options{
+			Seed: rng.Uint64(), Chaos: discrete.Chaos(1 + rng.IntN(2)),
+			Faults: []discrete.Fault{random(), random()},
+		}
+		if rng.IntN(2) == 0 {
+			opt.MemoryBytes = 30<<10 + rng.Int64N(60<<10)
+		}
 		if _, err := faultCase(f, want, opt, nil); err != nil {
-			t.Fatalf("seed %d, faults %v: %v", opt.Seed, opt.Faults, err)
+			t.Fatalf("seed %d, %d bytes, faults %v: %v", opt.Seed, opt.MemoryBytes, opt.Faults, err)
+		}
+	}
+}
+
+// A fault strikes one of two sessions, or what they share. Each ends in the right
+// ids or in an error.
+func TestFaultUnderTwoSessions(t *testing.T) {
+	seed := testSeed(t)
+	f := openFile(t, small)
+	want := wantSmall(t)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	random := randomFaults(rng, countEvents(t, f))
+	for range share(0, 60, 60) {
+		opt := discrete.Options{Seed: rng.Uint64(), Chaos: discrete.Yields, Faults: []discrete.Fault{random()}}
+		opt.Faults[0].Nth += rng.IntN(opt.Faults[0].Nth) // two sessions have more events
+		if rng.IntN(2) == 0 {
+			opt.MemoryBytes = 30<<10 + rng.Int64N(100<<10)
+		}
+		r, err := newRig(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := llm.New(r.eng, f, llm.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := make(chan error, 2)
+		for range cap(results) {
+			go func() {
+				ids, err := generate(m, smallPrompt, tokens)
+				if err == nil {
+					err = sameIDs(ids, want)
+				} else if errors.Is(err, fucina.ErrDeviceFailed) || errors.Is(err, fucina.ErrDeviceLost) {
+					err = nil
+				}
+				results <- err
+			}()
+		}
+		err = bounded(func() error { return errors.Join(<-results, <-results, m.Close()) })
+		if !errors.Is(err, errHang) {
+			err = errors.Join(err, r.close())
+		}
+		if err != nil {
+			t.Fatalf("seed %d, %d bytes, faults %v: %v", opt.Seed, opt.MemoryBytes, opt.Faults, err)
 		}
 	}
 }
@@ -244,4 +301,24 @@ func TestLossOfValues(t *testing.T) {
 		}
 		return errors.Join(other.Close(), c.Close(), x.Release(), read.Release(), unread.Release())
 	})
+}
+
+// Where every submission waits for its work, a failure names the one operation.
+func TestSyncNamesOneOp(t *testing.T) {
+	f := openFile(t, small)
+	want := wantSmall(t)
+	for _, nth := range []int{1, 7, 20, 113} {
+		_, err := faultCase(f, want, discrete.Options{
+			Sync: true, Faults: []discrete.Fault{{Kind: discrete.SubmitAsync, Nth: nth}},
+		}, func(err error) error {
+			var w *accel.WindowError
+			if !errors.As(err, &w) || w.First != w.Last || w.First != uint64(nth) || strings.Contains(w.Ops, ",") {
+				return fmt.Errorf("want a window of op %d alone: %w", nth, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }
