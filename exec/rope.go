@@ -61,7 +61,7 @@ func (r RoPEScaling) Table(n int) (tensor.Tensor, error) {
 		}
 		low = max(0, math.Floor(r.correction(r.BetaFast)))
 		high = min(float64(r.Dims-1), math.Ceil(r.correction(r.BetaSlow)))
-		attn *= 1 + 0.1*math.Log(1/freqScale)
+		attn *= 1 + 0.1*max(0, math.Log(1/freqScale)) // only longer contexts need it
 	}
 	s, err := shape.Of(n, r.Dims/2, 2)
 	if err != nil {

@@ -11,6 +11,18 @@
 // tensors before use, and a file with tensors that the family does not use is
 // refused, because ignoring them would give wrong results.
 //
-// Families: llama (grouped-query attention, tied embeddings, linear, llama 3 and
-// YaRN rotary scaling).
+// # Families
+//
+//   - llama: grouped-query attention, biases where a file has them, tied embeddings;
+//     rotary angles stretched linearly, by llama 3's divisors or by YaRN.
+//   - qwen2: biases on queries, keys and values. qwen3: a norm on each query and key
+//     head.
+//   - gemma2 and gemma3: norms after attention and MLP, GELU, scaled embeddings, soft
+//     caps, blocks that see only a window of the last tokens. Their caches hold all
+//     tokens nevertheless.
+//   - phi3: queries, keys and values in one matrix, gate and up in another; LongRoPE,
+//     whose set of angles depends on the session's length. A file's sliding window is
+//     ignored, as llama.cpp does: converters have not written it reliably.
+//
+// What a family adds is an entry of one table; the forward pass is the same for all.
 package llm

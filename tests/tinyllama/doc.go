@@ -1,9 +1,10 @@
-// Package tinyllama writes llama models for tests: a few hundred kilobytes of
-// GGUF that follow from a seed, so that a clean clone can run the whole path from
-// a file to text. The weights are random, scaled so that greedy text wanders and
-// the largest logit stands clear of the next; the text means nothing.
+// Package tinyllama writes llama models, and those of other families, for tests: a
+// few hundred kilobytes of GGUF that follow from a seed, so that a clean clone can
+// run the whole path from a file to text. The weights are random, scaled so that
+// greedy text wanders and the largest logit stands clear of the next; the text means
+// nothing.
 //
-// The bytes are a function of [Options] alone, the same on every platform and in
+// The bytes are a function of [Options], or of [Shape], alone, the same on every platform and in
 // every Go version: a change of them is a change of every number recorded from
 // them.
 //

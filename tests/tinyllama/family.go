@@ -125,8 +125,7 @@ func NewShape(s Shape) *Model {
 func (g *generator) vector(name string, n int, mid, spread float32) {
 	values := g.uniform(name, n)
 	for i, u := range values {
-		scaled := u * spread // each operation is rounded: platforms that fuse them differ
-		values[i] = mid + float32(scaled)
+		values[i] = mid + float32(u*spread) // the conversion keeps a platform from fusing
 	}
 	g.add(name, dtype.F32, []int{n}, values)
 }
@@ -137,7 +136,7 @@ func (m *Model) AddFloats(name string, values ...float32) {
 	g.add(name, dtype.F32, []int{len(values)}, values)
 }
 
-// Family is a model of one family with what it says, greedily: see [Golden].
+// Family is a model with what it says, greedily: as [Golden], for all families.
 type Family struct {
 	Name  string        `json:"-"`
 	Model func() *Model `json:"-"`
@@ -184,6 +183,13 @@ var families = []struct {
 		m.Set("llama.rope.scaling.attn_factor", float32(0.75))
 		return m
 	}},
+	{"llama-yarn-shorter", func() *Model {
+		m := NewShape(Shape{Output: true})
+		m.Set("llama.rope.scaling.type", "yarn")
+		m.Set("llama.rope.scaling.factor", float32(0.5))
+		m.Set("llama.rope.scaling.original_context_length", uint32(64))
+		return m
+	}},
 	{"llama-3", func() *Model {
 		m := NewShape(Shape{})
 		m.Set("llama.rope.freq_base", float32(500000))
@@ -210,8 +216,7 @@ var families = []struct {
 	}},
 	// Soft caps and pattern by default.
 	{"gemma2-default", func() *Model {
-		m := NewShape(Shape{Architecture: "gemma2", HeadLength: 32, PostNorms: true})
-		return m
+		return NewShape(Shape{Architecture: "gemma2", HeadLength: 32, PostNorms: true})
 	}},
 	{"gemma3", func() *Model {
 		m := NewShape(Shape{Architecture: "gemma3", Layers: 7, HeadLength: 32, QKNorm: true, PostNorms: true})
@@ -219,6 +224,19 @@ var families = []struct {
 		m.Set("gemma3.rope.scaling.type", "linear")
 		m.Set("gemma3.rope.scaling.factor", float32(8))
 		m.Set("gemma3.attention.sliding_window", uint32(9))
+		return m
+	}},
+	// The scaling's magnitude is that of the blocks without a window.
+	{"gemma3-yarn", func() *Model {
+		m := NewShape(Shape{Architecture: "gemma3", Layers: 4, HeadLength: 32, QKNorm: true, PostNorms: true})
+		m.Set("gemma3.rope.freq_base", float32(1e6))
+		m.Set("gemma3.rope.scaling.type", "yarn")
+		m.Set("gemma3.rope.scaling.factor", float32(4))
+		m.Set("gemma3.rope.scaling.original_context_length", uint32(64))
+		m.Set("gemma3.rope.scaling.attn_factor", float32(0.75))
+		m.Set("gemma3.attention.sliding_window", uint32(9))
+		m.Set("gemma3.attention.sliding_window_pattern", uint32(2))
+		m.Set("gemma3.final_logit_softcapping", float32(4))
 		return m
 	}},
 	{"gemma3-global", func() *Model {
