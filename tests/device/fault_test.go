@@ -308,7 +308,7 @@ func TestSyncNamesOneOp(t *testing.T) {
 	f := openFile(t, small)
 	want := wantSmall(t)
 	for _, nth := range []int{1, 7, 20, 113} {
-		_, err := faultCase(f, want, discrete.Options{
+		failed, err := faultCase(f, want, discrete.Options{
 			Sync: true, Faults: []discrete.Fault{{Kind: discrete.SubmitAsync, Nth: nth}},
 		}, func(err error) error {
 			var w *accel.WindowError
@@ -317,8 +317,8 @@ func TestSyncNamesOneOp(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
+		if err != nil || !failed {
+			t.Errorf("failure of op %d: run failed %v, %v", nth, failed, err)
 		}
 	}
 }
