@@ -20,8 +20,8 @@ type device struct {
 	name      string
 	chaos     discrete.Chaos
 	ring      int
-	memory    int64 // of the device, in bytes; 0 is plenty
-	budget    int64 // of the engine; 0 is plenty
+	memory    int64 // of the device, in bytes, times 1, 2 or 4; 0 is plenty
+	budget    int64 // of the engine, likewise
 	slots     int
 	slotBytes int
 	decline   bool // some operations, by their arguments
@@ -35,12 +35,12 @@ func devices() []configuration {
 		{name: "yields", chaos: discrete.Yields},
 		{name: "sleeps", chaos: discrete.Sleeps},
 		{name: "tiny rings", chaos: discrete.Yields, ring: 1, slots: 1, slotBytes: 256},
-		{name: "small memory", chaos: discrete.Yields, memory: 12 << 10},
-		{name: "small budget", chaos: discrete.Yields, budget: 4 << 10},
+		{name: "small memory", chaos: discrete.Yields, memory: 3 << 10},
+		{name: "small budget", chaos: discrete.Yields, budget: 2 << 10},
 		{name: "declines", chaos: discrete.Yields, decline: true},
 		{name: "gates", chaos: discrete.Yields, gate: 128},
 		{name: "sync", chaos: discrete.Yields, sync: true},
-		{name: "everything", chaos: discrete.Sleeps, ring: 2, slots: 2, slotBytes: 1 << 10, memory: 16 << 10, decline: true},
+		{name: "everything", chaos: discrete.Sleeps, ring: 2, slots: 2, slotBytes: 1 << 10, memory: 4 << 10, decline: true},
 	}
 	var out []configuration
 	for _, d := range list {
@@ -50,6 +50,8 @@ func devices() []configuration {
 }
 
 func (d device) open(seed uint64) (*rig, error) {
+	d.memory <<= seed / 64 % 3
+	d.budget <<= seed / 64 % 3
 	r := &rig{
 		waits: d.ring > 0 || d.memory > 0 || d.budget > 0 || d.decline || d.gate > 0 || d.sync,
 		slots: 16, slotBytes: 4 << 10,

@@ -212,11 +212,17 @@ func (g *generator) one() {
 		if g.compute(ctx, v) != nil {
 			g.copyTo(1-ctx, v)
 		}
-	case n < 56:
+	case n < 49:
+		// Both queues do the same, on memory of the same sizes.
+		ctx := g.context()
+		if v := g.compute(ctx, nil); v != nil {
+			g.again(1-ctx, v)
+		}
+	case n < 57:
 		g.copyTo(g.context(), pick(g.rng, g.live))
-	case n < 66:
+	case n < 67:
 		g.view(pick(g.rng, g.live))
-	case n < 72:
+	case n < 73:
 		g.write(pick(g.rng, g.live))
 	case n < 82:
 		g.releaseAndReuse()
@@ -241,7 +247,15 @@ func (g *generator) one() {
 			g.compute(g.context(), nil)
 		}
 	case n < 95:
-		g.spawn(pick(g.rng, g.live))
+		v := pick(g.rng, g.live)
+		g.spawn(v)
+		if g.chance(2) {
+			// The device copy goes while the read may still be in the middle of it.
+			g.check(v)
+			g.emit(step{kind: evict, in: []int{v.id}}, "evict %s", v)
+			g.compute(g.context(), nil)
+			g.compute(g.context(), nil)
+		}
 	case n < 97:
 		if v := pick(g.rng, g.live); v.contiguous() {
 			g.emit(step{kind: derive, in: []int{v.id}}, "derive a shadow of %s", v)
@@ -497,6 +511,17 @@ func (g *generator) compute(ctx int, v *view) *view {
 		return nil
 	}
 	return g.operation(ctx, provider.OpCopy, v.dt, v.shape, 0, v)
+}
+
+// again repeats the last step, the operation that made v, on ctx.
+func (g *generator) again(ctx int, v *view) {
+	st := g.out.steps[len(g.out.steps)-1]
+	var in []*view
+	for _, id := range st.in {
+		i := slices.IndexFunc(g.live, func(o *view) bool { return o.id == id })
+		in = append(in, g.live[i])
+	}
+	g.operation(ctx, st.op, st.dt, v.shape, st.scale, in...)
 }
 
 // try emits an operation over a, or over a and b, if it picks one that suits them.
