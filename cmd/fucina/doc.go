@@ -1,6 +1,9 @@
 // Command fucina runs language models from GGUF files and looks into them.
 //
 //	fucina run -m MODEL -p PROMPT [-n N] [-t THREADS] [-c CONTEXT] [--temp T] [--seed S]
+//	fucina quantize [--pure] [--imatrix FILE] IN.gguf OUT.gguf TYPE
+//	fucina tokenize -m MODEL -p TEXT [--ids] [--no-bos] [--parse-special]
+//	fucina perplexity -m MODEL -f FILE [-c CONTEXT] [-t THREADS]
 //	fucina bench -m MODEL [-p 512] [-n 48] [-t THREADS] [-r 3]
 //	fucina inspect FILE
 //	fucina devices

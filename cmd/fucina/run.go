@@ -160,16 +160,30 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 // prompt returns the prompt that the flags name. As llama.cpp does, it drops one
 // newline at the end of a file.
 func (t *tool) prompt(fs *flags, prompt, file string) (string, error) {
+	text, err := t.text(fs, prompt, file)
+	if file != "" {
+		text = strings.TrimSuffix(text, "\n")
+	}
+	return text, err
+}
+
+// text returns the text that the flags -p and -f name, one of which must be given.
+func (t *tool) text(fs *flags, prompt, file string) (string, error) {
 	given := false
 	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "p" })
 	switch {
 	case given && file != "":
-		return "", usagef("run: two prompts: give -p or -f")
+		return "", usagef("%s: two prompts: give -p or -f", fs.Name())
 	case given:
 		return prompt, nil
 	case file == "":
-		return "", usagef("run: no prompt: give it with -p, or its file with -f")
+		return "", usagef("%s: no prompt: give it with -p, or its file with -f", fs.Name())
 	}
+	return t.read(file)
+}
+
+// read returns the content of a file, or of standard input if it is called "-".
+func (t *tool) read(file string) (string, error) {
 	var data []byte
 	var err error
 	if file == "-" {
@@ -180,7 +194,7 @@ func (t *tool) prompt(fs *flags, prompt, file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
-	return strings.TrimSuffix(string(data), "\n"), nil
+	return string(data), nil
 }
 
 // stream generates into r, and gives emit the prompt and then each piece of text as

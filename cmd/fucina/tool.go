@@ -60,6 +60,8 @@ var commands = []command{
 	{"run", "write text after a prompt", (*tool).generate},
 	{"inspect", "show the metadata and tensors of a GGUF file", (*tool).inspect},
 	{"quantize", "store the matrices of a GGUF file in another format", (*tool).quantize},
+	{"tokenize", "show the tokens of a text", (*tool).tokenize},
+	{"perplexity", "measure how well a model predicts a text", (*tool).perplexity},
 	{"bench", "measure prompt processing and generation", (*tool).bench},
 	{"devices", "list the providers of this build and their devices", (*tool).devices},
 	{"version", "show the version", (*tool).version},
@@ -105,7 +107,7 @@ func (t *tool) help() error {
 	var b strings.Builder
 	b.WriteString("usage: fucina COMMAND [FLAGS]\n\n")
 	for _, c := range commands {
-		fmt.Fprintf(&b, "  %-8s  %s\n", c.name, c.summary)
+		fmt.Fprintf(&b, "  %-10s  %s\n", c.name, c.summary)
 	}
 	b.WriteString("\nfucina COMMAND -h lists the flags of a command.\n")
 	_, err := io.WriteString(t.stdout, b.String())

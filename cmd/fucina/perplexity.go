@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/tokenizer"
+)
+
+// perplexityResult is the result of the perplexity command, as -o json prints it.
+type perplexityResult struct {
+	Model      string    `json:"model"` // base name
+	Provider   string    `json:"provider"`
+	Exact      bool      `json:"exact"`
+	Context    int       `json:"context"`   // tokens in a window
+	Tokens     int       `json:"tokens"`    // of the text
+	Scored     int       `json:"scored"`    // tokens whose prediction counts
+	Estimates  []float64 `json:"estimates"` // after each window
+	Perplexity float64   `json:"ppl"`
+	Error      float64   `json:"error"` // one standard deviation; 0 if it cannot be told
+	Seconds    float64   `json:"seconds"`
+	Rate       float64   `json:"tok_s"` // tokens through the network per second
+}
+
+// defaultWindow is llama.cpp's, so that figures without a -c compare.
+const defaultWindow = 512
+
+// perplexity is the perplexity command: the measure of llama.cpp's tool. The text's
+// tokens are cut into windows, the rest that does not fill one is left out, each
+// window stands by itself with BOS in place of its first token, and the
+// predictions of its second half count.
+func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
+	fs := newFlags("perplexity", "")
+	m := fs.model()
+	file := fs.String("f", "", "`file` with the text; - is standard input")
+	// Three tokens are the shortest window that scores one.
+	window := fs.intRange("c", defaultWindow, 3, maxTokens, "`tokens` in a window")
+	out := fs.format()
+	if err := fs.parse(t, args, 0); err != nil {
+		return err
+	}
+	if err := m.check("perplexity"); err != nil {
+		return err
+	}
+	if *file == "" {
+		return usagef("perplexity: no text: give its file with -f")
+	}
+	text, err := t.read(*file)
+	if err != nil {
+		return err
+	}
+	l, err := t.load(ctx, m, *window)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+
+	// llama.cpp drops one newline at the end of a file.
+	w, err := newWindows(l.model.Tokenizer(), strings.TrimSuffix(text, "\n"), *window)
+	if err != nil {
+		return err
+	}
+	r := &perplexityResult{
+		Model:    filepath.Base(m.path),
+		Provider: l.engine.Provider(), Exact: l.engine.Exact(),
+		Context: *window, Tokens: len(w.ids),
+	}
+	line := &lineWriter{w: t.stdout}
+	if *out == jsonl {
+		line.w = io.Discard
+	}
+	start := time.Now()
+	var s surprise
+	err = func() error {
+		for i := range w.count() {
+			if err := s.window(ctx, l.session, w.window(i)); err != nil {
+				return err
+			}
+			r.Estimates = append(r.Estimates, s.perplexity())
+			if err := line.write(fmt.Sprintf("[%d]%.4f,", i+1, s.perplexity())); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	if err = errors.Join(err, line.end()); err != nil {
+		return err
+	}
+	r.Seconds = time.Since(start).Seconds()
+	// The last token of a window is only predicted.
+	r.Rate = rate(w.count()*(*window-1), r.Seconds)
+	r.Scored, r.Perplexity, r.Error = s.n, s.perplexity(), s.deviation()
+	if *out == jsonl {
+		return t.writeJSON(r)
+	}
+	_, err = fmt.Fprintf(t.stdout, "Final estimate: PPL = %.4f +/- %.5f\n", r.Perplexity, r.Error)
+	return err
+}
+
+// windows are the tokens of a text, cut into equal stretches.
+type windows struct {
+	ids  []int32
+	size int
+	bos  int32 // stands for the first token of each, or tokenizer.None
+}
+
+func newWindows(tok *tokenizer.Tokenizer, text string, size int) (*windows, error) {
+	special := tokenizer.EncodeOptions{AddSpecial: true}
+	ids, err := tok.Encode(text, special)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) < 2*size {
+		return nil, fmt.Errorf("the text has %d tokens, windows of %d need at least %d", len(ids), size, 2*size)
+	}
+	w := &windows{ids: ids, size: size, bos: tokenizer.None}
+	// What goes around an empty text goes around any.
+	around, err := tok.Encode("", special)
+	if err != nil {
+		return nil, err
+	}
+	if len(around) > 0 && around[0] == tok.BOS() {
+		w.bos = tok.BOS()
+	}
+	return w, nil
+}
+
+func (w *windows) count() int { return len(w.ids) / w.size }
+
+// window returns a copy of window i.
+func (w *windows) window(i int) []int32 {
+	ids := append([]int32(nil), w.ids[i*w.size:(i+1)*w.size]...)
+	if w.bos != tokenizer.None {
+		ids[0] = w.bos
+	}
+	return ids
+}
+
+// surprise sums the negative logarithms of the probabilities that a model gave to
+// what came.
+type surprise struct {
+	n            int
+	sum, squares float64
+}
+
+// window runs ids by themselves and adds the tokens of the second half, but for the
+// first of it, to s.
+func (s *surprise) window(ctx context.Context, session *llm.Session, ids []int32) error {
+	if err := session.Rewind(0); err != nil {
+		return err
+	}
+	first := len(ids) / 2
+	if err := session.Decode(ctx, ids[:first], nil); err != nil {
+		return err
+	}
+	return session.DecodeAll(ctx, ids[first:len(ids)-1], func(i int, logits []float32) error {
+		if !s.add(logits, ids[first+i+1]) {
+			return fmt.Errorf("the prediction after token %d of a window is not a number", first+i)
+		}
+		return nil
+	})
+}
+
+// add adds the token id, where a model predicted logits. It reports whether these
+// make a probability.
+func (s *surprise) add(logits []float32, id int32) bool {
+	top := math.Inf(-1)
+	for _, v := range logits {
+		top = max(top, float64(v))
+	}
+	sum := 0.0
+	for _, v := range logits {
+		sum += math.Exp(float64(v) - top)
+	}
+	nll := math.Log(sum) + top - float64(logits[id])
+	s.n++
+	s.sum += nll
+	s.squares += nll * nll
+	return !math.IsNaN(nll) && !math.IsInf(nll, 0)
+}
+
+// perplexity returns e to the mean.
+func (s *surprise) perplexity() float64 { return math.Exp(s.sum / float64(s.n)) }
+
+// deviation returns the standard deviation of perplexity, by that of the mean; 0 if
+// the numbers are too few or too much alike.
+func (s *surprise) deviation() float64 {
+	if s.n < 2 {
+		return 0
+	}
+	n := float64(s.n)
+	mean := s.sum / n
+	variance := s.squares/n - mean*mean
+	if !(variance > 0) {
+		return 0
+	}
+	return math.Sqrt(variance/(n-1)) * s.perplexity()
+}

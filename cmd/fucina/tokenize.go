@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm/tokenizer"
+)
+
+// tokenization is the result of the tokenize command, as -o json prints it.
+type tokenization struct {
+	Model string  `json:"model"` // base name
+	IDs   []int32 `json:"ids"`
+	// Pieces are the texts of IDs, special tokens as they are spelled. JSON has
+	// U+FFFD for what is no valid UTF-8 by itself.
+	Pieces []string `json:"pieces"`
+}
+
+// tokenize is the tokenize command.
+func (t *tool) tokenize(_ context.Context, args []string) error {
+	fs := newFlags("tokenize", "")
+	model := fs.String("m", "", "model `file`, GGUF; only its vocabulary is read")
+	prompt := fs.String("p", "", "`text`")
+	file := fs.String("f", "", "`file` with the text; - is standard input")
+	ids := fs.Bool("ids", false, "print the ids alone, as one list")
+	noBOS := fs.Bool("no-bos", false, "add no tokens around the text")
+	special := fs.Bool("parse-special", false, "read special tokens in the text")
+	out := fs.format()
+	if err := fs.parse(t, args, 0); err != nil {
+		return err
+	}
+	if *model == "" {
+		return usagef("tokenize: no model: give its file with -m")
+	}
+	text, err := t.text(fs, *prompt, *file)
+	if err != nil {
+		return err
+	}
+	tok, err := openTokenizer(*model)
+	if err != nil {
+		return fmt.Errorf("%s: %w", *model, err)
+	}
+	r := &tokenization{Model: filepath.Base(*model), Pieces: []string{}}
+	if r.IDs, err = tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: !*noBOS, ParseSpecial: *special}); err != nil {
+		return err
+	}
+	if r.IDs == nil {
+		r.IDs = []int32{}
+	}
+	for _, id := range r.IDs {
+		r.Pieces = append(r.Pieces, string(tok.AppendPiece(nil, id, true)))
+	}
+	switch {
+	case *out == jsonl:
+		return t.writeJSON(r)
+	case *ids:
+		_, err = fmt.Fprintln(t.stdout, r.list())
+		return err
+	}
+	return r.print(t)
+}
+
+// openTokenizer reads the vocabulary of a file, which need not hold a model that
+// could be run.
+func openTokenizer(path string) (_ *tokenizer.Tokenizer, err error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	cfg, err := tokenizer.FromMetadata(func(key string) (any, bool) {
+		v, ok := f.Value(key)
+		if !ok {
+			return nil, false
+		}
+		return v.Interface(), true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.New(cfg)
+}
+
+// list is "[1, 2, 3]".
+func (r *tokenization) list() string {
+	return strings.ReplaceAll(fmt.Sprint(r.IDs), " ", ", ")
+}
+
+// print writes a line for each token, in the form of llama-tokenize. What a terminal
+// might obey is escaped on one, and goes as it is elsewhere.
+func (r *tokenization) print(t *tool) error {
+	show := func(s string) string { return s }
+	if isTerminal(t.stdout) {
+		show = visible
+	}
+	w := bufio.NewWriter(t.stdout)
+	for i, id := range r.IDs {
+		fmt.Fprintf(w, "%6d -> '%s'\n", id, show(r.Pieces[i]))
+	}
+	return w.Flush()
+}
