@@ -47,7 +47,7 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 		if f.err != nil {
 			return fmt.Errorf("llm: %w", f.err)
 		}
-		s.past.Add(int64(n))
+		s.keep(ids[done : done+n])
 		done += n
 	}
 	return nil

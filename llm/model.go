@@ -30,6 +30,8 @@ type Model struct {
 	family  *family
 	context int
 	tok     *tokenizer.Tokenizer
+	// chatTemplate is the template text that the file carries, or empty.
+	chatTemplate string
 
 	tokenEmbd  fucina.Tensor // {vocab d}
 	outputNorm fucina.Tensor // {d}
@@ -119,6 +121,9 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 		return nil, vocabularyError(err)
 	}
 	m := &Model{eng: eng, tok: tok, family: fam, context: opt.Context}
+	if m.chatTemplate, err = f.StringOr("tokenizer.chat_template", ""); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidModel, err)
+	}
 	if m.context == 0 {
 		m.context = p.Context
 	}

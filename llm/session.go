@@ -45,7 +45,8 @@ type Session struct {
 	cache  []kv
 	past   atomic.Int64
 	busy   atomic.Bool
-	closed bool // guarded by busy
+	closed bool    // guarded by busy
+	ids    []int32 // the tokens that the cache holds; guarded by busy
 }
 
 // kv is one layer's cache: views of the first tokens are what attention reads. That
@@ -93,7 +94,7 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("llm: %w", err)
 	}
-	s := &Session{m: m, c: c, opt: opt}
+	s := &Session{m: m, c: c, opt: opt, ids: make([]int32, 0, opt.Context)}
 	if s.angles, err = m.eng.RoPETable(m.params.stretched(opt.Context), opt.Context, "pos"); err != nil {
 		return nil, errors.Join(fmt.Errorf("llm: %w", err), c.Close())
 	}
@@ -178,8 +179,36 @@ func (s *Session) Rewind(n int) error {
 	if past := s.Past(); n < 0 || n > past {
 		return fmt.Errorf("llm: rewind to %d tokens of %d", n, past)
 	}
+	s.ids = s.ids[:n]
 	s.past.Store(int64(n))
 	return nil
+}
+
+// Resume rewinds to what the sequence has in common with ids, less the last of ids
+// if all of them are there, and returns the rest of ids: what is left to decode for
+// the sequence to be ids. A conversation that grows decodes only what is new.
+func (s *Session) Resume(ids []int32) ([]int32, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.exit()
+	if len(ids) == 0 {
+		return nil, errors.New("llm: resume with no tokens")
+	}
+	n := 0
+	for n < len(s.ids) && n < len(ids)-1 && s.ids[n] == ids[n] {
+		n++
+	}
+	s.ids = s.ids[:n]
+	s.past.Store(int64(n))
+	return ids[n:], nil
+}
+
+// keep records that the cache holds ids, behind what it held. The caller has claimed
+// the session.
+func (s *Session) keep(ids []int32) {
+	s.ids = append(s.ids, ids...)
+	s.past.Add(int64(len(ids)))
 }
 
 // Decode appends ids to the sequence and writes the logits that follow the last of
@@ -211,7 +240,7 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 		if err := s.step(ctx, ids[:n], out); err != nil {
 			return fmt.Errorf("llm: %w", err)
 		}
-		s.past.Add(int64(n))
+		s.keep(ids[:n])
 		ids = ids[n:]
 	}
 	return nil

@@ -1,0 +1,106 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/fucina-go/fucina/llm/chat"
+)
+
+// Conversation is a chat on a session: turns of a user and the model, laid out by a
+// chat template. What the user writes cannot forge a turn, where the template's
+// markers are tokens. It is driven by one goroutine at a time, and nothing else uses
+// its session.
+type Conversation struct {
+	s        *Session
+	template string
+	system   []chat.Message
+	turns    []chat.Message
+}
+
+// NewConversation begins a conversation on s. template is a name that package chat
+// knows; empty, it is found by the template that the model's file carries, and an
+// error that matches chat.ErrTemplate says that there is none or it is not known.
+// system is what the model is told first, or empty.
+func (s *Session) NewConversation(template, system string) (*Conversation, error) {
+	if template == "" {
+		text := s.m.chatTemplate
+		if text == "" {
+			return nil, fmt.Errorf("llm: %w: the file carries none; name one of %s", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
+		}
+		name, ok := chat.Detect(text)
+		if !ok {
+			return nil, fmt.Errorf("llm: %w: that of the file is none of %s; name one", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
+		}
+		template = name
+	}
+	c := &Conversation{s: s, template: template}
+	if system != "" {
+		c.system = []chat.Message{{Role: chat.System, Content: system}}
+	}
+	// A template that is not known, or takes no system message, is found now.
+	probe := append(append([]chat.Message(nil), c.system...), chat.Message{Role: chat.User})
+	if _, err := chat.Segments(template, probe, true); err != nil {
+		return nil, fmt.Errorf("llm: %w", err)
+	}
+	return c, nil
+}
+
+// Template returns the name of the conversation's template.
+func (c *Conversation) Template() string { return c.template }
+
+// Messages returns the turns so far, without the system message.
+func (c *Conversation) Messages() []chat.Message {
+	return append([]chat.Message(nil), c.turns...)
+}
+
+// Clear forgets all turns.
+func (c *Conversation) Clear() { c.turns = nil }
+
+// Send says text as the user and streams the model's answer, as Generate does. Only
+// what the session does not hold yet is decoded. When the stream ends, by itself or
+// because the caller breaks off, the question and the answer so far are turns of the
+// conversation; after an error they are not.
+func (c *Conversation) Send(ctx context.Context, text string, opt GenerateOptions) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		turns := append(c.Messages(), chat.Message{Role: chat.User, Content: text})
+		ids, err := c.encode(turns)
+		if err == nil {
+			ids, err = c.s.Resume(ids)
+		}
+		if err != nil {
+			yield(Token{}, err)
+			return
+		}
+		var answer strings.Builder
+		for t, err := range c.s.GenerateIDs(ctx, ids, opt) {
+			if err != nil {
+				yield(t, err)
+				return
+			}
+			answer.WriteString(t.Text)
+			if !yield(t, nil) {
+				break
+			}
+		}
+		c.turns = append(turns, chat.Message{Role: chat.Assistant, Content: answer.String()})
+	}
+}
+
+func (c *Conversation) encode(turns []chat.Message) ([]int32, error) {
+	segments, err := chat.Segments(c.template, append(append([]chat.Message(nil), c.system...), turns...), true)
+	if err != nil {
+		return nil, fmt.Errorf("llm: %w", err)
+	}
+	ids, err := chat.Encode(c.s.m.tok, segments, true)
+	if err != nil {
+		return nil, fmt.Errorf("llm: %w", err)
+	}
+	if len(ids) == 0 {
+		return nil, errors.New("llm: the conversation has no tokens")
+	}
+	return ids, nil
+}

@@ -1,0 +1,207 @@
+package llm_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/chat"
+	"github.com/fucina-go/fucina/llm/tokenizer"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+const chatML = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+
+// openChat opens the seeded model with a chat template in its metadata.
+func openChat(t *testing.T, template string) *llm.Model {
+	t.Helper()
+	m := tinyllama.New(tinyllama.Options{Context: 1024})
+	if template != "" {
+		m.Set("tokenizer.chat_template", template)
+	}
+	return openModel(t, openExact(t), writeModel(t, m), llm.Options{})
+}
+
+func send(c *llm.Conversation, text string, opt llm.GenerateOptions) (string, error) {
+	var answer strings.Builder
+	for tok, err := range c.Send(context.Background(), text, opt) {
+		if err != nil {
+			return answer.String(), err
+		}
+		answer.WriteString(tok.Text)
+	}
+	return answer.String(), nil
+}
+
+// A conversation decodes only what its session does not hold, and answers as a fresh
+// session would after the whole of it.
+func TestConversation(t *testing.T) {
+	m := openChat(t, chatML)
+	s := openSession(t, m, llm.SessionOptions{})
+	c, err := s.NewConversation("", "be brief")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Template() != "chatml" {
+		t.Errorf("template %q, want chatml", c.Template())
+	}
+	msgs := []chat.Message{{Role: chat.System, Content: "be brief"}}
+	for turn, text := range []string{"hello", "and then", "the end"} {
+		msgs = append(msgs, chat.Message{Role: chat.User, Content: text})
+		whole, err := chat.Format("chatml", msgs, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := m.Tokenizer().Encode(whole, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var decoded []int32
+		answer, err := send(c, text, llm.GenerateOptions{MaxTokens: 6, OnPrompt: func(ids []int32) { decoded = slices.Clone(ids) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := all[len(all)-len(decoded):]; !slices.Equal(got, decoded) || turn > 0 && len(decoded) > len(all)/2 {
+			t.Errorf("turn %d decoded %d of %d tokens", turn, len(decoded), len(all))
+		}
+		fresh := openSession(t, m, llm.SessionOptions{})
+		var want strings.Builder
+		for tok, err := range fresh.GenerateIDs(context.Background(), all, llm.GenerateOptions{MaxTokens: 6}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.WriteString(tok.Text)
+		}
+		if answer == "" || answer != want.String() {
+			t.Errorf("turn %d answers %q, a fresh session %q", turn, answer, want.String())
+		}
+		msgs = append(msgs, chat.Message{Role: chat.Assistant, Content: answer})
+		if got := c.Messages(); !slices.Equal(got, msgs[1:]) {
+			t.Errorf("turns %v, want %v", got, msgs[1:])
+		}
+	}
+	c.Clear()
+	if len(c.Messages()) != 0 {
+		t.Errorf("turns after Clear: %v", c.Messages())
+	}
+}
+
+// What breaks off an answer keeps it; an error takes the question back.
+func TestConversationBreaksOff(t *testing.T) {
+	m := openChat(t, "")
+	s := openSession(t, m, llm.SessionOptions{})
+	c, err := s.NewConversation("chatml", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for tok, err := range c.Send(context.Background(), "hello", llm.GenerateOptions{MaxTokens: 8}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said += tok.Text; said != "" {
+			break
+		}
+	}
+	turns := c.Messages()
+	if len(turns) != 2 || turns[1].Content != said {
+		t.Errorf("turns %v, want the answer %q", turns, said)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, err := range c.Send(ctx, "again", llm.GenerateOptions{MaxTokens: 8}) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if got := c.Messages(); !slices.Equal(got, turns) {
+		t.Errorf("turns after an error %v, want %v", got, turns)
+	}
+	if _, err := send(c, "again", llm.GenerateOptions{MaxTokens: 2}); err != nil {
+		t.Errorf("after an error: %v", err)
+	}
+	if _, err := send(c, strings.Repeat("far too much ", 400), llm.GenerateOptions{}); !errors.Is(err, llm.ErrContextFull) {
+		t.Errorf("a turn past the context: %v", err)
+	}
+}
+
+func TestConversationTemplates(t *testing.T) {
+	for _, tt := range []struct{ name, inFile, ask, want string }{
+		{"none", "", "", "the file carries none"},
+		{"unknown in the file", "{{ something else }}", "", "that of the file is none of"},
+		{"unknown by name", "", "nosuch", "nosuch"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openSession(t, openChat(t, tt.inFile), llm.SessionOptions{})
+			_, err := s.NewConversation(tt.ask, "")
+			if !errors.Is(err, chat.ErrTemplate) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one that says %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Resume keeps what is common and leaves something to decode.
+func TestResume(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	s := openSession(t, m, llm.SessionOptions{})
+	for _, tt := range []struct {
+		held, ids []int32
+		past      int
+	}{
+		{nil, []int32{5, 6}, 0},
+		{[]int32{5, 6, 7}, []int32{5, 6, 7, 8, 9}, 3},
+		{[]int32{5, 6, 7}, []int32{5, 6, 7}, 2},
+		{[]int32{5, 6, 7}, []int32{5, 8}, 1},
+		{[]int32{5, 6, 7}, []int32{9}, 0},
+	} {
+		if err := s.Rewind(0); err != nil {
+			t.Fatal(err)
+		}
+		if tt.held != nil {
+			decode(t, s, tt.held...)
+		}
+		rest, err := s.Resume(tt.ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Past() != tt.past || !slices.Equal(rest, tt.ids[tt.past:]) {
+			t.Errorf("%v resumed with %v: %d tokens and %v left", tt.held, tt.ids, s.Past(), rest)
+		}
+		got := decode(t, s, rest...)
+		fresh := openSession(t, m, llm.SessionOptions{})
+		checkLogits(t, "resumed", got, decode(t, fresh, tt.ids...), 0)
+	}
+	if _, err := s.Resume(nil); err == nil {
+		t.Error("resume with no tokens")
+	}
+}
+
+// Stop strings end the text before them, also across tokens, and every sampler stage
+// sees the prompt.
+func TestGenerateStopsAtStrings(t *testing.T) {
+	g := tinyllama.Goldens()[0]
+	m := openTiny(t, g.Options)
+	whole := spell(m, g.IDs)
+	for from := 3; from < len(whole)-4; from += 7 {
+		stop := whole[from : from+3]
+		s := openSession(t, m, llm.SessionOptions{})
+		_, text, err := collect(context.Background(), s, g.Prompt, llm.GenerateOptions{MaxTokens: len(g.IDs), Stop: []string{stop}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, _, _ := strings.Cut(whole, stop); text != want {
+			t.Errorf("stopped at %q: %q, want %q", stop, text, want)
+		}
+	}
+	s := openSession(t, m, llm.SessionOptions{})
+	for _, err := range s.Generate(context.Background(), g.Prompt, llm.GenerateOptions{Stop: []string{""}}) {
+		if err == nil || errors.Is(err, fucina.ErrBusy) {
+			t.Errorf("an empty stop string: %v", err)
+		}
+	}
+}
