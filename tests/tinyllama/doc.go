@@ -4,9 +4,9 @@
 // greedy text wanders and the largest logit stands clear of the next; the text means
 // nothing.
 //
-// The bytes are a function of [Options], or of [Shape], alone, the same on every platform and in
-// every Go version: a change of them is a change of every number recorded from
-// them.
+// The bytes are a function of [Options], or of [Shape], alone, the same on every
+// platform and in every Go version: a change of them is a change of every number
+// recorded from them.
 //
 // # The generator
 //
