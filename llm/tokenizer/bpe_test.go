@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -238,7 +239,7 @@ func TestBPEMerges(t *testing.T) {
 		{"a space within a word", []string{"Ġ a"}, []string{"Ġa"}, "a a", []string{"a", "Ġa"}},
 		{"lost where neither token nor ASCII", []string{"Ġ a"}, nil, "a a", []string{"a", "a"}},
 		{"never across words", []string{"a Ġ"}, []string{"aĠ"}, "a a", []string{"a", "Ġ", "a"}},
-		{"pieces that no text spells", []string{"▁ a", "a 漢"}, []string{"▁a"}, "▁a", []string{"â", "ĸ", "ģ", "a"}},
+		{"pieces that no text spells", []string{"▁ a", "a 漢", "  a"}, []string{"▁a"}, "▁a", []string{"â", "ĸ", "ģ", "a"}},
 	} {
 		tok := mustNew(t, smallBPE(tc.merges, tc.tokens...))
 		if got := texts(tok, encode(t, tok, tc.text, EncodeOptions{})); !slices.Equal(got, tc.want) {
@@ -517,5 +518,17 @@ func BenchmarkNewBPE(b *testing.B) {
 		if _, err := New(cfg); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestDescending(t *testing.T) {
+	order := []float32{float32(math.Inf(1)), math.MaxFloat32, 1, math.SmallestNonzeroFloat32, 0, -math.SmallestNonzeroFloat32, -1, -math.MaxFloat32, float32(math.Inf(-1))}
+	for i := 1; i < len(order); i++ {
+		if a, b := descending(order[i-1]), descending(order[i]); a >= b {
+			t.Errorf("%v is %#x, %v is %#x", order[i-1], a, order[i], b)
+		}
+	}
+	if descending(float32(math.Copysign(0, -1))) != descending(0) {
+		t.Error("the two zeros differ")
 	}
 }

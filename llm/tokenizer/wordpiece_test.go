@@ -95,6 +95,19 @@ func TestWordPiece(t *testing.T) {
 	}
 }
 
+func TestChinese(t *testing.T) {
+	for _, x := range chineseRanges {
+		if chinese(x[0]-1) && x[0] != 0x2B740 || !chinese(x[0]) || !chinese(x[1]) || chinese(x[1]+1) && x[1] != 0x2B73F {
+			t.Errorf("%U to %U: not where the ideographs begin and end", x[0], x[1])
+		}
+	}
+	for r, want := range map[rune]bool{0x3400: true, 0x4DC0: false, '漢': true, 0xF900: true, 0x20000: true, 0x2A700: true, 0x2B740: true, 0x2B820: false, 0x2B920: true, 0x2F800: true, 'あ': false, 0x3005: false} {
+		if chinese(r) != want {
+			t.Errorf("%U: %v, want %v", r, !want, want)
+		}
+	}
+}
+
 func TestBaseIsNFD(t *testing.T) {
 	for r := rune(0); r < 0x30000; r++ {
 		if want := []rune(norm.NFD.String(string(r))); r < 0xD800 || r > 0xDFFF {

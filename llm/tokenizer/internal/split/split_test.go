@@ -214,6 +214,16 @@ func TestSplitIsLinear(t *testing.T) {
 	}
 }
 
+func TestUnion(t *testing.T) {
+	got := union(span{12, 12}, span{3, 5}, span{1, 3}, span{6, 9}, span{2, 2})
+	if want := (set{{1, 9}, {12, 12}}); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if want := (set{{0, 0}, {10, 11}, {13, unicode.MaxRune}}); !slices.Equal(got.not(), want) {
+		t.Errorf("complement %v, want %v", got.not(), want)
+	}
+}
+
 func TestSetIsRangeTable(t *testing.T) {
 	for name, table := range map[string]*unicode.RangeTable{"L": unicode.L, "M": unicode.M, "N": unicode.N, "P": unicode.P, "S": unicode.S} {
 		s := categories()[name]
