@@ -293,3 +293,21 @@ func TestQuantizedCache(t *testing.T) {
 		}
 	}
 }
+
+// The parts of a fused weight are views of one upload.
+func TestFusedWeightsGoOverOnce(t *testing.T) {
+	if testProvider() == "cpu" {
+		t.Skip("nothing goes over")
+	}
+	eng := openExact(t)
+	src := tinyllama.NewShape(tinyllama.Shape{Architecture: "phi3", Fused: true})
+	m := openModel(t, eng, writeModel(t, src), llm.Options{})
+	decode(t, openSession(t, m, llm.SessionOptions{Context: 16}), prompt...)
+	weights := 0
+	for _, ten := range src.Tensors {
+		weights += len(ten.Data)
+	}
+	if up := int(eng.Stats().Device.UploadBytes); up < weights || up > weights+weights/10 {
+		t.Errorf("%d bytes went to the device for weights of %d", up, weights)
+	}
+}
