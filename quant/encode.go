@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
 )
@@ -21,7 +22,7 @@ var ErrImportance = errors.New("quant: bad importance vector")
 // An encoder describes how one block format is written.
 type encoder struct {
 	// encode writes one block of the format's size.
-	encode func(dst []byte, b *block) error
+	encode func(dst []byte, b block) error
 	// limit is the largest magnitude that encode is called with.
 	limit float32
 	// rowMean is set where, with an importance vector, encode wants the mean square
@@ -33,7 +34,7 @@ type encoder struct {
 type block struct {
 	x          []float32 // the values, all finite
 	importance []float32 // of each value, or nil
-	amax       float32   // the largest magnitude in x
+	amax, ext  float32   // the largest magnitude in x, and the first value that has it
 	rowMean    float32   // mean square of the row, see encoder.rowMean
 }
 
@@ -43,8 +44,9 @@ const (
 	// IQ4_XS's are the largest, near 2^12. Below it, squares and sums of squares stay
 	// finite.
 	f16Limit = 0x1p29
-	// f32Limit is for formats with a wider scale.
-	f32Limit = math.MaxFloat32
+	// f32Limit is for formats with a wider scale. The last values of f32, by rounding
+	// up, would decode to infinity.
+	f32Limit = 0x1.ffffp127
 )
 
 // encoders has an entry for every block format.
@@ -76,7 +78,7 @@ var encoders = [dtype.Count]encoder{
 	dtype.TQ1_0:    {encodeTQ1_0, f16Limit, false},
 	dtype.TQ2_0:    {encodeTQ2_0, f16Limit, false},
 	dtype.MXFP4:    {encodeMXFP4, f32Limit, false},
-	dtype.NVFP4:    {encodeNVFP4, f32Limit, false},
+	dtype.NVFP4:    {encodeNVFP4, f16Limit, false},
 }
 
 // RequiresImportance reports whether d can be encoded only with an importance
@@ -109,8 +111,8 @@ func EncodeRow(dst []byte, d dtype.DType, src []float32) error {
 // A block cannot hold an infinity beside a number, so rows with values that are not
 // finite, or too large for the format's scale, are refused with an error that wraps
 // [ErrRange]; ggml writes infinite or NaN scales, or loses the block. NVFP4 saturates
-// instead, at 2688, as in ggml. After such an error the blocks before the offending
-// one are written.
+// at 2688, as in ggml, and MXFP4 at 1.5 times 2^127. After an error dst holds part of
+// the result.
 //
 // EncodeRows may be called concurrently. Tables that the IQ formats search are built
 // once, on first use; beyond that only errors allocate.
@@ -199,6 +201,12 @@ func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32) error {
 	e, n, size := &encoders[d], d.BlockSize(), d.Size()
 	var b block
 	if e.rowMean && importance != nil {
+		// A bad value must not spoil the mean before its block is found.
+		for i := 0; i < len(src); i += n {
+			if amax := maxAbs(src[i : i+n]); !(amax <= e.limit) {
+				return blockError(d, i, magnitudeError(amax))
+			}
+		}
 		b.rowMean = sumSquares(src) / float32(len(src))
 	}
 	for i := range len(src) / n {
@@ -206,32 +214,80 @@ func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32) error {
 		if importance != nil {
 			b.importance = importance[i*n : (i+1)*n]
 		}
-		b.amax = maxAbs(b.x)
-		var err error
-		if b.amax <= e.limit {
-			err = e.encode(dst[i*size:(i+1)*size], &b)
-		} else {
-			err = fmt.Errorf("%w: magnitude %v", ErrRange, b.amax)
+		b.amax, b.ext = extreme(b.x)
+		if !(b.amax <= e.limit) {
+			return blockError(d, i*n, magnitudeError(b.amax))
 		}
-		if err != nil {
-			return fmt.Errorf("%w in elements %d to %d of a %v row", err, i*n, (i+1)*n-1, d)
+		if err := e.encode(dst[i*size:(i+1)*size], b); err != nil {
+			return blockError(d, i*n, err)
 		}
 	}
 	return nil
 }
 
+func magnitudeError(v float32) error {
+	return fmt.Errorf("%w: magnitude %v", ErrRange, v)
+}
+
+func blockError(d dtype.DType, first int, err error) error {
+	return fmt.Errorf("%w in elements %d to %d of a %v row", err, first, first+d.BlockSize()-1, d)
+}
+
+const magnitudeBits = 1<<31 - 1
+
+// bits4 returns the encodings of the first 4 elements of x in place: the compiler
+// loads an integer at once, where for [math.Float32bits] it would move a float between
+// register files.
+func bits4(x []float32) *[4]uint32 { return (*[4]uint32)(unsafe.Pointer((*[4]float32)(x))) }
+
 // maxAbs returns the largest magnitude in x, whose length is a multiple of 4; NaNs
 // rank above infinity. Magnitudes order as their encodings do.
 func maxAbs(x []float32) float32 {
-	const abs = 1<<31 - 1
-	var m0, m1, m2, m3 uint32
+	var m0, m1 uint32
 	for ; len(x) >= 4; x = x[4:] {
-		m0 = max(m0, math.Float32bits(x[0])&abs)
-		m1 = max(m1, math.Float32bits(x[1])&abs)
-		m2 = max(m2, math.Float32bits(x[2])&abs)
-		m3 = max(m3, math.Float32bits(x[3])&abs)
+		b := bits4(x)
+		m0, m1 = max(m0, b[0]&magnitudeBits), max(m1, b[1]&magnitudeBits)
+		m0, m1 = max(m0, b[2]&magnitudeBits), max(m1, b[3]&magnitudeBits)
 	}
-	return math.Float32frombits(max(m0, m1, m2, m3))
+	return math.Float32frombits(max(m0, m1))
+}
+
+// extreme returns what maxAbs does and the first element of that magnitude; of zeros,
+// the positive zero. As signed integers the encodings have the largest positive value
+// last, as unsigned ones the largest negative value.
+func extreme(x []float32) (amax, ext float32) {
+	var p0, p1 int32
+	var n0, n1 uint32
+	for y := x; len(y) >= 8; y = y[8:] {
+		b := bits4(y)
+		p0, n0, p1, n1 = max(p0, int32(b[0])), max(n0, b[0]), max(p1, int32(b[1])), max(n1, b[1])
+		p0, n0, p1, n1 = max(p0, int32(b[2])), max(n0, b[2]), max(p1, int32(b[3])), max(n1, b[3])
+		b = bits4(y[4:])
+		p0, n0, p1, n1 = max(p0, int32(b[0])), max(n0, b[0]), max(p1, int32(b[1])), max(n1, b[1])
+		p0, n0, p1, n1 = max(p0, int32(b[2])), max(n0, b[2]), max(p1, int32(b[3])), max(n1, b[3])
+	}
+	pos, neg := uint32(max(p0, p1)), max(n0, n1)
+	if neg <= magnitudeBits {
+		neg = 0 // a positive value
+	}
+	neg &= magnitudeBits
+	switch {
+	case pos > neg:
+		amax = math.Float32frombits(pos)
+		return amax, amax
+	case pos < neg:
+		amax = math.Float32frombits(neg)
+		return amax, -amax
+	}
+	amax = math.Float32frombits(pos)
+	if amax != 0 {
+		for _, v := range x {
+			if magnitude(v) == amax {
+				return amax, v
+			}
+		}
+	}
+	return amax, 0
 }
 
 // putHalf stores a scale or a minimum as binary16.
@@ -259,7 +315,7 @@ func inverse(d float32) float32 {
 
 // magnitude returns |v| without a branch.
 func magnitude(v float32) float32 {
-	return math.Float32frombits(math.Float32bits(v) &^ (1 << 31))
+	return math.Float32frombits(math.Float32bits(v) & magnitudeBits)
 }
 
 // sqrt is the square root in f32; rounding that of the f64 is the same.

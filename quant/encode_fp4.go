@@ -5,7 +5,7 @@ import "math"
 // encodeMXFP4 picks the power of two that brings the largest magnitude into the
 // binade of the largest code. Magnitudes below 2^-125 get the smallest scale, where
 // ggml converts a negative number to a byte, which C does not define.
-func encodeMXFP4(dst []byte, b *block) error {
+func encodeMXFP4(dst []byte, b block) error {
 	e := uint8(0)
 	if b.amax >= 0x1p-125 {
 		// As ggml does, take the floor of a logarithm that is rounded to f32: just
@@ -14,24 +14,24 @@ func encodeMXFP4(dst []byte, b *block) error {
 		e = uint8(int(math.Floor(float64(log))) - 2 + 127)
 	}
 	dst[0] = e
-	levels := fp4Multiples(e8m0Half(e))
-	x := (*[32]float32)(b.x)
-	for j := range 16 {
-		dst[1+j] = fp4Code(x[j], &levels) | fp4Code(x[j+16], &levels)<<4
+	codes, x := (*[16]byte)(dst[1:]), (*[32]float32)(b.x)
+	inv := fp4Inverse(e8m0Half(e))
+	for j := range codes {
+		codes[j] = fp4Code(x[j], inv) | fp4Code(x[j+16], inv)<<4
 	}
 	return nil
 }
 
 // encodeNVFP4 scales the largest magnitude of 16 to the largest code, 6, as nearly
 // as a scale of 3 mantissa bits can. The scale saturates at 448.
-func encodeNVFP4(dst []byte, b *block) error {
+func encodeNVFP4(dst []byte, b block) error {
 	for g := range 4 {
 		x, codes := (*[16]float32)(b.x[16*g:]), (*[8]byte)(dst[4+8*g:])
 		scale := ue4m3FromFloat32(maxAbs(x[:]) / 6)
 		dst[g] = scale
-		levels := fp4Multiples(ue4m3Half[scale])
+		inv := fp4Inverse(ue4m3Half[scale])
 		for j := range codes {
-			codes[j] = fp4Code(x[j], &levels) | fp4Code(x[j+8], &levels)<<4
+			codes[j] = fp4Code(x[j], inv) | fp4Code(x[j+8], inv)<<4
 		}
 	}
 	return nil
@@ -52,25 +52,36 @@ func ue4m3FromFloat32(x float32) uint8 {
 	return uint8(c)
 }
 
-// fp4Multiples returns d times the positive levels.
-func fp4Multiples(d float32) (levels [8]float32) {
-	for i := range levels {
-		levels[i] = d * float32(fp4Levels[i])
+// fp4Inverse returns the factor of fp4Code for a scale. The midpoints between levels
+// are multiples of half the scale. A little less than twice the inverse brings them to
+// just below an integer, and nothing above them to or below it: an f32 differs from
+// a multiple of a scale, which has few bits, by more than that.
+func fp4Inverse(scale float32) float64 {
+	if scale == 0 {
+		return 0
 	}
-	return levels
+	return 2 / float64(scale) * (1 - 0x1p-40)
 }
 
-// fp4Code returns the code of the level nearest to v, the first of equals.
-func fp4Code(v float32, levels *[8]float32) uint8 {
-	a := magnitude(v)
-	best, code := a, uint8(0)
-	for i := uint8(1); i < 8; i++ {
-		if diff := magnitude(levels[i] - a); diff < best {
-			best, code = diff, i
+// fp4Code returns the code of the level nearest to v, the lower of equals.
+func fp4Code(v float32, inv float64) uint8 {
+	b := math.Float32bits(v)
+	a := float64(math.Float32frombits(b&(1<<31-1)))*inv + (1 - 0x1p-45) // truncates to a ceiling
+	return fp4Codes[min(uint64(int64(a)), 31)|uint64(b>>31<<5)]
+}
+
+// fp4Codes has the code for each ceiling of twice a value in units of the scale, which
+// is in the low 5 bits, and each sign. Zero has no sign.
+var fp4Codes = func() (t [64]uint8) {
+	code := uint8(0)
+	for i := range 32 {
+		for code < 7 && i > int(fp4Levels[code])+int(fp4Levels[code+1]) {
+			code++
+		}
+		t[i] = code
+		if code > 0 {
+			t[i+32] = code | 8
 		}
 	}
-	if v < 0 && code != 0 {
-		code |= 8
-	}
-	return code
-}
+	return t
+}()

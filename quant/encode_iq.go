@@ -2,6 +2,7 @@ package quant
 
 import (
 	"encoding/binary"
+	"math"
 )
 
 // gridFormat describes how an IQ2 or IQ3 format is searched: a group of 16 or 32
@@ -259,10 +260,10 @@ func (l *lattice) sums(group *gridGroup, words *[8]uint16, points int) (qx, q2 f
 	return qx, q2
 }
 
-func encodeIQ2_XXS(dst []byte, b *block) error {
-	s := iq2xxs.start(dst, b)
+func encodeIQ2_XXS(dst []byte, b block) error {
+	s := iq2xxs.start(dst, &b)
 	for g := range 8 {
-		if s.next(b, g) {
+		if s.next(&b, g) {
 			for k := range 4 {
 				dst[2+8*g+k] = uint8(s.index(k))
 			}
@@ -292,10 +293,10 @@ func putScales(dst []byte, scale []uint8) {
 	}
 }
 
-func encodeIQ2_XS(dst []byte, b *block) error {
-	s := iq2xs.start(dst, b)
+func encodeIQ2_XS(dst []byte, b block) error {
+	s := iq2xs.start(dst, &b)
 	for g := range 16 {
-		if s.next(b, g) {
+		if s.next(&b, g) {
 			for k := range 2 {
 				binary.LittleEndian.PutUint16(dst[2+2*(2*g+k):], s.index(k)|uint16(s.group.signs[k]&127)<<9)
 			}
@@ -306,10 +307,10 @@ func encodeIQ2_XS(dst []byte, b *block) error {
 	return err
 }
 
-func encodeIQ2_S(dst []byte, b *block) error {
-	s := iq2s.start(dst, b)
+func encodeIQ2_S(dst []byte, b block) error {
+	s := iq2s.start(dst, &b)
 	for g := range 16 {
-		if s.next(b, g) {
+		if s.next(&b, g) {
 			for k := range 2 {
 				at, i := 2*g+k, s.index(k)
 				dst[2+at] = uint8(i)
@@ -323,10 +324,10 @@ func encodeIQ2_S(dst []byte, b *block) error {
 	return err
 }
 
-func encodeIQ3_XXS(dst []byte, b *block) error {
-	s := iq3xxs.start(dst, b)
+func encodeIQ3_XXS(dst []byte, b block) error {
+	s := iq3xxs.start(dst, &b)
 	for g := range 8 {
-		if s.next(b, g) {
+		if s.next(&b, g) {
 			for k := range 8 {
 				dst[2+8*g+k] = uint8(s.index(k))
 			}
@@ -342,11 +343,11 @@ func encodeIQ3_XXS(dst []byte, b *block) error {
 
 // encodeIQ3_S: as in ggml, a group of zeros takes no room for its codes and signs, so
 // that those of the groups after it move up, away from their scales.
-func encodeIQ3_S(dst []byte, b *block) error {
-	s := iq3s.start(dst, b)
+func encodeIQ3_S(dst []byte, b block) error {
+	s := iq3s.start(dst, &b)
 	at := 0
 	for g := range 8 {
-		if s.next(b, g) {
+		if s.next(&b, g) {
 			for k := range 8 {
 				i := s.index(k)
 				dst[2+8*at+k] = uint8(i)
@@ -474,7 +475,7 @@ func (t *ternaryGroup) sums(qx, q2 *float32, factor float32) {
 }
 
 // encodeIQ1_S: groups of 32 with one shift.
-func encodeIQ1_S(dst []byte, b *block) error {
+func encodeIQ1_S(dst []byte, b block) error {
 	clear(dst)
 	l := iq1Lattice()
 	meanSquare := 2 * sumSquares(b.x) / 256
@@ -483,7 +484,7 @@ func encodeIQ1_S(dst []byte, b *block) error {
 	var high [8]uint16
 	var top float32
 	for g := range scales {
-		if !t.load(b, 32*g, 32, meanSquare, 1e-12) || !t.fitOne() {
+		if !t.load(&b, 32*g, 32, meanSquare, 1e-12) || !t.fitOne() {
 			continue
 		}
 		t.snap(l)
@@ -533,7 +534,7 @@ func (t *ternaryGroup) fitOne() bool {
 			highQ[s][i] = float32((sumW[32]-sumW[i])*q[2]) * q[2]
 		}
 	}
-	best, found := -float32(f32Limit), false
+	best, found := -float32(math.MaxFloat32), false
 	var first, second int
 	var down uint8
 	for i1 := range sumX {
@@ -561,7 +562,7 @@ func (t *ternaryGroup) fitOne() bool {
 }
 
 // encodeIQ1_M: groups of 16 with a shift for each half.
-func encodeIQ1_M(dst []byte, b *block) error {
+func encodeIQ1_M(dst []byte, b block) error {
 	clear(dst)
 	l := iq1Lattice()
 	meanSquare := 2 * sumSquares(b.x) / 256
@@ -569,7 +570,7 @@ func encodeIQ1_M(dst []byte, b *block) error {
 	var top float32
 	for g := range groups {
 		t := &groups[g]
-		if !t.load(b, 16*g, 16, meanSquare, 1e-7) || !t.fitTwo() {
+		if !t.load(&b, 16*g, 16, meanSquare, 1e-7) || !t.fitTwo() {
 			// Zero bytes, which are the first point.
 			t.words[0], t.words[1] = l.points[0], l.points[0]
 			continue
@@ -656,7 +657,7 @@ func (t *ternaryGroup) fitTwo() bool {
 		s.q[1] += e.q[1]
 		s.q[3] += e.q[1]
 	}
-	best, found := -float32(f32Limit), false
+	best, found := -float32(math.MaxFloat32), false
 	var first, last, pair int
 	var low sums
 	for i1 := range 17 {

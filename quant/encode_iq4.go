@@ -34,11 +34,10 @@ var iq4Values = func() (t [16]float32) {
 // iq4Scale fits 32 values to scale times a level. It tries the inverse scales that
 // map the extreme near the first level.
 func iq4Scale(x, w *[32]float32) (scale float32) {
-	amax := maxAbs(x[:])
+	amax, ext := extreme(x[:])
 	if amax < tinyGroup {
 		return 0
 	}
-	ext := extreme(x[:], amax)
 	qx, q2 := iq4Sums(x, w, 1/(-ext/iq4Values[0]))
 	if q2 > 0 {
 		scale = qx / q2
@@ -86,7 +85,7 @@ func (b *block) weighGroup(w *[32]float32, first int, meanSquare float32) {
 	weigh(w[:], b.importance[first:], b.x[first:], meanSquare)
 }
 
-func encodeIQ4_NL(dst []byte, b *block) error {
+func encodeIQ4_NL(dst []byte, b block) error {
 	var w [32]float32
 	b.weighGroup(&w, 0, sumSquares(b.x)*(2.0/32))
 	x := (*[32]float32)(b.x)
@@ -95,7 +94,7 @@ func encodeIQ4_NL(dst []byte, b *block) error {
 	return putHalf(dst, scale)
 }
 
-func encodeIQ4_XS(dst []byte, b *block) error {
+func encodeIQ4_XS(dst []byte, b block) error {
 	var w [32]float32
 	var scales [8]float32
 	meanSquare := sumSquares(b.x) * (2.0 / 256)

@@ -120,9 +120,9 @@ func (k *affineK) recode(s *superBlock, x []float32, d, dmin float32) {
 	}
 }
 
-func encodeQ2_K(dst []byte, b *block) error {
+func encodeQ2_K(dst []byte, b block) error {
 	var s superBlock
-	q2K.fit(&s, b)
+	q2K.fit(&s, &b)
 	if err := putHalf(dst[80:], s.d); err != nil {
 		return err
 	}
@@ -150,18 +150,18 @@ func putPairs(dst *[64]byte, codes *[256]uint8) {
 	}
 }
 
-func encodeQ4_K(dst []byte, b *block) error {
+func encodeQ4_K(dst []byte, b block) error {
 	var s superBlock
-	if err := q4K.fitPacked(dst, &s, b); err != nil {
+	if err := q4K.fitPacked(dst, &s, &b); err != nil {
 		return err
 	}
 	putHalves((*[128]byte)(dst[16:]), &s.codes)
 	return nil
 }
 
-func encodeQ5_K(dst []byte, b *block) error {
+func encodeQ5_K(dst []byte, b block) error {
 	var s superBlock
-	if err := q5K.fitPacked(dst, &s, b); err != nil {
+	if err := q5K.fitPacked(dst, &s, &b); err != nil {
 		return err
 	}
 	high := (*[32]byte)(dst[16:])
@@ -227,7 +227,7 @@ func recodeSymmetric(codes *[256]uint8, x []float32, d float32, scale *[16]int8,
 	}
 }
 
-func encodeQ3_K(dst []byte, b *block) error {
+func encodeQ3_K(dst []byte, b block) error {
 	var codes [256]uint8
 	var scales [16]float32
 	var scale [16]int8
@@ -291,14 +291,14 @@ func encodeQ3_K(dst []byte, b *block) error {
 // descendGroup fits a group of Q3_K without an importance vector, to codes that stand
 // for themselves less 4; in a group of zeros they are 0 nevertheless.
 func descendGroup(code *[16]uint8, x []float32) float32 {
-	amax := maxAbs(x)
+	amax, ext := extreme(x)
 	if amax < tinyGroup {
 		clear(code[:])
 		return 0
 	}
 	var w [16]float32
 	squares(w[:], x)
-	inv := -4 / extreme(x, amax)
+	inv := -4 / ext
 	var lx, l2 float32
 	var signed [16]int8
 	for i, v := range x {
@@ -326,7 +326,7 @@ func extremeOf(x []float32) float32 {
 	return ext
 }
 
-func encodeQ6_K(dst []byte, b *block) error {
+func encodeQ6_K(dst []byte, b block) error {
 	var codes [256]uint8
 	var scales [16]float32
 	var w [16]float32

@@ -14,7 +14,7 @@ func roundAway(v float32) int32 {
 }
 
 // encodeQ1_0 keeps the signs, zeros counting as positive, and the mean magnitude.
-func encodeQ1_0(dst []byte, b *block) error {
+func encodeQ1_0(dst []byte, b block) error {
 	codes := (*[16]byte)(dst[2:])
 	x := (*[128]float32)(b.x)
 	var sum float32
@@ -33,7 +33,7 @@ func encodeQ1_0(dst []byte, b *block) error {
 
 // encodeQ2_0 scales the largest magnitude to 1: the fourth code, 2, stays unused. It
 // serves both group lengths.
-func encodeQ2_0(dst []byte, b *block) error {
+func encodeQ2_0(dst []byte, b block) error {
 	if err := putHalf(dst, b.amax); err != nil {
 		return err
 	}
@@ -51,26 +51,30 @@ func encodeQ2_0(dst []byte, b *block) error {
 	return nil
 }
 
+// code32 has the codes of 32 values, a byte each, the first the lowest of w0.
+type code32 struct{ w0, w1, w2, w3 uint64 }
+
 // The formats of 4 and 5 bits without an importance vector share two ways to a
 // scale. The symmetric one maps the value of the largest magnitude, with its sign,
 // to code 0, which stands for -half; its own negative would be 2*half and gets one
 // less. The affine one maps the smallest value to 0 and the largest to the last
 // code. Where the scale has no inverse, all codes are 0.
 
-func (b *block) symmetricCodes(code *[32]uint8, half float32) (scale float32) {
-	scale = extreme(b.x, b.amax) / -half
+func (b *block) symmetricCodes(half float32, bits uint) (c code32, scale float32) {
+	scale = b.ext / -half
 	inv := inverse(scale)
 	if inv == 0 && scale != 0 {
-		return scale
+		return c, scale
 	}
-	last := int32(2*half - 1)
-	for j, v := range (*[32]float32)(b.x) {
-		code[j] = uint8(min(int32(float32(v*inv)+(half+0.5)), last))
-	}
-	return scale
+	x, offset := (*[32]float32)(b.x), half+0.5
+	c.w0 = symmetric8((*[8]float32)(x[0:]), inv, offset, bits)
+	c.w1 = symmetric8((*[8]float32)(x[8:]), inv, offset, bits)
+	c.w2 = symmetric8((*[8]float32)(x[16:]), inv, offset, bits)
+	c.w3 = symmetric8((*[8]float32)(x[24:]), inv, offset, bits)
+	return c, scale
 }
 
-func (b *block) affineCodes(code *[32]uint8, last int32) (scale, lo float32) {
+func (b *block) affineCodes(last float32) (c code32, scale, lo float32) {
 	x := (*[32]float32)(b.x)
 	lo = x[0]
 	hi := lo
@@ -82,15 +86,50 @@ func (b *block) affineCodes(code *[32]uint8, last int32) (scale, lo float32) {
 			hi = v
 		}
 	}
-	scale = (hi - lo) / float32(last)
+	scale = (hi - lo) / last
 	inv := inverse(scale)
 	if inv == 0 && scale != 0 {
-		return scale, lo
+		return c, scale, lo
 	}
-	for j, v := range x {
-		code[j] = uint8(min(int32(float32((v-lo)*inv)+0.5), last))
-	}
-	return scale, lo
+	c.w0 = affine8((*[8]float32)(x[0:]), lo, inv)
+	c.w1 = affine8((*[8]float32)(x[8:]), lo, inv)
+	c.w2 = affine8((*[8]float32)(x[16:]), lo, inv)
+	c.w3 = affine8((*[8]float32)(x[24:]), lo, inv)
+	return c, scale, lo
+}
+
+// symmetric8 returns x*inv + offset, rounded down, and less one where that does not
+// fit the bits.
+func symmetric8(x *[8]float32, inv, offset float32, bits uint) uint64 {
+	c0 := uint64(int64(float32(x[0]*inv) + offset))
+	c1 := uint64(int64(float32(x[1]*inv) + offset))
+	c2 := uint64(int64(float32(x[2]*inv) + offset))
+	c3 := uint64(int64(float32(x[3]*inv) + offset))
+	c4 := uint64(int64(float32(x[4]*inv) + offset))
+	c5 := uint64(int64(float32(x[5]*inv) + offset))
+	c6 := uint64(int64(float32(x[6]*inv) + offset))
+	c7 := uint64(int64(float32(x[7]*inv) + offset))
+	w := c0 | c1<<8 | c2<<16 | c3<<24 | (c4|c5<<8|c6<<16|c7<<24)<<32
+	return w - w>>bits&0x0101010101010101
+}
+
+// affine8 returns (x-lo)*inv, rounded to nearest, halves up.
+func affine8(x *[8]float32, lo, inv float32) uint64 {
+	c0 := uint64(int64(float32((x[0]-lo)*inv) + 0.5))
+	c1 := uint64(int64(float32((x[1]-lo)*inv) + 0.5))
+	c2 := uint64(int64(float32((x[2]-lo)*inv) + 0.5))
+	c3 := uint64(int64(float32((x[3]-lo)*inv) + 0.5))
+	c4 := uint64(int64(float32((x[4]-lo)*inv) + 0.5))
+	c5 := uint64(int64(float32((x[5]-lo)*inv) + 0.5))
+	c6 := uint64(int64(float32((x[6]-lo)*inv) + 0.5))
+	c7 := uint64(int64(float32((x[7]-lo)*inv) + 0.5))
+	return c0 | c1<<8 | c2<<16 | c3<<24 | (c4|c5<<8|c6<<16|c7<<24)<<32
+}
+
+// joined turns codes of a byte each into one code32.
+func joined(code *[32]uint8) code32 {
+	le := binary.LittleEndian
+	return code32{le.Uint64(code[0:]), le.Uint64(code[8:]), le.Uint64(code[16:]), le.Uint64(code[24:])}
 }
 
 // weights returns what the searches weigh errors by, given an importance vector.
@@ -103,81 +142,75 @@ func (b *block) weights(w *[32]float32) []float32 {
 // importance vector.
 var legacySteps = affineSteps{first: -0.9, step: 0.05, n: 36}
 
-func encodeQ4_0(dst []byte, b *block) error {
-	var code [32]uint8
-	var scale float32
-	if b.importance == nil {
-		scale = b.symmetricCodes(&code, 8)
-	} else {
-		var w [32]float32
-		scale = searchSymmetric(code[:], b.x, b.weights(&w), 8)
-	}
-	putNibbles((*[16]byte)(dst[2:]), &code)
+func encodeQ4_0(dst []byte, b block) error {
+	c, scale := b.symmetric(8, 4)
+	c.putNibbles((*[16]byte)(dst[2:]))
 	return putHalf(dst, scale)
 }
 
-func encodeQ4_1(dst []byte, b *block) error {
-	var code [32]uint8
-	scale, lo := b.affine(&code, 15)
-	putNibbles((*[16]byte)(dst[4:]), &code)
+func encodeQ4_1(dst []byte, b block) error {
+	c, scale, lo := b.affine(15)
+	c.putNibbles((*[16]byte)(dst[4:]))
 	if err := putHalf(dst[2:], lo); err != nil {
 		return err
 	}
 	return putHalf(dst, scale)
 }
 
-func encodeQ5_0(dst []byte, b *block) error {
-	var code [32]uint8
-	var scale float32
-	if b.importance == nil {
-		scale = b.symmetricCodes(&code, 16)
-	} else {
-		var w [32]float32
-		scale = searchSymmetric(code[:], b.x, b.weights(&w), 16)
-	}
-	putFive((*[20]byte)(dst[2:]), &code)
+func encodeQ5_0(dst []byte, b block) error {
+	c, scale := b.symmetric(16, 5)
+	c.putFive((*[20]byte)(dst[2:]))
 	return putHalf(dst, scale)
 }
 
-func encodeQ5_1(dst []byte, b *block) error {
-	var code [32]uint8
-	scale, lo := b.affine(&code, 31)
-	putFive((*[20]byte)(dst[4:]), &code)
+func encodeQ5_1(dst []byte, b block) error {
+	c, scale, lo := b.affine(31)
+	c.putFive((*[20]byte)(dst[4:]))
 	if err := putHalf(dst[2:], lo); err != nil {
 		return err
 	}
 	return putHalf(dst, scale)
 }
 
-func (b *block) affine(code *[32]uint8, last int32) (scale, lo float32) {
+func (b *block) symmetric(half int32, bits uint) (c code32, scale float32) {
 	if b.importance == nil {
-		return b.affineCodes(code, last)
+		return b.symmetricCodes(float32(half), bits)
 	}
 	var w [32]float32
+	var code [32]uint8
+	scale = searchSymmetric(code[:], b.x, b.weights(&w), half)
+	return joined(&code), scale
+}
+
+func (b *block) affine(last int32) (c code32, scale, lo float32) {
+	if b.importance == nil {
+		return b.affineCodes(float32(last))
+	}
+	var w [32]float32
+	var code [32]uint8
 	scale, least := searchAffine(code[:], b.x, b.weights(&w), last, &legacySteps)
-	return scale, -least
+	return joined(&code), scale, -least
 }
 
 // putNibbles packs code j into the low half of byte j and code j+16 into its high
 // half.
-func putNibbles(dst *[16]byte, code *[32]uint8) {
-	for j := range dst {
-		dst[j] = code[j]&15 | code[j+16]<<4
-	}
+func (c code32) putNibbles(dst *[16]byte) {
+	const low = 0x0f0f0f0f0f0f0f0f
+	binary.LittleEndian.PutUint64(dst[:], c.w0&low|c.w2&low<<4)
+	binary.LittleEndian.PutUint64(dst[8:], c.w1&low|c.w3&low<<4)
 }
 
 // putFive packs codes of 5 bits: a word of fifth bits, then nibbles.
-func putFive(dst *[20]byte, code *[32]uint8) {
-	var high uint32
-	for j, c := range code {
-		high |= uint32(c>>4) << j
+func (c code32) putFive(dst *[20]byte) {
+	for i, w := range [4]uint64{c.w0, c.w1, c.w2, c.w3} {
+		// The product moves bit 0 of byte j to bit 56+j.
+		dst[i] = uint8(w >> 4 & 0x0101010101010101 * 0x0102040810204080 >> 56)
 	}
-	binary.LittleEndian.PutUint32(dst[:], high)
-	putNibbles((*[16]byte)(dst[4:]), code)
+	c.putNibbles((*[16]byte)(dst[4:]))
 }
 
 // encodeQ8_0 scales the largest magnitude to 127.
-func encodeQ8_0(dst []byte, b *block) error {
+func encodeQ8_0(dst []byte, b block) error {
 	scale := b.amax / 127
 	if err := putHalf(dst, scale); err != nil {
 		return err
@@ -188,7 +221,7 @@ func encodeQ8_0(dst []byte, b *block) error {
 
 // encodeQ8_1 is Q8_0 with the sum of the codes times the scale. That sum overflows
 // long before the scale does.
-func encodeQ8_1(dst []byte, b *block) error {
+func encodeQ8_1(dst []byte, b block) error {
 	scale := b.amax / 127
 	if err := putHalf(dst, scale); err != nil {
 		return err
@@ -211,13 +244,13 @@ func byteCodes(codes *[32]byte, x *[32]float32, inv float32) {
 // encodeQ8_K maps the value of the largest magnitude, with its sign, to -127. Its
 // scale is an f32. In a block of zeros the sums are zeros, where ggml leaves what
 // was there.
-func encodeQ8_K(dst []byte, b *block) error {
+func encodeQ8_K(dst []byte, b block) error {
 	le := binary.LittleEndian
 	if b.amax == 0 {
 		clear(dst)
 		return nil
 	}
-	inv := -127 / extreme(b.x, b.amax)
+	inv := -127 / b.ext
 	le.PutUint32(dst, math.Float32bits(1/inv))
 	codes, sums := dst[4:260], dst[260:]
 	for g := range 16 {

@@ -2,7 +2,7 @@ package quant
 
 // encodeTQ1_0 scales the largest magnitude to 1, the layout being that of
 // decodeTQ1_0.
-func encodeTQ1_0(dst []byte, b *block) error {
+func encodeTQ1_0(dst []byte, b block) error {
 	x, inv := (*[256]float32)(b.x), inverse(b.amax)
 	for j := range 32 {
 		dst[j] = packTrits(x, inv, j, 32, 5)
@@ -33,7 +33,7 @@ func trit(v float32) uint16 { return uint16(roundAway(v) + 1) }
 
 // encodeTQ2_0 scales the largest magnitude to 1, the layout being that of
 // decodeTQ2_0.
-func encodeTQ2_0(dst []byte, b *block) error {
+func encodeTQ2_0(dst []byte, b block) error {
 	inv := inverse(b.amax)
 	for g := range 2 {
 		x, codes := (*[128]float32)(b.x[128*g:]), (*[32]byte)(dst[32*g:])

@@ -414,28 +414,6 @@ func FuzzDecodeRow(f *testing.F) {
 	})
 }
 
-func FuzzEncodeRow(f *testing.F) {
-	f.Add(bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, 32))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		src := floats(b)
-		src = src[:len(src)/32*32]
-		for _, d := range []dtype.DType{dtype.F32, dtype.F16, dtype.BF16, dtype.Q8_0, dtype.Q4_0} {
-			row := make([]byte, len(src)/d.BlockSize()*d.Size())
-			err := EncodeRow(row, d, src)
-			if err != nil && !(d.IsBlockQuantized() && errors.Is(err, ErrRange)) {
-				t.Errorf("%v: %v", d, err)
-			}
-			if err == nil && d.IsBlockQuantized() {
-				for i, v := range decode(t, d, row) {
-					if v-v != 0 {
-						t.Errorf("%v: element %d, %v, comes back as %v", d, i, src[i], v)
-					}
-				}
-			}
-		}
-	})
-}
-
 func ExampleDecodeRow() {
 	row := make([]byte, dtype.Q8_0.Size())
 	values := make([]float32, 32)
@@ -461,21 +439,6 @@ func BenchmarkDecodeRow(b *testing.B) {
 			b.SetBytes(int64(len(src)))
 			for b.Loop() {
 				if err := DecodeRow(dst, d, src); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkEncodeRow(b *testing.B) {
-	src := floats(readFile(b, "input.f32"))
-	for _, d := range []dtype.DType{dtype.F16, dtype.BF16, dtype.Q8_0, dtype.Q4_0} {
-		b.Run(d.String(), func(b *testing.B) {
-			dst := make([]byte, len(src)/d.BlockSize()*d.Size())
-			b.SetBytes(int64(4 * len(src)))
-			for b.Loop() {
-				if err := EncodeRow(dst, d, src); err != nil {
 					b.Fatal(err)
 				}
 			}

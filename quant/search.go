@@ -20,18 +20,35 @@ func nearest(f float32) int32 {
 	return int32(math.Float32bits(float32(f)+0x1.8p23)&0x7fffff) - 0x400000
 }
 
-// extreme returns the first element of magnitude amax, the largest in x; of zeros, the
-// positive zero.
-func extreme(x []float32, amax float32) float32 {
-	if amax != 0 {
-		for _, v := range x {
-			if magnitude(v) == amax {
-				return v
-			}
+// A clampTable has what is left of an integer within bounds, as a float, at the
+// integer modulo 256; it serves integers of -64 to 191.
+type clampTable [256]float32
+
+func newClampTable(lo, hi int32) *clampTable {
+	t := new(clampTable)
+	for i := range t {
+		n := int32(i)
+		if n >= 192 {
+			n -= 256
 		}
+		t[i] = float32(max(lo, min(hi, n)))
 	}
-	return 0
+	return t
 }
+
+// nearest is the function nearest, with the bounds of the table.
+func (t *clampTable) nearest(f float32) float32 {
+	return t[math.Float32bits(float32(f)+0x1.8p23)&255]
+}
+
+// The tables for the numbers of codes that occur, by what they are called in
+// searchSymmetric and searchAffine.
+var (
+	symmetricTables = [33]*clampTable{
+		4: newClampTable(-4, 3), 8: newClampTable(-8, 7), 16: newClampTable(-16, 15), 32: newClampTable(-32, 31),
+	}
+	affineTables = [32]*clampTable{3: newClampTable(0, 3), 15: newClampTable(0, 15), 31: newClampTable(0, 31)}
+)
 
 // weigh writes the weight of the error in each value: its importance times its size,
 // tempered by the mean square of its surroundings.
@@ -55,19 +72,19 @@ func squares(w, x []float32) {
 // are 0 and so is the scale.
 func searchSymmetric(code []uint8, x, w []float32, nmax int32) (scale float32) {
 	code, w = code[:len(x)], w[:len(x)]
-	amax := maxAbs(x)
+	amax, ext := extreme(x)
 	if amax < tinyGroup {
 		clear(code)
 		return 0
 	}
-	ext := extreme(x, amax)
 	var wxs [groupMax]float32
 	wx := wxs[:len(x)]
 	for i, v := range x {
 		wx[i] = w[i] * v
 	}
 	inv := -float32(nmax) / ext
-	lx, l2 := symmetricSums(x, w, wx, inv, nmax)
+	table := symmetricTables[nmax]
+	lx, l2 := symmetricSums(x, w, wx, inv, table)
 	if l2 != 0 {
 		scale = lx / l2
 	}
@@ -77,7 +94,7 @@ func searchSymmetric(code []uint8, x, w []float32, nmax int32) (scale float32) {
 			continue
 		}
 		tryInv := -(float32(nmax) + float32(0.1*float32(try))) / ext
-		lx, l2 = symmetricSums(x, w, wx, tryInv, nmax)
+		lx, l2 = symmetricSums(x, w, wx, tryInv, table)
 		if l2 > 0 && float32(lx*lx) > float32(best*l2) {
 			inv = tryInv
 			scale = lx / l2
@@ -91,10 +108,10 @@ func searchSymmetric(code []uint8, x, w []float32, nmax int32) (scale float32) {
 }
 
 // symmetricSums returns the sums of w*x*l and w*l*l over the codes l that inv gives.
-func symmetricSums(x, w, wx []float32, inv float32, nmax int32) (lx, l2 float32) {
+func symmetricSums(x, w, wx []float32, inv float32, table *clampTable) (lx, l2 float32) {
 	w, wx = w[:len(x)], wx[:len(x)]
 	for i, v := range x {
-		l := float32(max(-nmax, min(nmax-1, nearest(inv*v))))
+		l := table.nearest(inv * v)
 		lx += float32(wx[i] * l)
 		l2 += float32(float32(w[i]*l) * l)
 	}
@@ -220,6 +237,7 @@ func searchAffine(code []uint8, x, w []float32, nmax int32, s *affineSteps) (sca
 		sumW += w[i]
 		sumX += float32(w[i] * v)
 	}
+	bottom := lo
 	if lo > 0 {
 		lo = 0
 	}
@@ -236,21 +254,12 @@ func searchAffine(code []uint8, x, w []float32, nmax int32, s *affineSteps) (sca
 	span := hi - lo
 	inv := float32(nmax) / span
 	scale = 1 / inv
-	for i, v := range offset {
-		bestCode[i] = float32(max(0, min(nmax, nearest(inv*v))))
-	}
+	affineCodes(bestCode, offset, inv, inv*(bottom-lo), inv*span, nmax)
 	bestError := affineError(bestCode, x, w, scale, lo, s.absolute)
 	for try := range s.n + 1 {
 		inv := (s.first + float32(s.step*float32(try)) + float32(nmax)) / span
-		var sumL, sumL2, sumXL float32
-		for i, v := range offset {
-			l := float32(max(0, min(nmax, nearest(inv*v))))
-			tryCode[i] = l
-			wl := float32(w[i] * l)
-			sumL += wl
-			sumL2 += float32(wl * l)
-			sumXL += float32(wl * x[i])
-		}
+		affineCodes(tryCode, offset, inv, inv*(bottom-lo), inv*span, nmax)
+		sumL, sumL2, sumXL := affineSums(tryCode, x, w)
 		det := float32(sumW*sumL2) - float32(sumL*sumL)
 		if !(det > 0) {
 			continue
@@ -275,6 +284,33 @@ func searchAffine(code []uint8, x, w []float32, nmax int32, s *affineSteps) (sca
 		code[i] = uint8(l)
 	}
 	return scale, -lo
+}
+
+// affineCodes writes the codes that inv gives; lo and hi bound inv times the offsets.
+func affineCodes(code, offset []float32, inv, lo, hi float32, nmax int32) {
+	offset = offset[:len(code)]
+	if lo > -60 && hi > -60 && lo < 180 && hi < 180 {
+		table := affineTables[nmax]
+		for i, v := range offset {
+			code[i] = table.nearest(inv * v)
+		}
+		return
+	}
+	for i, v := range offset {
+		code[i] = float32(max(0, min(nmax, nearest(inv*v))))
+	}
+}
+
+// affineSums returns the sums of w*l, w*l*l and w*l*x over the codes l.
+func affineSums(code, x, w []float32) (sumL, sumL2, sumXL float32) {
+	x, w = x[:len(code)], w[:len(code)]
+	for i, l := range code {
+		wl := float32(w[i] * l)
+		sumL += wl
+		sumL2 += float32(wl * l)
+		sumXL += float32(wl * x[i])
+	}
+	return sumL, sumL2, sumXL
 }
 
 // affineError returns the weighted error of scale*code + lo.
