@@ -133,7 +133,9 @@ func setMetadata(w *gguf.Writer, f *gguf.File, opt *Options) error {
 		errs = append(errs, w.Remove(key))
 	}
 	if m := opt.Importance; m != nil {
-		put("quantize.imatrix.file", gguf.NewValue(m.file))
+		if m.file != "" {
+			put("quantize.imatrix.file", gguf.NewValue(m.file))
+		}
 		if len(m.datasets) > 0 {
 			put("quantize.imatrix.dataset", gguf.NewValue(m.datasets[0]))
 		}

@@ -1,0 +1,236 @@
+package quantize_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm/quantize"
+	"github.com/fucina-go/fucina/tests/ggufbuild"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// modelsDir is where the models of the recorded results go, for recording them
+// anew.
+var modelsDir = flag.String("models", "", "write the test models and importance data to this `directory`, and test nothing")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *modelsDir != "" {
+		if err := writeModels(*modelsDir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func writeModels(dir string) error {
+	for _, s := range skeletons {
+		if err := os.WriteFile(filepath.Join(dir, s.Name+".gguf"), s.image(), 0o644); err != nil {
+			return err
+		}
+		if s.Importance {
+			if err := os.WriteFile(filepath.Join(dir, s.Name+".imatrix"), importanceFile(s.image(), ramp), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	for _, m := range pureModels {
+		image := tinyllama.GGUF(m.options)
+		if err := os.WriteFile(filepath.Join(dir, m.name+".gguf"), image, 0o644); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, m.name+".imatrix"), importanceFile(image, ramp), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pureModels are the models with recorded bytes.
+var pureModels = []struct {
+	name    string
+	options tinyllama.Options
+}{
+	{"seed1", tinyllama.Options{Seed: 1, Layers: 1, Embedding: 256, FeedForward: 256, Heads: 4, KVHeads: 1}},
+	{"seed2", tinyllama.Options{Seed: 2, Layers: 1, Embedding: 256, FeedForward: 512, Heads: 4, KVHeads: 2, Tied: true}},
+}
+
+// A skeleton is a model with the metadata and tensor names that recipes look at,
+// and zeros for weights.
+type skeleton struct {
+	Name       string
+	Arch       string
+	Layers     int
+	Heads      int
+	KVHeads    int
+	Experts    int
+	Loose      bool // experts are tensors of their own
+	Tied       bool
+	Fused      bool // queries, keys and values are one tensor
+	Cols, FF   int
+	Importance bool
+}
+
+var skeletons = []skeleton{
+	{Name: "llama16", Arch: "llama", Layers: 16, Heads: 8, KVHeads: 8, Cols: 256, FF: 256},
+	{Name: "llama16-grouped", Arch: "llama", Layers: 16, Heads: 8, KVHeads: 2, Cols: 256, FF: 256},
+	{Name: "llama16-importance", Arch: "llama", Layers: 16, Heads: 8, KVHeads: 4, Cols: 256, FF: 256, Importance: true},
+	{Name: "llama11-tied", Arch: "llama", Layers: 11, Heads: 8, KVHeads: 2, Cols: 256, FF: 256, Tied: true, Importance: true},
+	{Name: "llama8-288", Arch: "llama", Layers: 8, Heads: 8, KVHeads: 4, Cols: 288, FF: 256, Importance: true},
+	{Name: "llama8-100", Arch: "llama", Layers: 8, Heads: 4, KVHeads: 4, Cols: 256, FF: 100, Importance: true},
+	{Name: "llama80", Arch: "llama", Layers: 80, Heads: 8, KVHeads: 4, Cols: 256, FF: 256, Importance: true},
+	{Name: "llama8-experts8", Arch: "llama", Layers: 8, Heads: 8, KVHeads: 2, Experts: 8, Cols: 256, FF: 256, Importance: true},
+	{Name: "llama8-experts4", Arch: "llama", Layers: 8, Heads: 8, KVHeads: 8, Experts: 4, Cols: 256, FF: 256, Importance: true},
+	{Name: "llama16-loose8", Arch: "llama", Layers: 16, Heads: 8, KVHeads: 4, Experts: 8, Loose: true, Cols: 256, FF: 256, Importance: true},
+	{Name: "falcon16", Arch: "falcon", Layers: 16, Heads: 8, KVHeads: 1, Fused: true, Cols: 256, FF: 256, Importance: true},
+	{Name: "falcon16-blind", Arch: "falcon", Layers: 16, Heads: 8, KVHeads: 8, Fused: true, Cols: 256, FF: 256},
+	{Name: "qwen2-24", Arch: "qwen2", Layers: 24, Heads: 14, KVHeads: 2, Tied: true, Cols: 256, FF: 512, Importance: true},
+	{Name: "phi3-8", Arch: "phi3", Layers: 8, Heads: 8, KVHeads: 8, Fused: true, Cols: 256, FF: 256, Importance: true},
+}
+
+func (s *skeleton) image() []byte {
+	var b ggufbuild.Builder
+	b.SetString("general.architecture", s.Arch)
+	set := func(key string, v int) { b.SetUint32(s.Arch+"."+key, uint32(v)) }
+	set("block_count", s.Layers)
+	set("context_length", 64)
+	set("embedding_length", s.Cols)
+	set("feed_forward_length", s.FF)
+	set("attention.head_count", s.Heads)
+	set("attention.head_count_kv", s.KVHeads)
+	set("attention.sliding_window", 0)
+	if s.Experts > 0 {
+		set("expert_count", s.Experts)
+		set("expert_used_count", 2)
+	}
+	b.SetFloat32(s.Arch+".attention.layer_norm_rms_epsilon", 1e-5)
+	b.SetFloat32(s.Arch+".attention.layer_norm_epsilon", 1e-5)
+
+	add := func(name string, shape ...int) {
+		n := 4
+		for _, d := range shape {
+			n *= d
+		}
+		b.AddTensor(name, dtype.F32, shape, make([]byte, n))
+	}
+	add("token_embd.weight", 4, s.Cols)
+	add("output_norm.weight", s.Cols)
+	if !s.Tied {
+		add("output.weight", 4, s.Cols)
+	}
+	for i := range s.Layers {
+		block := func(name string, shape ...int) { add(fmt.Sprintf("blk.%d.%s", i, name), shape...) }
+		block("attn_norm.weight", s.Cols)
+		if s.Fused {
+			block("attn_qkv.weight", 2, s.Cols)
+		} else {
+			block("attn_q.weight", 2, s.Cols)
+			block("attn_k.weight", 2, s.Cols)
+			block("attn_v.weight", 2, s.Cols)
+			block("attn_v.bias", 2, s.Cols)
+		}
+		block("attn_output.weight", 2, s.Cols)
+		switch {
+		case s.Loose:
+			block("ffn_gate_inp.weight", s.Experts, s.Cols)
+			for e := range s.Experts {
+				block(fmt.Sprintf("ffn_gate.%d.weight", e), 2, s.Cols)
+				block(fmt.Sprintf("ffn_up.%d.weight", e), 2, s.Cols)
+				block(fmt.Sprintf("ffn_down.%d.weight", e), 2, s.FF)
+			}
+		case s.Experts > 0:
+			block("ffn_gate_inp.weight", s.Experts, s.Cols)
+			block("ffn_gate_exps.weight", s.Experts, 2, s.Cols)
+			block("ffn_up_exps.weight", s.Experts, 2, s.Cols)
+			block("ffn_down_exps.weight", s.Experts, 2, s.FF)
+		default:
+			block("ffn_gate.weight", 2, s.Cols)
+			block("ffn_up.weight", 2, s.Cols)
+			block("ffn_down.weight", 2, s.FF)
+			block("one_row.weight", 1, s.FF)
+		}
+	}
+	return b.Bytes()
+}
+
+// ramp is the importance of column i.
+func ramp(i int) float32 { return 0.25 + float32(i*37%64)/32 }
+
+// importanceFile returns importance data in the older format for every matrix of a
+// model; weight gives the weights, by column and then expert.
+func importanceFile(image []byte, weight func(i int) float32) []byte {
+	f, err := gguf.Parse(image)
+	if err != nil {
+		panic(err)
+	}
+	const calls = 4
+	b := &legacyBuilder{}
+	var n int32
+	for _, t := range f.Tensors() {
+		if len(t.Shape) < 2 {
+			continue
+		}
+		cols := t.Shape[len(t.Shape)-1]
+		if len(t.Shape) > 2 {
+			cols *= t.Shape[0]
+		}
+		sums := make([]float32, cols)
+		for i := range sums {
+			sums[i] = calls * weight(i)
+		}
+		b.entry(t.Name, calls, sums)
+		n++
+	}
+	return b.finish(n, 3, "a text")
+}
+
+// digest is how files are recorded.
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func readJSON(t *testing.T, name string, v any) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func parse(t testing.TB, image []byte) *gguf.File {
+	t.Helper()
+	f, err := gguf.Parse(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// parseRamp returns the importance data for a model.
+func parseRamp(t testing.TB, image []byte) *quantize.Importance {
+	t.Helper()
+	m, err := quantize.ParseImportance(importanceFile(image, ramp))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

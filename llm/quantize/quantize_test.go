@@ -1,0 +1,499 @@
+package quantize_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/llm/quantize"
+	"github.com/fucina-go/fucina/quant"
+	"github.com/fucina-go/fucina/tests/ggufbuild"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// Every tensor of every skeleton gets the format that llama.cpp gives it.
+func TestMixtures(t *testing.T) {
+	var recorded struct {
+		Letters map[string]string
+		Models  map[string]map[string]string
+	}
+	readJSON(t, "mixtures.json", &recorded)
+	formats := make(map[byte]dtype.DType)
+	for letter, name := range recorded.Letters {
+		d, err := dtype.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		formats[letter[0]] = d
+	}
+	if len(recorded.Models) != len(skeletons) {
+		t.Errorf("%d models recorded, want %d", len(recorded.Models), len(skeletons))
+	}
+	for _, s := range skeletons {
+		image := s.image()
+		f := parse(t, image)
+		var importance *quantize.Importance
+		if s.Importance {
+			importance = parseRamp(t, image)
+		}
+		if len(recorded.Models[s.Name]) < 32 {
+			t.Errorf("%s: %d recipes recorded", s.Name, len(recorded.Models[s.Name]))
+		}
+		for name, want := range recorded.Models[s.Name] {
+			recipe, err := quantize.ParseFileType(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := quantize.Plan(f, quantize.Options{Type: recipe, Importance: importance})
+			if want == "" {
+				if !errors.Is(err, quantize.ErrImportance) && !errors.Is(err, quantize.ErrTensor) {
+					t.Errorf("%s as %s: %v, want a refusal", s.Name, name, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s as %s: %v", s.Name, name, err)
+				continue
+			}
+			if len(list) != len(want) {
+				t.Fatalf("%s as %s: %d tensors, want %d", s.Name, name, len(list), len(want))
+			}
+			for i, c := range list {
+				if d := formats[want[i]]; c.To != d {
+					t.Errorf("%s as %s: %s becomes %s, want %s", s.Name, name, c.Tensor.Name, c.To, d)
+				}
+			}
+		}
+	}
+}
+
+// quantized returns the file that f becomes.
+func quantized(t *testing.T, f *gguf.File, opt quantize.Options) ([]byte, error) {
+	t.Helper()
+	var out bytes.Buffer
+	w := gguf.NewWriter(&out)
+	if err := quantize.Write(t.Context(), w, f, opt); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), nil
+}
+
+// Whole files are llama.cpp's, byte for byte: metadata, order, formats and data, on
+// any number of threads.
+func TestBytes(t *testing.T) {
+	var recorded map[string]map[string]string
+	readJSON(t, "bytes.json", &recorded)
+	for key, digests := range recorded {
+		model, way, _ := strings.Cut(key, "/")
+		way, calibrated := strings.CutSuffix(way, "/importance")
+		image := recordedModel(t, model)
+		if image == nil {
+			continue
+		}
+		f := parse(t, image)
+		opt := quantize.Options{Pure: way == "pure"}
+		if calibrated {
+			opt.Importance = parseRamp(t, image)
+		}
+		for name, want := range digests {
+			iq := strings.HasPrefix(name, "IQ")
+			if (iq || model == "seed2") && (testing.Short() || invariants.RaceEnabled) {
+				continue
+			}
+			if iq && model == "seed2" && way == "mixture" {
+				continue // seconds, for nothing that the others do not show
+			}
+			t.Run(key+"/"+name, func(t *testing.T) {
+				opt := opt
+				var err error
+				if opt.Type, err = quantize.ParseFileType(name); err != nil {
+					t.Fatal(err)
+				}
+				opt.Threads = 1 + len(name)%3
+				got, err := quantized(t, f, opt)
+				switch {
+				case want == "":
+					if !errors.Is(err, quantize.ErrImportance) && !errors.Is(err, quantize.ErrTensor) {
+						t.Errorf("%v, want a refusal", err)
+					}
+				case err != nil:
+					t.Error(err)
+				case digest(got) != want:
+					t.Errorf("digest %s, want %s", digest(got), want)
+				}
+			})
+		}
+	}
+}
+
+// recordedModel returns the image of a model, nil if it is not here.
+func recordedModel(t *testing.T, name string) []byte {
+	for _, m := range pureModels {
+		if m.name == name {
+			return tinyllama.GGUF(m.options)
+		}
+	}
+	image, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "models", name+".gguf"))
+	if err != nil {
+		t.Logf("no model beside the module: %v", err)
+		return nil
+	}
+	return image
+}
+
+// small returns a file with the tensors that add declares, and the metadata of a
+// model.
+func small(add func(b *ggufbuild.Builder)) []byte {
+	var b ggufbuild.Builder
+	b.SetString("general.architecture", "llama")
+	b.SetUint32("llama.block_count", 1)
+	add(&b)
+	return b.Bytes()
+}
+
+// matrix is rows of values 1, 2, ... in f32.
+func matrix(rows, cols int, change func(v []float32)) []byte {
+	v := make([]float32, rows*cols)
+	for i := range v {
+		v[i] = float32(1 + i%97)
+	}
+	if change != nil {
+		change(v)
+	}
+	data := make([]byte, 4*len(v))
+	if err := quant.EncodeRow(data, dtype.F32, v); err != nil {
+		panic(err)
+	}
+	return data
+}
+
+func oneMatrix(name string, d dtype.DType, shape []int, data []byte) []byte {
+	return small(func(b *ggufbuild.Builder) { b.AddTensor(name, d, shape, data) })
+}
+
+func TestRefusals(t *testing.T) {
+	const weight = "blk.0.attn_q.weight"
+	q8 := make([]byte, 2*34)
+	plain := oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, nil))
+	for _, tc := range []struct {
+		name  string
+		image []byte
+		opt   quantize.Options
+		err   error
+		says  string
+	}{
+		{"quantized", oneMatrix(weight, dtype.Q8_0, []int{2, 32}, q8), quantize.Options{Type: quantize.Q4_0},
+			quantize.ErrQuantized, `"blk.0.attn_q.weight" is q8_0`},
+		{"quantized to f32", oneMatrix(weight, dtype.Q8_0, []int{2, 32}, q8), quantize.Options{Type: quantize.F32},
+			quantize.ErrQuantized, "q8_0"},
+		{"integers", oneMatrix(weight, dtype.I32, []int{2, 32}, make([]byte, 256)), quantize.Options{Type: quantize.Q4_0},
+			quantize.ErrTensor, "is i32"},
+		{"doubles", oneMatrix(weight, dtype.F64, []int{2, 32}, make([]byte, 512)), quantize.Options{Type: quantize.F16},
+			quantize.ErrTensor, "is f64"},
+		{"short rows of q1_0", oneMatrix(weight, dtype.F32, []int{2, 96}, make([]byte, 4*2*96)), quantize.Options{Type: quantize.Q1_0},
+			quantize.ErrTensor, "rows of 96"},
+		{"no recipe", plain, quantize.Options{Type: 4}, quantize.ErrFileType, "FileType(4)"},
+		{"infinity", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[300] = float32(math.Inf(1)) })),
+			quantize.Options{Type: quantize.Q8_0}, quant.ErrRange, weight},
+		{"NaN to f16", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[300] = float32(math.NaN()) })),
+			quantize.Options{Type: quantize.F16}, quantize.ErrTensor, "not finite"},
+		{"too large for f16", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[300] = 65520 })),
+			quantize.Options{Type: quantize.F16}, quantize.ErrTensor, "too large"},
+		{"NaN to bf16", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[3] = float32(math.NaN()) })),
+			quantize.Options{Type: quantize.BF16}, quantize.ErrTensor, "not finite"},
+		{"f16 infinity to f32", oneMatrix(weight, dtype.F16, []int{2, 2}, []byte{0, 0x7c, 0, 0, 0, 0, 0, 0}),
+			quantize.Options{Type: quantize.F32}, quantize.ErrTensor, "not finite"},
+		{"importance needed", plain, quantize.Options{Type: quantize.IQ2_XXS, Pure: true}, quantize.ErrImportance, "none was given"},
+		{"importance for others", plain, quantize.Options{Type: quantize.IQ2_XXS, Pure: true,
+			Importance: parseRamp(t, oneMatrix("blk.0.attn_k.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)))},
+			quantize.ErrImportance, "none for"},
+		{"an embedding that needs importance", oneMatrix("token_embd.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)),
+			quantize.Options{Type: quantize.IQ2_XXS, Pure: true}, quantize.ErrImportance, "token_embd"},
+		{"importance of another width", plain, quantize.Options{Type: quantize.Q4_0,
+			Importance: parseRamp(t, oneMatrix(weight, dtype.F32, []int{2, 128}, matrix(2, 128, nil)))},
+			quantize.ErrImportance, "128 weights"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := quantized(t, parse(t, tc.image), tc.opt)
+			if !errors.Is(err, tc.err) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%v, want %v that says %q", err, tc.err, tc.says)
+			}
+		})
+	}
+}
+
+// Recipes that look at a model's metadata say what is missing; others do without.
+func TestMetadataNeeded(t *testing.T) {
+	build := func(set func(b *ggufbuild.Builder)) *gguf.File {
+		var b ggufbuild.Builder
+		set(&b)
+		b.AddTensor("a.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))
+		b.AddTensor("blk.7.ffn_down.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))
+		return parse(t, b.Bytes())
+	}
+	for name, set := range map[string]func(b *ggufbuild.Builder){
+		"no architecture": func(*ggufbuild.Builder) {},
+		"no layers":       func(b *ggufbuild.Builder) { b.SetString("general.architecture", "x") },
+		"wrong type": func(b *ggufbuild.Builder) {
+			b.SetString("general.architecture", "x")
+			b.SetString("x.block_count", "1")
+		},
+		"negative": func(b *ggufbuild.Builder) {
+			b.SetString("general.architecture", "x")
+			b.SetInt32("x.block_count", -1)
+		},
+		"huge": func(b *ggufbuild.Builder) {
+			b.SetString("general.architecture", "x")
+			b.SetUint64("x.block_count", 1<<63)
+		},
+		"empty array": func(b *ggufbuild.Builder) {
+			b.SetString("general.architecture", "x")
+			b.SetUint32("x.block_count", 1)
+			b.SetInt32s("x.attention.head_count", nil)
+		},
+		"experts outside of the layers": func(b *ggufbuild.Builder) {
+			b.SetString("general.architecture", "x")
+			b.SetUint32("x.block_count", 1)
+			b.SetUint32("x.expert_count", 2)
+		},
+	} {
+		f := build(set)
+		if _, err := quantize.Plan(f, quantize.Options{Type: quantize.Q4_0}); !errors.Is(err, quantize.ErrMetadata) {
+			t.Errorf("%s: %v, want a metadata error", name, err)
+		}
+		for _, opt := range []quantize.Options{{Type: quantize.Q4_0, Pure: true}, {Type: quantize.F16}} {
+			if _, err := quantize.Plan(f, opt); err != nil {
+				t.Errorf("%s: %v of a recipe that does without", name, err)
+			}
+		}
+	}
+}
+
+// Head counts may be arrays of one number per layer.
+func TestHeadsPerLayer(t *testing.T) {
+	var b ggufbuild.Builder
+	b.SetString("general.architecture", "x")
+	b.SetUint32("x.block_count", 1)
+	b.SetInt32s("x.attention.head_count", []int32{8, 1})
+	b.SetInt32s("x.attention.head_count_kv", []int32{2, 1})
+	b.AddTensor("blk.0.attn_v.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil))
+	list, err := quantize.Plan(parse(t, b.Bytes()), quantize.Options{Type: quantize.Q2_K})
+	if err != nil || list[0].To != dtype.Q4_K {
+		t.Errorf("%v %v, want q4_k for a value matrix that four heads share", list, err)
+	}
+}
+
+// What was quantized may be again, if that is wanted, and goes through f32.
+func TestRequantize(t *testing.T) {
+	const name = "blk.0.attn_q.weight"
+	values := matrix(3, 64, nil)
+	first, err := quantized(t, parse(t, oneMatrix(name, dtype.F32, []int{3, 64}, values)), quantize.Options{Type: quantize.Q8_0, Pure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := parse(t, first)
+	again, err := quantized(t, f, quantize.Options{Type: quantize.Q4_0, Pure: true, AllowRequantize: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, _ := f.Tensor(name)
+	floats := make([]float32, 3*64)
+	if err := quant.DecodeRow(floats, dtype.Q8_0, f.Data(old)); err != nil {
+		t.Fatal(err)
+	}
+	want := make([]byte, 3*2*18)
+	if err := quant.EncodeRow(want, dtype.Q4_0, floats); err != nil {
+		t.Fatal(err)
+	}
+	g := parse(t, again)
+	info, _ := g.Tensor(name)
+	if !bytes.Equal(g.Data(info), want) {
+		t.Error("q8_0 to q4_0 is not the encoding of what q8_0 decodes to")
+	}
+	// The same format needs no permission.
+	same, err := quantized(t, f, quantize.Options{Type: quantize.Q8_0})
+	if err != nil || !bytes.Equal(same, first) {
+		t.Errorf("q8_0 to q8_0: %v, or other bytes", err)
+	}
+}
+
+// Each expert of a stack has weights of its own, whatever rows a goroutine gets.
+func TestExpertImportance(t *testing.T) {
+	const experts, rows, cols = 3, 40, 64
+	image := small(func(b *ggufbuild.Builder) {
+		b.AddTensor("blk.0.ffn_up_exps.weight", dtype.F32, []int{experts, rows, cols}, matrix(experts*rows, cols, nil))
+	})
+	importance, err := quantize.ParseImportance(importanceFile(image, func(i int) float32 {
+		return float32((i/cols + 1) * (i%5 + 1))
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := parse(t, image)
+	got, err := quantized(t, f, quantize.Options{Type: quantize.Q4_0, Pure: true, Importance: importance, Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := importance.Entry("blk.0.ffn_up_exps.weight")
+	in := f.Data(f.Tensors()[0])
+	var want []byte
+	for e := range experts {
+		floats := make([]float32, rows*cols)
+		if err := quant.DecodeRow(floats, dtype.F32, in[e*rows*cols*4:(e+1)*rows*cols*4]); err != nil {
+			t.Fatal(err)
+		}
+		part := make([]byte, rows*cols/32*18)
+		if err := quant.EncodeRows(part, dtype.Q4_0, floats, cols, all[e*cols:(e+1)*cols]); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, part...)
+	}
+	g := parse(t, got)
+	if !bytes.Equal(g.Data(g.Tensors()[0]), want) {
+		t.Error("the stack differs from its experts one by one")
+	}
+}
+
+// Metadata stays, but for what says how the file was made.
+func TestMetadata(t *testing.T) {
+	image := small(func(b *ggufbuild.Builder) {
+		b.SetUint32("general.file_type", 0)
+		b.SetUint16("split.no", 0)
+		b.SetUint16("split.count", 1)
+		b.SetInt32("split.tensors.count", 1)
+		b.SetString("general.name", "a name")
+		b.SetUint32("general.alignment", 64)
+		b.AddTensor("b.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))
+		b.AddTensor("a.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))
+	})
+	path := filepath.Join(t.TempDir(), "importance.dat")
+	if err := os.WriteFile(path, importanceFile(image, ramp), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	importance, err := quantize.ReadImportance(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := quantized(t, parse(t, image), quantize.Options{Type: quantize.Q5_1, Importance: importance})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := parse(t, out)
+	want := []string{
+		"general.architecture", "llama.block_count", "general.name", "general.alignment",
+		"general.quantization_version", "general.file_type",
+		"quantize.imatrix.file", "quantize.imatrix.dataset", "quantize.imatrix.entries_count", "quantize.imatrix.chunks_count",
+	}
+	if !slices.Equal(f.Keys(), want) {
+		t.Errorf("keys %q, want %q", f.Keys(), want)
+	}
+	for key, want := range map[string]gguf.Value{
+		"general.quantization_version":   gguf.NewValue(uint32(2)),
+		"general.file_type":              gguf.NewValue(uint32(9)),
+		"quantize.imatrix.file":          gguf.NewValue(path),
+		"quantize.imatrix.dataset":       gguf.NewValue("a text"),
+		"quantize.imatrix.entries_count": gguf.NewValue(uint32(2)),
+		"quantize.imatrix.chunks_count":  gguf.NewValue(uint32(3)),
+	} {
+		if v, _ := f.Value(key); v != want {
+			t.Errorf("%s is %v, want %v", key, v, want)
+		}
+	}
+	if f.Alignment() != 64 || f.Tensors()[0].Name != "a.weight" {
+		t.Errorf("alignment %d, first tensor %q", f.Alignment(), f.Tensors()[0].Name)
+	}
+}
+
+// onlyFile wants dir to hold a file of that name and content, and nothing else.
+func onlyFile(t *testing.T, dir, name string, content []byte) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 1 || entries[0].Name() != name {
+		t.Errorf("the directory holds %v, want only %s", entries, name)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%s changed, or %v", name, err)
+	}
+}
+
+// An interrupt or an error in the middle leaves nothing, and the input may be the
+// output.
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model.gguf")
+	image := tinyllama.GGUF(tinyllama.Options{})
+	if err := os.WriteFile(path, image, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	opt := quantize.Options{Type: quantize.Q8_0, Progress: func(i, n int, c quantize.Choice) {
+		if i == n/2 {
+			cancel()
+		}
+	}}
+	if _, err := quantize.File(ctx, path, filepath.Join(dir, "out.gguf"), opt); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want canceled", err)
+	}
+	onlyFile(t, dir, "model.gguf", image)
+	if _, err := quantize.File(t.Context(), filepath.Join(dir, "none.gguf"), path, opt); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v, want no such file", err)
+	}
+	onlyFile(t, dir, "model.gguf", image)
+
+	var seen []string
+	opt.Progress = func(i, n int, c quantize.Choice) { seen = append(seen, fmt.Sprint(i, n, c.Tensor.Name)) }
+	list, err := quantize.File(t.Context(), path, path, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range list {
+		if want := fmt.Sprint(i, len(list), c.Tensor.Name); i >= len(seen) || seen[i] != want {
+			t.Fatalf("progress %q, want %q at %d", seen, want, i)
+		}
+	}
+	want, err := quantized(t, parse(t, image), quantize.Options{Type: quantize.Q8_0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	onlyFile(t, dir, "model.gguf", want)
+}
+
+func TestFileTypes(t *testing.T) {
+	for _, recipe := range quantize.FileTypes() {
+		for _, name := range []string{recipe.String(), strings.ToLower(recipe.String())} {
+			if got, err := quantize.ParseFileType(name); err != nil || got != recipe {
+				t.Errorf("%s parses as %v, %v", name, got, err)
+			}
+		}
+		if !recipe.DType().Valid() {
+			t.Errorf("%s has no format", recipe)
+		}
+	}
+	for name, want := range map[string]quantize.FileType{"q4_k": quantize.Q4_K_M, "Q3_K": quantize.Q3_K_M, "mxfp4": quantize.MXFP4_MOE} {
+		if got, err := quantize.ParseFileType(name); err != nil || got != want {
+			t.Errorf("%s parses as %v, %v, want %v", name, got, err, want)
+		}
+	}
+	if _, err := quantize.ParseFileType("Q9_9"); !errors.Is(err, quantize.ErrFileType) || !strings.Contains(err.Error(), "Q4_K_M") {
+		t.Errorf("%v, want an error that lists the types", err)
+	}
+}
