@@ -1,6 +1,7 @@
 // Command fucina runs language models from GGUF files and looks into them.
 //
 //	fucina run -m MODEL -p PROMPT [-n N] [-t THREADS] [-c CONTEXT] [--temp T] [--seed S]
+//	fucina run -m MODEL --chat [--chat-template NAME] [-sys MESSAGE]
 //	fucina quantize [--pure] [--imatrix FILE] IN.gguf OUT.gguf TYPE
 //	fucina tokenize -m MODEL -p TEXT [--ids] [--no-bos] [--parse-special]
 //	fucina perplexity -m MODEL -f FILE [-c CONTEXT] [-t THREADS]

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/llm"
 )
 
@@ -25,6 +26,22 @@ type modelFlags struct {
 	provider string
 	threads  *int
 	exact    bool
+	cache    cacheType
+}
+
+// cacheType is the dtype of the KV cache; zero is the session's default.
+type cacheType dtype.DType
+
+func (v *cacheType) String() string { return "" }
+
+func (v *cacheType) Set(s string) error {
+	switch d, err := dtype.Parse(s); {
+	case err != nil, d != dtype.F32 && d != dtype.F16 && d != dtype.Q8_0:
+		return errors.New("want f32, f16 or q8_0")
+	default:
+		*v = cacheType(d)
+		return nil
+	}
 }
 
 func (f *flags) model() *modelFlags {
@@ -32,6 +49,7 @@ func (f *flags) model() *modelFlags {
 	f.StringVar(&m.path, "m", "", "model `file`, GGUF")
 	f.StringVar(&m.provider, "provider", "", "`name` of the provider to compute on, as fucina devices lists them (default the best there is)")
 	m.threads = f.intRange("t", 0, 1, maxThreads, "`threads` to compute with (default one per processor)")
+	f.Var(&m.cache, "cache-type", "`dtype` of the KV cache: f16, f32 or q8_0 (default f16, or f32 with -exact)")
 	f.BoolVar(&m.exact, "exact", false, "never round activations; as FUCINA_EXACT=1")
 	return m
 }
@@ -82,7 +100,7 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 	if err != nil {
 		return nil, err
 	}
-	if l.session, err = l.model.NewSession(llm.SessionOptions{Context: length}); err != nil {
+	if l.session, err = l.model.NewSession(llm.SessionOptions{Context: length, KV: dtype.DType(m.cache)}); err != nil {
 		return nil, err
 	}
 	l.seconds = time.Since(start).Seconds()

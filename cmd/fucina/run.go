@@ -7,37 +7,14 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fucina-go/fucina/llm"
-	"github.com/fucina-go/fucina/llm/sample"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
-
-// seedValue is a seed; unset, or as -1, one is drawn.
-type seedValue struct {
-	seed  uint64
-	fixed bool
-}
-
-func (v *seedValue) String() string { return "" }
-
-func (v *seedValue) Set(s string) error {
-	if s == "-1" {
-		*v = seedValue{}
-		return nil
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return errors.New("want an integer from 0 to 2^64-1, or -1")
-	}
-	*v = seedValue{n, true}
-	return nil
-}
 
 // generation is the result of the run command, as -o json prints it.
 type generation struct {
@@ -95,10 +72,8 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	file := fs.String("f", "", "`file` to read the prompt from; - is standard input")
 	n := fs.intRange("n", -1, -1, maxTokens, "`tokens` to generate; -1 is until the text ends or the context is full")
 	length := fs.intRange("c", 0, 1, maxTokens, "`tokens` of context (default the model's, at most 4096)")
-	temp := temperature(0.8)
-	fs.Var(&temp, "temp", "`temperature`; 0 takes the likeliest token")
-	var seed seedValue
-	fs.Var(&seed, "seed", "`seed` of the sampler (default -1, a random one)")
+	sampling := fs.sampling()
+	chat := fs.chat()
 	special := fs.Bool("special", false, "read special tokens in the prompt and show those that are generated")
 	verbose := fs.Bool("v", false, "show timings, which otherwise only a terminal gets")
 	out := fs.format()
@@ -108,12 +83,15 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	if err := m.check("run"); err != nil {
 		return err
 	}
-	if *prompt, err = t.prompt(fs, *prompt, *file); err != nil {
+	if err := chat.check(*out, *n); err != nil {
 		return err
 	}
-	if !seed.fixed {
-		seed.seed = uint64(rand.Uint32())
+	if !chat.on || *prompt != "" || *file != "" {
+		if *prompt, err = t.prompt(fs, *prompt, *file); err != nil {
+			return err
+		}
 	}
+	params := sampling.resolve()
 
 	l, err := t.load(ctx, m, *length)
 	if err != nil {
@@ -121,6 +99,11 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 
+	opt := llm.GenerateOptions{MaxTokens: *n, Sampling: params, Stop: sampling.stop, Special: *special}
+	if chat.on {
+		opt.MaxTokens = max(opt.MaxTokens, 0) // 0 is no limit to Send
+		return t.converse(ctx, l.session, chat, opt, *prompt)
+	}
 	r := &generation{
 		Model:     m.name(),
 		Provider:  l.engine.Provider(),
@@ -128,18 +111,13 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 		PromptIDs: []int32{},
 		IDs:       []int32{},
 		Text:      *prompt,
-		Seed:      seed.seed,
+		Seed:      params.Seed,
 		Exact:     l.engine.Exact(),
 		Timings:   timings{Load: l.seconds},
 	}
 	line := &lineWriter{w: t.stdout}
 	if *out == jsonl {
 		line.w = io.Discard
-	}
-	opt := llm.GenerateOptions{
-		MaxTokens: *n,
-		Sampling:  sample.Params{Temperature: float32(temp), Seed: seed.seed},
-		Special:   *special,
 	}
 	err = errors.Join(r.stream(ctx, l.session, opt, line.write), line.end())
 	r.Interrupted = ctx.Err() != nil && errors.Is(err, ctx.Err())

@@ -375,7 +375,7 @@ func TestRunMatchesLibrary(t *testing.T) {
 	defer s.Close()
 	var ids []int32
 	text := "a b"
-	for token, err := range s.Generate(t.Context(), "a b", llm.GenerateOptions{MaxTokens: 8, Sampling: sample.Params{Temperature: 1.5, Seed: 3}}) {
+	for token, err := range s.Generate(t.Context(), "a b", llm.GenerateOptions{MaxTokens: 8, Sampling: sample.Params{TopK: 40, TopP: 0.95, MinP: 0.05, Temperature: 1.5, Seed: 3}}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func chatWith(t *testing.T, ctx context.Context, input io.Reader, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, append([]string{"run", "-m", tinyModel(t), "--chat", "--chat-template", "chatml", "--temp", "0", "-n", "4"}, args...), input, &stdout, &stderr)
+	return result{code, stdout.String(), stderr.String()}
+}
+
+// Each line of input is a turn; commands are none; the end of input ends it.
+func TestChat(t *testing.T) {
+	one := chatWith(t, t.Context(), strings.NewReader("hello\n")).ok(t)
+	if one == "" || !strings.HasSuffix(one, "\n") || strings.Contains(one, "<|im") {
+		t.Fatalf("answers %q", one)
+	}
+	if got := chatWith(t, t.Context(), strings.NewReader(""), "-p", "hello").ok(t); got != one {
+		t.Errorf("the same question with -p gives %q, want %q", got, one)
+	}
+	if got := chatWith(t, t.Context(), strings.NewReader("hello\n\n  \n/clear\nhello")).ok(t); got != one+one {
+		t.Errorf("asked again after /clear: %q, want %q twice", got, one)
+	}
+	two := chatWith(t, t.Context(), strings.NewReader("hello\nhello\n/exit\nhello\n")).ok(t)
+	if !strings.HasPrefix(two, one) || two == one+one {
+		t.Errorf("two turns give %q; the second has not seen the first (%q)", two, one)
+	}
+	if got := chatWith(t, t.Context(), strings.NewReader("hello\n"), "-sys", "other words").ok(t); got == one {
+		t.Errorf("a system message changes nothing")
+	}
+	if got := chatWith(t, t.Context(), strings.NewReader("/help\n")).ok(t); got != chatHelp {
+		t.Errorf("/help gives %q", got)
+	}
+}
+
+func TestChatErrors(t *testing.T) {
+	m := tinyModel(t)
+	for want, args := range map[string][]string{
+		"go with -chat":  {"run", "-m", m, "-p", "x", "-sys", "y"},
+		"give no -o":     {"run", "-m", m, "--chat", "-o", "json"},
+		"-n 0":           {"run", "-m", m, "--chat", "-n", "0"},
+		"want f32, f16":  {"run", "-m", m, "-p", "x", "--cache-type", "q4_0"},
+		"a token's id":   {"run", "-m", m, "-p", "x", "--logit-bias", "7"},
+		"from 0 to 1":    {"run", "-m", m, "-p", "x", "--top-p", "1.5"},
+		"of at least 0":  {"run", "-m", m, "-p", "x", "--repeat-penalty", "NaN"},
+		"is not empty":   {"run", "-m", m, "-p", "x", "--stop", ""},
+		"integer from 0": {"run", "-m", m, "-p", "x", "--top-k", "-1"},
+	} {
+		invoke(t, args...).failed(t, exitUsage, want)
+	}
+	invoke(t, "run", "-m", m, "--chat").failed(t, exitError, "the file carries none")
+	// A turn that does not fit is told, and the conversation goes on.
+	long := strings.Repeat("x y z ", 300)
+	r := chatWith(t, t.Context(), strings.NewReader(long+"\nhello\n"))
+	if r.code != exitOK || r.stdout == "" || r.stderr != "fucina: the context is full: /clear begins anew\n" {
+		t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
+	}
+}
+
+// An interrupt ends a conversation that waits for input.
+func TestChatInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	in, out := io.Pipe()
+	defer out.Close()
+	done := make(chan result)
+	go func() { done <- chatWith(t, ctx, in) }()
+	if _, err := io.WriteString(out, "/help\n"); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	select {
+	case r := <-done:
+		if r.code != exitInterrupted {
+			t.Errorf("exit %d, stderr %q", r.code, r.stderr)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("still waiting for input")
+	}
+}
+
+// The sampling flags reach the sampler.
+func TestRunSampling(t *testing.T) {
+	m := tinyModel(t)
+	ids := func(args ...string) []int32 {
+		t.Helper()
+		var g generation
+		decodeStrict(t, invoke(t, append([]string{"run", "-m", m, "-p", "a b", "-n", "12", "--seed", "3", "-o", "json"}, args...)...).ok(t), &g)
+		return g.IDs
+	}
+	greedy := ids("--temp", "0")
+	if got := ids("--top-k", "1"); !slices.Equal(got, greedy) {
+		t.Errorf("the likeliest of one: %v, want %v", got, greedy)
+	}
+	if got := ids("--min-p", "1"); !slices.Equal(got, greedy) {
+		t.Errorf("as likely as the likeliest: %v, want %v", got, greedy)
+	}
+	for _, id := range ids("--temp", "0", "--logit-bias", "100+1000") {
+		if id != 100 {
+			t.Errorf("a token with a great bias was not chosen: %d", id)
+		}
+	}
+	for _, args := range [][]string{{"--repeat-penalty", "100"}, {"--presence-penalty", "1000"}, {"--frequency-penalty", "1000"}} {
+		got := ids(append(args, "--temp", "0")...)
+		seen := map[int32]bool{}
+		for _, id := range got {
+			if seen[id] {
+				t.Errorf("%v: %v repeats %d", args, got, id)
+			}
+			seen[id] = true
+		}
+		if got := ids(append(args, "--temp", "0", "--repeat-last-n", "0")...); !slices.Equal(got, greedy) {
+			t.Errorf("%v over no tokens: %v, want %v", args, got, greedy)
+		}
+	}
+	if got := invoke(t, "run", "-m", m, "-p", "a b", "-n", "12", "--temp", "0", "--logit-bias", "100+1000", "--stop", "zz", "--cache-type", "f32").ok(t); !strings.HasPrefix(got, "a b") {
+		t.Errorf("prints %q", got)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/fucina-go/fucina/llm/sample"
+)
+
+// samplingFlags say how tokens are chosen. Names and defaults are llama.cpp's.
+type samplingFlags struct {
+	params sample.Params
+	temp   temperature
+	seed   seedValue
+	topK   *int
+	window *int
+	stop   textList
+}
+
+func (f *flags) sampling() *samplingFlags {
+	s := &samplingFlags{temp: 0.8}
+	f.Var(&s.temp, "temp", "`temperature`; 0 takes the likeliest token")
+	f.Var(&s.seed, "seed", "`seed` of the sampler (default -1, a random one)")
+	s.topK = f.intRange("top-k", 40, 0, maxTokens, "keep the `k` likeliest tokens; 0 is all")
+	f.ratio(&s.params.TopP, "top-p", 0.95, 0, 1, "keep the likeliest tokens, as few as have `p` together; 1 is all")
+	f.ratio(&s.params.MinP, "min-p", 0.05, 0, 1, "keep tokens with at least `p` times the likeliest one's probability; 0 is all")
+	f.ratio(&s.params.TypicalP, "typical", 1, 0, 1, "keep the most typical tokens, as few as have `p` together; 1 is all")
+	f.ratio(&s.params.RepeatPenalty, "repeat-penalty", 1, 0, math.MaxFloat32, "`factor` that makes repeated tokens less likely; 1 is none")
+	f.ratio(&s.params.FrequencyPenalty, "frequency-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off a token's logit for each time it occurred")
+	f.ratio(&s.params.PresencePenalty, "presence-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off the logit of a token that occurred")
+	s.window = f.intRange("repeat-last-n", 64, -1, maxTokens, "`tokens` that the penalties look back on; -1 is all, 0 none")
+	f.Var((*biasMap)(&s.params.LogitBias), "logit-bias", "add to a token's logit, as `ID+AMOUNT` or ID-AMOUNT; may be given again")
+	f.Var(&s.stop, "stop", "`text` that ends the answer and is not shown; may be given again")
+	return s
+}
+
+// resolve returns the parameters, with a seed drawn if none was given.
+func (s *samplingFlags) resolve() sample.Params {
+	p := s.params
+	p.Temperature = float32(s.temp)
+	p.TopK = *s.topK
+	if p.PenaltyWindow = *s.window; p.PenaltyWindow == 0 {
+		p.RepeatPenalty, p.FrequencyPenalty, p.PresencePenalty = 1, 0, 0
+	}
+	if p.Seed = s.seed.seed; !s.seed.fixed {
+		p.Seed = uint64(rand.Uint32())
+	}
+	return p
+}
+
+// ratioValue is a finite number of a range.
+type ratioValue struct {
+	p         *float32
+	low, high float64
+}
+
+func (v ratioValue) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*v.p), 'g', -1, 32)
+}
+
+func (v ratioValue) Set(s string) error {
+	x, err := strconv.ParseFloat(s, 32)
+	if err != nil || !(x >= v.low && x <= v.high) {
+		if v.high == math.MaxFloat32 {
+			return errors.New("want a finite number" + map[bool]string{true: " of at least 0"}[v.low == 0])
+		}
+		return errors.New("want a number from " + strconv.FormatFloat(v.low, 'g', -1, 64) + " to " + strconv.FormatFloat(v.high, 'g', -1, 64))
+	}
+	*v.p = float32(x)
+	return nil
+}
+
+func (f *flags) ratio(p *float32, name string, def float32, low, high float64, usage string) {
+	*p = def
+	f.Var(ratioValue{p, low, high}, name, usage)
+}
+
+// biasMap collects -logit-bias flags.
+type biasMap map[int32]float32
+
+func (m *biasMap) String() string { return "" }
+
+func (m *biasMap) Set(s string) error {
+	i := strings.IndexAny(s, "+-")
+	if i > 0 {
+		id, err1 := strconv.ParseInt(s[:i], 10, 32)
+		bias, err2 := strconv.ParseFloat(s[i:], 32)
+		if err1 == nil && err2 == nil && id >= 0 && !math.IsNaN(bias) && !math.IsInf(bias, 1) {
+			if *m == nil {
+				*m = make(biasMap)
+			}
+			(*m)[int32(id)] = float32(bias)
+			return nil
+		}
+	}
+	return errors.New("want a token's id, a sign and an amount, as 15043+1 or 15043-inf")
+}
+
+// textList collects a flag that may be given again.
+type textList []string
+
+func (l *textList) String() string { return "" }
+
+func (l *textList) Set(s string) error {
+	if s == "" {
+		return errors.New("want a text that is not empty")
+	}
+	*l = append(*l, s)
+	return nil
+}
+
+// seedValue is a seed; unset, or as -1, one is drawn.
+type seedValue struct {
+	seed  uint64
+	fixed bool
+}
+
+func (v *seedValue) String() string { return "" }
+
+func (v *seedValue) Set(s string) error {
+	if s == "-1" {
+		*v = seedValue{}
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return errors.New("want an integer from 0 to 2^64-1, or -1")
+	}
+	*v = seedValue{n, true}
+	return nil
+}
