@@ -1,0 +1,99 @@
+//go:build accel
+
+package exec
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/x448/float16"
+)
+
+// PROBLEMS 3, for scratch memory: a workspace that goes from one queue to another
+// while the first still uses it makes the second wait. The wait shows by what it
+// hands on: on a compute queue the failure of a work is that of its followers. The
+// two products share nothing else but the weights.
+func TestWorkspaceChangesQueue(t *testing.T) {
+	const rows, k = 8, 64
+	for _, tt := range []struct {
+		name   string
+		faults []discrete.Fault
+	}{
+		{"in order", nil},
+		{"first fails", []discrete.Fault{{Kind: discrete.SubmitAsync, Nth: 1}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			host, err := cpu.New(cpu.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dev, err := discrete.New(discrete.Options{Faults: tt.faults})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The weights, each product's operand and result, and one workspace.
+			e, err := Open(Options{CPU: host, Device: dev, DeviceBudget: 1024 + 4*256 + 2048})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := tensor.FromSlice(shape.Must(rows, k), make([]float16.Float16, rows*k))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Buffer().MarkStable()
+
+			dev.Hold()
+			var y [2]tensor.Tensor
+			for i := range y {
+				c, err := e.NewContext()
+				if err != nil {
+					t.Fatal(err)
+				}
+				x, err := FromSlice(c, shape.Must(1, k), make([]float32, k))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if y[i], err = c.MatMul(&x, &w); err != nil {
+					t.Fatal(err)
+				}
+				x.Release()
+			}
+			if s := e.Stats(); s.Fallbacks != 0 {
+				t.Fatalf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)
+			}
+			if s := dev.Stats(); s.LiveBlocks != 6 {
+				t.Fatalf("%d device blocks, want 6 with one workspace for both", s.LiveBlocks)
+			}
+			dev.Release()
+
+			for i := range y {
+				var want error
+				if tt.faults != nil {
+					want = accel.ErrDeviceFailed
+				}
+				p, err := tensor.Data[float32](context.Background(), &y[i], storage.Read)
+				if !errors.Is(err, want) {
+					t.Errorf("product %d: error %v, want %v", i, err, want)
+				}
+				for _, v := range p {
+					if v != 0 {
+						t.Errorf("product %d of zeros is %v", i, p)
+						break
+					}
+				}
+				y[i].Release()
+			}
+			w.Release()
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
