@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -27,6 +28,8 @@ type inspection struct {
 	Types     []typeTotal  `json:"types"`     // largest first
 	Elements  int64        `json:"elements"`
 	Bytes     int64        `json:"bytes"` // of tensors, without padding
+	Provider  string       `json:"provider"`
+	Placement []placement  `json:"placement"` // where the matrices are computed with
 }
 
 type metadatum struct {
@@ -63,8 +66,9 @@ const (
 )
 
 // inspect is the inspect command.
-func (t *tool) inspect(_ context.Context, args []string) error {
+func (t *tool) inspect(_ context.Context, args []string) (err error) {
 	fs := newFlags("inspect", "FILE")
+	device := fs.String("provider", "", "`name` of the provider to plan for, as fucina devices lists them (default the best there is)")
 	out := fs.format()
 	if err := fs.parse(t, args, 1); err != nil {
 		return err
@@ -73,11 +77,15 @@ func (t *tool) inspect(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := describe(f)
-	r.File = filepath.Base(fs.Arg(0))
-	if err := f.Close(); err != nil {
+	defer func() { err = errors.Join(err, f.Close()) }()
+	p, err := openPlanner(*device)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	r := describe(f)
+	r.File = filepath.Base(fs.Arg(0))
+	r.Provider, r.Placement = p.name(), p.place(f)
 	if *out == jsonl {
 		return t.writeJSON(r)
 	}
@@ -179,6 +187,7 @@ func (r *inspection) print(out io.Writer) {
 	for _, total := range r.Types {
 		fmt.Fprintf(w, "  %s\t%d tensors\t%d elements\t%d bytes\n", total.DType, total.Tensors, total.Elements, total.Bytes)
 	}
+	printPlacement(w, r.Provider, r.Placement)
 	w.Flush()
 }
 

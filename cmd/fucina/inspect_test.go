@@ -60,7 +60,7 @@ func TestInspectJSON(t *testing.T) {
 	out := invoke(t, "inspect", model, "-o", "json").ok(t)
 	var object map[string]any
 	decodeStrict(t, out, &object)
-	keys(t, object, "file", "version", "alignment", "metadata", "tensors", "types", "elements", "bytes")
+	keys(t, object, "file", "version", "alignment", "metadata", "tensors", "types", "elements", "bytes", "provider", "placement")
 	keys(t, object["tensors"].([]any)[0].(map[string]any), "name", "dtype", "shape", "offset", "size")
 	keys(t, object["types"].([]any)[0].(map[string]any), "dtype", "tensors", "elements", "bytes")
 

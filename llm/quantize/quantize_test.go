@@ -497,3 +497,62 @@ func TestFileTypes(t *testing.T) {
 		t.Errorf("%v, want an error that lists the types", err)
 	}
 }
+
+// Matrices that a model is sensitive to stay, by name, and so does what is a vector
+// in truth. llama.cpp keeps the same.
+func TestKept(t *testing.T) {
+	names := map[string]bool{ // whether it is converted
+		"blk.0.attn_q.weight":              true,
+		"blk.0.ffn_gate_exps.weight":       true,
+		"weight":                           true,
+		"blk.0.attn_q_norm.weight":         false,
+		"blk.0.attn_q.bias":                false,
+		"blk.0.attn_q.weights":             false,
+		"blk.0.ffn_gate_inp.weight":        false,
+		"blk.0.ffn_gate_tid2eid.weight":    false,
+		"altup_proj.weight":                false,
+		"blk.0.laurel_l.weight":            false,
+		"per_layer_model_proj.weight":      false,
+		"position_embd.weight":             false,
+		"token_types.weight":               false,
+		"blk.0.ssm_conv1d.weight":          false,
+		"blk.0.shortconv.conv.weight":      false,
+		"blk.0.indexer.k_proj.weight":      false,
+		"blk.0.indexer.q_proj.weight":      false,
+		"blk.0.time_mix_first.weight":      false,
+		"blk.0.time_mix_w1.weight":         false,
+		"blk.0.time_mix_w2.weight":         false,
+		"blk.0.time_mix_v1.weight":         false,
+		"blk.0.time_mix_a2.weight":         false,
+		"blk.0.time_mix_g1.weight":         false,
+		"blk.0.time_mix_decay_w1.weight":   false,
+		"blk.0.time_mix_lerp_fused.weight": false,
+		"blk.0.attn_rel_b.weight":          false,
+		"v.position_embd.weight":           false,
+		"v.sam.pos_embd.weight":            false,
+		"v.sam.neck.0.weight":              false,
+		"v.sam.net_2.weight":               false,
+		"v.blk.0.rel_pos.weight":           false,
+		"v.patch_embd.weight":              false,
+		"mm.patch_merger.weight":           false,
+		"a.rvq.codebook.weight":            false,
+		"mm.a.code_embd.weight":            false,
+	}
+	image := small(func(b *ggufbuild.Builder) {
+		for name := range names {
+			b.AddTensor(name, dtype.F32, []int{2, 32}, make([]byte, 256))
+		}
+		b.AddTensor("row.weight", dtype.F32, []int{1, 1, 32}, make([]byte, 128))
+		b.AddTensor("column.weight", dtype.F32, []int{2, 1, 32}, make([]byte, 256))
+	})
+	names["row.weight"], names["column.weight"] = false, true
+	list, err := quantize.Plan(parse(t, image), quantize.Options{Type: quantize.F16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list {
+		if c.Converts() != names[c.Tensor.Name] {
+			t.Errorf("%s becomes %s", c.Tensor.Name, c.To)
+		}
+	}
+}

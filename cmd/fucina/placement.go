@@ -1,0 +1,169 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/providers"
+)
+
+// placement says where an operation with weights of one format runs.
+type placement struct {
+	Op      string `json:"op"`
+	DType   string `json:"dtype"`
+	Tensors int    `json:"tensors"`
+	Bytes   int64  `json:"bytes"`
+	Runs    string `json:"runs"`             // the provider; empty if none takes it
+	Reason  string `json:"reason,omitempty"` // why not on the chosen one
+}
+
+// planner asks providers what they would run.
+type planner struct {
+	device provider.Provider // nil if the CPU alone computes
+	cpu    provider.Provider
+}
+
+// openPlanner chooses a provider as an engine does. The caller closes the result.
+func openPlanner(name string) (*planner, error) {
+	device, err := providers.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	cpu, err := providers.OpenCPU(1)
+	if err != nil {
+		if device != nil {
+			err = errors.Join(err, device.Close())
+		}
+		return nil, err
+	}
+	return &planner{device, cpu}, nil
+}
+
+func (p *planner) close() error {
+	if p.device == nil {
+		return p.cpu.Close()
+	}
+	return errors.Join(p.device.Close(), p.cpu.Close())
+}
+
+func (p *planner) name() string {
+	if p.device == nil {
+		return providers.CPU
+	}
+	return p.device.Info().Name
+}
+
+// place says where the products and row gathers of a model's matrices run, the
+// largest part first. Operands that no operation takes as they are, such as those
+// of norms, are left out.
+func (p *planner) place(f *gguf.File) []placement {
+	total := make(map[placement]*placement)
+	_, untied := f.Tensor("output.weight")
+	for _, t := range f.Tensors() {
+		if len(t.Shape) < 2 || len(t.Shape) > 3 || t.Size == 0 {
+			continue
+		}
+		ops := []provider.Op{provider.OpMatMul}
+		if t.Name == "token_embd.weight" {
+			ops = []provider.Op{provider.OpGetRows}
+			if !untied {
+				ops = append(ops, provider.OpMatMul)
+			}
+		}
+		for _, op := range ops {
+			key := placement{Op: op.String(), DType: t.DType.String()}
+			key.Runs, key.Reason = p.where(op, t)
+			sum := total[key]
+			if sum == nil {
+				sum = new(placement)
+				*sum = key
+				total[key] = sum
+			}
+			sum.Tensors++
+			sum.Bytes += t.Size
+		}
+	}
+	list := []placement{}
+	for _, sum := range total {
+		list = append(list, *sum)
+	}
+	slices.SortFunc(list, func(a, b placement) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Op, b.Op), cmp.Compare(a.DType, b.DType), cmp.Compare(a.Runs, b.Runs), cmp.Compare(a.Reason, b.Reason))
+	})
+	return list
+}
+
+// where returns the name of the provider that runs op with the weights t for one
+// token, and why the device does not if it is another.
+func (p *planner) where(op provider.Op, t gguf.TensorInfo) (name, reason string) {
+	args, err := planArgs(op, t)
+	if err != nil {
+		return "", err.Error()
+	}
+	if p.device != nil {
+		plan := p.device.Plan(op, args)
+		if plan.Supported {
+			return p.name(), ""
+		}
+		reason = plan.Reason
+	}
+	plan := p.cpu.Plan(op, args)
+	if plan.Supported {
+		return providers.CPU, reason
+	}
+	return "", plan.Reason
+}
+
+func planArgs(op provider.Op, t gguf.TensorInfo) (*provider.Args, error) {
+	s, err := shape.Of(t.Shape...)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.Storage(t.DType)
+	if err != nil {
+		return nil, err
+	}
+	weight := provider.Operand{DType: t.DType, Weight: true, Shape: s, Strides: stored.Contiguous()}
+	operand := func(d dtype.DType, dims ...int) provider.Operand {
+		s := shape.Must(dims...)
+		return provider.Operand{DType: d, Shape: s, Strides: s.Contiguous()}
+	}
+	rows, cols := s.Dim(-2), s.Dim(-1)
+	switch {
+	case op == provider.OpGetRows && len(t.Shape) == 2:
+		return &provider.Args{
+			NIn: 2, In: [provider.MaxIn]provider.Operand{weight, operand(dtype.I32, 1)},
+			Out: operand(dtype.F32, 1, cols),
+		}, nil
+	case op == provider.OpMatMul && len(t.Shape) == 2:
+		return &provider.Args{
+			NIn: 2, In: [provider.MaxIn]provider.Operand{operand(dtype.F32, 1, cols), weight},
+			Out: operand(dtype.F32, 1, rows),
+		}, nil
+	case op == provider.OpMatMul:
+		return &provider.Args{
+			NIn: 2, In: [provider.MaxIn]provider.Operand{operand(dtype.F32, t.Shape[0], 1, cols), weight},
+			Out: operand(dtype.F32, t.Shape[0], 1, rows),
+		}, nil
+	}
+	return nil, fmt.Errorf("%s of a tensor of shape %v", op, t.Shape)
+}
+
+// printPlacement writes a line for each entry of list. Errors are w's to keep.
+func printPlacement(w io.Writer, name string, list []placement) {
+	fmt.Fprintf(w, "\nruns on %s:\n", name)
+	for _, p := range list {
+		where := cmp.Or(p.Runs, "nothing")
+		if p.Reason != "" {
+			where += " (" + oneLine(p.Reason) + ")"
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%d tensors\t%d bytes\t%s\n", p.Op, p.DType, p.Tensors, p.Bytes, where)
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// The ids are llama.cpp's, and the lines in the form of its tool.
+func TestTokenize(t *testing.T) {
+	model := tinyModel(t)
+	golden := tinyllama.Goldens()[0]
+	list := strings.ReplaceAll(fmt.Sprint(golden.PromptIDs), " ", ", ") + "\n"
+	if out := invoke(t, "tokenize", "-m", model, "-p", golden.Prompt, "--ids").ok(t); out != list {
+		t.Errorf("ids %q, want %q", out, list)
+	}
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte("the é\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "     1 -> '<s>'\n   264 -> ' the'\n   292 -> ' '\n   326 -> 'é'\n    13 -> '\n'\n"
+	if out := invoke(t, "tokenize", "-m", model, "-f", file).ok(t); out != want {
+		t.Errorf("prints\n%s, want\n%s", out, want)
+	}
+	for _, tc := range []struct{ flags, text, want string }{
+		{"--ids --no-bos", "the", "[264]\n"},
+		{"--ids --no-bos", "", "[]\n"},
+		{"--ids", "", "[1]\n"},
+		{"--ids --no-bos --parse-special", "</s>", "[2]\n"},
+		{"-o json", "the☃", `{"model":"tiny.gguf","ids":[1,264,229,155,134],"pieces":["<s>"," the","\ufffd","\ufffd","\ufffd"]}` + "\n"},
+	} {
+		args := append([]string{"tokenize", "-m", model, "-p", tc.text}, strings.Fields(tc.flags)...)
+		if out := invoke(t, args...).ok(t); out != tc.want {
+			t.Errorf("%q: %s, want %s", args[4:], out, tc.want)
+		}
+	}
+	if out := invoke(t, "tokenize", "-m", model, "-p", "</s>", "--ids").ok(t); strings.Contains(out, " 2,") || strings.Contains(out, " 2]") {
+		t.Errorf("%s has a special token that was not asked for", out)
+	}
+}
+
+func TestTokenizeErrors(t *testing.T) {
+	model := tinyModel(t)
+	invoke(t, "tokenize", "-m", model, "-f", filepath.Join(t.TempDir(), "absent")).failed(t, exitError, "absent")
+	invoke(t, "tokenize", "-m", filepath.Join(t.TempDir(), "none.gguf"), "-p", "a").failed(t, exitError, "none.gguf")
+	m := tinyllama.New(tinyllama.Options{})
+	m.Set("tokenizer.ggml.model", "klingon")
+	path := filepath.Join(t.TempDir(), "odd.gguf")
+	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	invoke(t, "tokenize", "-m", path, "-p", "a").failed(t, exitError, "klingon")
+}
+
+// A vocabulary is enough: no weights are read.
+func TestTokenizeVocabulary(t *testing.T) {
+	m := tinyllama.New(tinyllama.Options{})
+	m.Tensors = nil
+	path := filepath.Join(t.TempDir(), "vocab.gguf")
+	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := invoke(t, "tokenize", "-m", path, "-p", "the", "--ids").ok(t); out != "[1, 264]\n" {
+		t.Errorf("ids %q", out)
+	}
+}
