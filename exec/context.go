@@ -158,7 +158,7 @@ func (c *Context) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tens
 	}
 	buf, err := c.e.pool.Acquire(n)
 	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+		return tensor.Tensor{}, describe(op, err, why)
 	}
 	if err := c.runHost(op, buf, storage.Overwrite); err != nil {
 		buf.Release()

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"sync"
 
@@ -50,7 +51,8 @@ func (p *Pool) Stats() PoolStats {
 }
 
 // roundSize rounds a request so that nearby sizes share buffers: to a power of two
-// up to 1024 f32 elements, to a multiple of 1024 elements above.
+// up to 1024 f32 elements, to a multiple of 1024 elements above. A size too large to
+// be rounded, which no memory has, stays.
 func roundSize(n int) int {
 	const quantum = 1024 * 4
 	switch {
@@ -58,6 +60,8 @@ func roundSize(n int) int {
 		return 64
 	case n <= quantum:
 		return 1 << bits.Len(uint(n-1))
+	case n > math.MaxInt-quantum:
+		return n
 	}
 	return (n + quantum - 1) &^ (quantum - 1)
 }

@@ -2,6 +2,8 @@ package exec
 
 import (
 	"context"
+	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -32,6 +34,7 @@ func TestRoundSize(t *testing.T) {
 	for _, tt := range [][2]int{
 		{1, 64}, {64, 64}, {65, 128}, {128, 128}, {400, 512}, {480, 512}, {4095, 4096}, {4096, 4096},
 		{4097, 8192}, {8000, 8192}, {8192, 8192}, {8193, 12288}, {1 << 30, 1 << 30}, {1<<30 + 1, 1<<30 + 4096},
+		{math.MaxInt, math.MaxInt}, {math.MaxInt - 4096, math.MaxInt - 4095},
 	} {
 		if got := roundSize(tt[0]); got != tt[1] {
 			t.Errorf("%d bytes rounded to %d, want %d", tt[0], got, tt[1])
@@ -144,8 +147,10 @@ func TestPoolOutstanding(t *testing.T) {
 // A request that cannot be met is not outstanding.
 func TestPoolExhausted(t *testing.T) {
 	p := NewPool(0)
-	if _, err := p.Acquire(1 << 60); err == nil {
-		t.Fatal("got an exbibyte")
+	for _, n := range []int{1 << 60, math.MaxInt} {
+		if _, err := p.Acquire(n); !errors.Is(err, offheap.ErrNoMemory) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)

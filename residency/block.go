@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 
 	"github.com/fucina-go/fucina/core/accel"
@@ -70,14 +71,17 @@ func (m *Manager) quarantine(b *Block) {
 }
 
 // blockSize rounds a request so that nearby sizes share blocks: powers of two up
-// to 4 KiB, multiples of 4 KiB above.
+// to 4 KiB, multiples of 4 KiB above. A size too large to be rounded, which no
+// device has, stays.
 func blockSize(n int) int {
 	const quantum = 4 << 10
-	if n <= 256 {
+	switch {
+	case n <= 256:
 		return 256
-	}
-	if n <= quantum {
+	case n <= quantum:
 		return 1 << bits.Len(uint(n-1))
+	case n > math.MaxInt-quantum:
+		return n
 	}
 	return (n + quantum - 1) &^ (quantum - 1)
 }
@@ -178,7 +182,7 @@ func (m *Manager) allocate(size int) (*Block, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	held := m.stats.Used + m.stats.Idle + m.stats.Quarantined
-	if held+int64(size) > m.budget {
+	if int64(size) > m.budget-held {
 		return nil, fmt.Errorf("%w: %d bytes over the %d held pass the budget of %d", accel.ErrOutOfMemory, size, held, m.budget)
 	}
 	mem, err := m.p.Alloc(size)

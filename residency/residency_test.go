@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -97,6 +98,7 @@ func (x *bench) sync() { _ = x.dev.Sync(context.Background()) }
 func TestBlockSize(t *testing.T) {
 	for _, tt := range [][2]int{
 		{1, 256}, {256, 256}, {257, 512}, {4095, 4096}, {4096, 4096}, {4097, 8192}, {12288, 12288}, {12289, 16384},
+		{math.MaxInt, math.MaxInt}, {math.MaxInt - 4096, math.MaxInt - 4095},
 	} {
 		if got := blockSize(tt[0]); got != tt[1] {
 			t.Errorf("blockSize(%d) = %d, want %d", tt[0], got, tt[1])
@@ -206,6 +208,9 @@ func TestBudget(t *testing.T) {
 	_, _, err := x.m.Acquire(x.a.Timeline(), 5000)
 	if !errors.Is(err, accel.ErrOutOfMemory) || !strings.Contains(err.Error(), "8192") || !strings.Contains(err.Error(), "13000") {
 		t.Errorf("%v: want what is held and the budget", err)
+	}
+	if _, _, err := x.m.Acquire(x.a.Timeline(), math.MaxInt); !errors.Is(err, accel.ErrOutOfMemory) {
+		t.Errorf("all there can be: %v", err)
 	}
 	// Idle blocks of another size make room.
 	b.Free(nil)

@@ -5,12 +5,14 @@ package exec
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/providers/cpu"
 	"github.com/fucina-go/fucina/tests/sim/discrete"
 	"github.com/x448/float16"
@@ -95,5 +97,42 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A result as large as a size can be is out of memory on both sides. Rounded up it
+// would be negative, and the device would get a block that it writes past.
+func TestResultTooLargeToRound(t *testing.T) {
+	host, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := discrete.New(discrete.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(Options{CPU: host, Device: dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := vector(t, c, 1)
+	v, err := x.BroadcastTo(shape.Must(math.MaxInt / 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Materialize(&v); !errors.Is(err, accel.ErrOutOfMemory) || !errors.Is(err, offheap.ErrNoMemory) {
+		t.Errorf("error %v, want both kinds of memory", err)
+	}
+	if s := dev.Stats(); s.Ops() != 0 {
+		t.Errorf("%d ops on the device", s.Ops())
+	}
+	v.Release()
+	x.Release()
+	if err := e.Close(); err != nil {
+		t.Error(err)
 	}
 }
