@@ -206,13 +206,15 @@ func (b *Buffer) Revive() {
 	}
 }
 
-// DropHost frees the host memory of a reclaimed buffer that owns it. Only its
-// Reclaimer may call it; a later host access brings fresh, undefined memory.
+// DropHost frees the host memory of a reclaimed buffer that owns it, after the
+// provider state tied to it. Only its Reclaimer may call it; a later host access
+// brings fresh, undefined memory.
 func (b *Buffer) DropHost() {
 	if b.refs.Load() != 0 {
 		panic("storage: host memory taken from a live " + b.origin())
 	}
 	if b.block.Cap() > 0 {
+		b.slots.destroy()
 		b.host.Store(nil)
 		offheap.Free(&b.block)
 	}

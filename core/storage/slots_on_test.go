@@ -919,6 +919,26 @@ func TestResource(t *testing.T) {
 	}
 }
 
+// A pool that keeps the header and not the memory ends the resource too: the next
+// memory of that buffer is another allocation.
+func TestResourceEndsWithDroppedMemory(t *testing.T) {
+	noLeak(t)
+	var k keeper
+	b := mustNew(t, 64)
+	b.SetReclaimer(&k)
+	res := &tied{t: t, blocks: offheap.Stats().LiveBlocks}
+	b.SetResource(res)
+	b.Release()
+	b.DropHost()
+	if res.destroyed != 1 || b.Resource() != nil {
+		t.Errorf("destroyed %d times with its memory, want 1", res.destroyed)
+	}
+	b.Destroy()
+	if res.destroyed != 1 {
+		t.Errorf("destroyed %d times in the end, want 1", res.destroyed)
+	}
+}
+
 // PROBLEMS 2: a registration stays while a transfer uses the memory, also when the
 // buffer has gone on without it.
 func TestResourceRetiresWithItsMemory(t *testing.T) {
