@@ -77,6 +77,7 @@ type skeleton struct {
 	Loose      bool // experts are tensors of their own
 	Tied       bool
 	Fused      bool // queries, keys and values are one tensor
+	Sparse     bool // only every other block has attention
 	Cols, FF   int
 	Importance bool
 }
@@ -95,6 +96,7 @@ var skeletons = []skeleton{
 	{Name: "falcon16", Arch: "falcon", Layers: 16, Heads: 8, KVHeads: 1, Fused: true, Cols: 256, FF: 256, Importance: true},
 	{Name: "falcon16-blind", Arch: "falcon", Layers: 16, Heads: 8, KVHeads: 8, Fused: true, Cols: 256, FF: 256},
 	{Name: "qwen2-24", Arch: "qwen2", Layers: 24, Heads: 14, KVHeads: 2, Tied: true, Cols: 256, FF: 512, Importance: true},
+	{Name: "llama16-sparse", Arch: "llama", Layers: 16, Heads: 8, KVHeads: 4, Sparse: true, Cols: 256, FF: 256, Importance: true},
 	{Name: "phi3-8", Arch: "phi3", Layers: 8, Heads: 8, KVHeads: 8, Fused: true, Cols: 256, FF: 256, Importance: true},
 }
 
@@ -131,9 +133,11 @@ func (s *skeleton) image() []byte {
 	for i := range s.Layers {
 		block := func(name string, shape ...int) { add(fmt.Sprintf("blk.%d.%s", i, name), shape...) }
 		block("attn_norm.weight", s.Cols)
-		if s.Fused {
+		switch {
+		case s.Sparse && i%2 == 1:
+		case s.Fused:
 			block("attn_qkv.weight", 2, s.Cols)
-		} else {
+		default:
 			block("attn_q.weight", 2, s.Cols)
 			block("attn_k.weight", 2, s.Cols)
 			block("attn_v.weight", 2, s.Cols)
