@@ -6,13 +6,8 @@ import (
 	"github.com/x448/float16"
 )
 
-// Sizes shared by the block layouts.
-const (
-	// SuperBlock is the logical length of a K-, IQ- or TQ-block (QK_K in ggml).
-	SuperBlock = 256
-	// KScaleSize is the bytes of packed 6-bit scales and mins in Q4_K and Q5_K.
-	KScaleSize = 12
-)
+// KScaleSize is the bytes of packed 6-bit scales and mins in Q4_K and Q5_K.
+const KScaleSize = 12
 
 // The block layouts, byte-exact with ggml 0.23 (src/ggml-common.h). d and dmin
 // are binary16 scales unless a comment says otherwise.

@@ -242,6 +242,33 @@ func (s *Shape) Reach(strides *Shape) (int, error) {
 	return reach, nil
 }
 
+// Overlaps reports whether some element of the view (s, strides), which [Shape.Reach]
+// accepts, may be reached in two ways, as through a broadcast axis, so that writing
+// it is ill-defined.
+func (s *Shape) Overlaps(strides *Shape) bool {
+	// In ascending order of strides, each must step past everything that the
+	// smaller ones reach.
+	reach := 0
+	var done [MaxRank]bool
+	for range s.rank {
+		next := -1
+		for i := range int(s.rank) {
+			if !done[i] && s.dims[i] > 1 && (next < 0 || strides.dims[i] < strides.dims[next]) {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		if strides.dims[next] <= reach {
+			return true
+		}
+		done[next] = true
+		reach += (s.dims[next] - 1) * strides.dims[next]
+	}
+	return false
+}
+
 // RequireSame returns ErrShapeMismatch unless a equals b.
 func RequireSame(a, b *Shape) error {
 	if *a != *b {

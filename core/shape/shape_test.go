@@ -244,6 +244,33 @@ func TestReach(t *testing.T) {
 	}
 }
 
+func TestOverlaps(t *testing.T) {
+	for _, tt := range []struct {
+		dims, strides []int
+		want          bool
+	}{
+		{[]int{4, 3}, []int{3, 1}, false},
+		{[]int{3, 4}, []int{1, 3}, false},
+		{[]int{4, 3}, []int{8, 2}, false},
+		{[]int{4, 3}, []int{0, 1}, true},
+		{[]int{1, 3}, []int{0, 1}, false},
+		{[]int{1}, []int{0}, false},
+		{[]int{4, 3}, []int{1, 1}, true},
+		{[]int{4, 3}, []int{2, 1}, true},
+		{[]int{2, 3, 4}, []int{12, 1, 3}, false},
+		{[]int{2, 2, 2}, []int{2, 1, 2}, true},
+	} {
+		s := Must(tt.dims...)
+		strides, err := OfStrides(tt.strides...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Overlaps(&strides); got != tt.want {
+			t.Errorf("%s with strides %s overlaps: %v, want %v", s, strides, got, tt.want)
+		}
+	}
+}
+
 func TestMulAdd(t *testing.T) {
 	if n, err := Mul(0, math.MaxInt); n != 0 || err != nil {
 		t.Errorf("0 x MaxInt = %d, %v", n, err)

@@ -140,15 +140,6 @@ func (t *Tensor) IsContiguous() bool {
 	return s.IsContiguous(&t.strides)
 }
 
-// Covers reports whether the view is its whole buffer, from the first byte on, in
-// storage order, so that writing it leaves no old byte that anyone else's view of
-// the buffer could read. Pooled buffers are larger than their tensor; the surplus
-// is nobody's.
-func (t *Tensor) Covers(other *Tensor) bool {
-	return t.buf == other.buf && t.offset == 0 && other.offset == 0 &&
-		t.IsContiguous() && other.IsContiguous() && t.StorageLen()*t.dt.Size() >= other.StorageLen()*other.dt.Size()
-}
-
 // String describes the tensor without its values.
 func (t *Tensor) String() string {
 	if t.buf == nil {
@@ -283,30 +274,11 @@ func (t *Tensor) BroadcastTo(s shape.Shape) (Tensor, error) {
 	return v, nil
 }
 
-// Overlaps reports whether some element of the view may be reached in two ways,
-// as through a broadcast axis, so that writing it is ill-defined.
+// Overlaps reports whether some element of the view may be reached in two ways, so
+// that writing it is ill-defined; see [shape.Shape.Overlaps].
 func (t *Tensor) Overlaps() bool {
-	// Sorted by stride, each axis must step past everything the smaller ones reach.
 	s := t.storageShape()
-	reach := 0
-	var done [shape.MaxRank]bool
-	for range s.Rank() {
-		best := -1
-		for i := range s.Rank() {
-			if !done[i] && (best < 0 || t.strides.Dim(i) < t.strides.Dim(best)) {
-				best = i
-			}
-		}
-		done[best] = true
-		if s.Dim(best) == 1 {
-			continue
-		}
-		if t.strides.Dim(best) <= reach {
-			return true
-		}
-		reach += (s.Dim(best) - 1) * t.strides.Dim(best)
-	}
-	return false
+	return s.Overlaps(&t.strides)
 }
 
 // CanTakeInPlace reports whether a consuming operation may write its result over
@@ -318,7 +290,8 @@ func (t *Tensor) CanTakeInPlace() bool {
 
 // Bytes returns the contiguous view's host bytes for the access a. Overwrite means
 // every byte of the view; it is passed on as Update if the buffer holds more than
-// the view that another owner could read. It fails with ErrUnsupportedView if t is not contiguous.
+// the view that another owner could read. It fails with ErrUnsupportedView if t is
+// not contiguous.
 func (t *Tensor) Bytes(ctx context.Context, a storage.Access) ([]byte, error) {
 	if !t.IsContiguous() {
 		return nil, fmt.Errorf("%w: data of %s with strides %s needs a contiguous tensor", ErrUnsupportedView, t.String(), t.strides)

@@ -429,22 +429,14 @@ func TestBlockViews(t *testing.T) {
 }
 
 func TestOverlaps(t *testing.T) {
-	x := iota32(t, 64)
+	x := iota32(t, 4, 3)
 	defer x.Release()
 	for _, tt := range []struct {
 		shape, strides shape.Shape
 		want           bool
 	}{
-		{shape.Must(4, 3), strides(3, 1), false},
 		{shape.Must(3, 4), strides(1, 3), false},
-		{shape.Must(4, 3), strides(8, 2), false},
 		{shape.Must(4, 3), strides(0, 1), true},
-		{shape.Must(1, 3), strides(0, 1), false},
-		{shape.Must(1), strides(0), false},
-		{shape.Must(4, 3), strides(1, 1), true},
-		{shape.Must(4, 3), strides(2, 1), true},
-		{shape.Must(2, 3, 4), strides(12, 1, 3), false},
-		{shape.Must(2, 2, 2), strides(2, 1, 2), true},
 	} {
 		v := must(x.View(tt.shape, tt.strides, 0))
 		if got := v.Overlaps(); got != tt.want {
@@ -503,38 +495,6 @@ func TestCanTakeInPlace(t *testing.T) {
 	}
 }
 
-func TestCovers(t *testing.T) {
-	x := iota32(t, 4, 3)
-	defer x.Release()
-	other := iota32(t, 4, 3)
-	defer other.Release()
-	flat := must(x.Reshape(shape.Must(12)))
-	defer flat.Release()
-	head := must(x.Narrow(0, 0, 2))
-	defer head.Release()
-	tail := must(x.Narrow(0, 2, 2))
-	defer tail.Release()
-	turned := must(x.Permute(1, 0))
-	defer turned.Release()
-	for _, tt := range []struct {
-		name string
-		a, b *Tensor
-		want bool
-	}{
-		{"itself", &x, &x, true},
-		{"another shape", &flat, &x, true},
-		{"a part of it", &x, &head, true},
-		{"the whole by a part", &head, &x, false},
-		{"another part", &tail, &tail, false},
-		{"not in storage order", &x, &turned, false},
-		{"another buffer", &x, &other, false},
-	} {
-		if got := tt.a.Covers(tt.b); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
 func TestDataWantsItsDType(t *testing.T) {
 	x := iota32(t, 2, 2)
 	defer x.Release()
@@ -590,7 +550,7 @@ func TestViewsDoNotAllocate(t *testing.T) {
 			t.Error(err)
 		}
 		_, err := Data[float32](background, &a, storage.Update)
-		if err != nil || a.Overlaps() || a.Covers(&b) || b.CanTakeInPlace() {
+		if err != nil || a.Overlaps() || b.CanTakeInPlace() {
 			t.Error("unexpected view")
 		}
 		a.Release()

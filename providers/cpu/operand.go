@@ -90,28 +90,8 @@ func checkOut(o *provider.Operand) error {
 	if err != nil {
 		return fmt.Errorf("out: %w", err)
 	}
-	if st.IsContiguous(&o.Strides) {
-		return nil
-	}
-	// In ascending order of strides, each must step over everything that the
-	// smaller ones reach.
-	dims, strides := st.Slice(), o.Strides.Slice()
-	reach, done := 0, uint(0)
-	for range dims {
-		next := -1
-		for i := range dims {
-			if dims[i] > 1 && done>>i&1 == 0 && (next < 0 || strides[i] < strides[next]) {
-				next = i
-			}
-		}
-		if next < 0 {
-			break
-		}
-		if strides[next] <= reach {
-			return unsupported("out %v with strides %v has elements that share memory", o.Shape, o.Strides)
-		}
-		done |= 1 << next
-		reach += (dims[next] - 1) * strides[next]
+	if st.Overlaps(&o.Strides) {
+		return unsupported("out %v with strides %v has elements that share memory", o.Shape, o.Strides)
 	}
 	return nil
 }
