@@ -19,7 +19,7 @@ import (
 // searched for. Text that contains such a marker is refused, with ErrMessage.
 // Errors of the tokenizer are returned as they are.
 func Encode(tok *tokenizer.Tokenizer, segments []Segment, addBOS bool) ([]int32, error) {
-	e := encoding{tok: tok}
+	e := encoding{tok: tok, last: tokenizer.None}
 	if addBOS {
 		frame, err := tok.Encode("", tokenizer.EncodeOptions{AddSpecial: true})
 		if err != nil {
@@ -41,12 +41,13 @@ func Encode(tok *tokenizer.Tokenizer, segments []Segment, addBOS bool) ([]int32,
 			e.text += s.Text
 			continue
 		}
-		if err := e.flush(); err != nil {
+		if err := e.flush(id); err != nil {
 			return nil, err
 		}
 		e.ids = append(e.ids, id)
+		e.last = id
 	}
-	if err := e.flush(); err != nil {
+	if err := e.flush(tokenizer.None); err != nil {
 		return nil, err
 	}
 	return e.ids, nil
@@ -56,8 +57,10 @@ func Encode(tok *tokenizer.Tokenizer, segments []Segment, addBOS bool) ([]int32,
 type encoding struct {
 	tok *tokenizer.Tokenizer
 	ids []int32
-	// text is what follows the last marker that is a token: the tokenizer sees it in
-	// one piece, as it would in the whole prompt.
+	// last is the last marker that is a token, or None.
+	last int32
+	// text is what follows last: the tokenizer sees it in one piece, as it would in
+	// the whole prompt.
 	text string
 }
 
@@ -77,11 +80,12 @@ func (e *encoding) marker(text string) (int32, error) {
 	return id, nil
 }
 
-func (e *encoding) flush() error {
+// flush encodes the text that next, a marker or None, ends.
+func (e *encoding) flush(next int32) error {
 	if e.text == "" {
 		return nil
 	}
-	ids, err := e.tok.Encode(e.text, tokenizer.EncodeOptions{})
+	ids, err := e.tok.EncodeBetween(e.last, e.text, next)
 	if err != nil {
 		return err
 	}

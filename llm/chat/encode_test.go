@@ -14,6 +14,38 @@ import (
 // vocabulary has the 256 bytes, some pieces, and the given markers as tokens of kind.
 func vocabulary(t testing.TB, kind tokenizer.TokenType, markers ...string) *tokenizer.Tokenizer {
 	t.Helper()
+	return newTokenizer(t, config(t, kind, markers...))
+}
+
+// stripping is vocabulary with markers that strip the white space on both sides, and
+// with user-defined tokens of white space: one is found before the markers, one
+// behind.
+func stripping(t testing.TB, kind tokenizer.TokenType, markers ...string) *tokenizer.Tokenizer {
+	t.Helper()
+	cfg := config(t, kind, markers...)
+	for _, m := range markers {
+		id := int32(slices.Index(cfg.Tokens, m))
+		cfg.StripBefore = append(cfg.StripBefore, id)
+		cfg.StripAfter = append(cfg.StripAfter, id)
+	}
+	for _, space := range []string{"\n\n", strings.Repeat("\t", 32)} {
+		cfg.Tokens = append(cfg.Tokens, space)
+		cfg.Types = append(cfg.Types, tokenizer.UserDefined)
+	}
+	return newTokenizer(t, cfg)
+}
+
+func newTokenizer(t testing.TB, cfg tokenizer.Config) *tokenizer.Tokenizer {
+	t.Helper()
+	tok, err := tokenizer.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func config(t testing.TB, kind tokenizer.TokenType, markers ...string) tokenizer.Config {
+	t.Helper()
 	cfg, err := tokenizer.Defaults(tokenizer.ModelSPM)
 	if err != nil {
 		t.Fatal(err)
@@ -34,11 +66,7 @@ func vocabulary(t testing.TB, kind tokenizer.TokenType, markers ...string) *toke
 	for _, m := range markers {
 		add(m, kind)
 	}
-	tok, err := tokenizer.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tok
+	return cfg
 }
 
 func segments(t testing.TB, name string, msgs []chat.Message) []chat.Segment {
@@ -60,6 +88,8 @@ func TestEncodeIsThatOfWholeText(t *testing.T) {
 		{Role: chat.User, Content: "\nHi\n"},
 		{Role: chat.Assistant, Content: " Hi"},
 		{Role: chat.User, Content: ""},
+		{Role: chat.Assistant, Content: " \n\n" + strings.Repeat("\t", 40) + "\n\n "},
+		{Role: chat.User, Content: "\n\n\n" + strings.Repeat("\t", 32) + "Hi\n\n\r\n"},
 	}
 	for _, tok := range []*tokenizer.Tokenizer{
 		vocabulary(t, tokenizer.Control),
@@ -67,6 +97,8 @@ func TestEncodeIsThatOfWholeText(t *testing.T) {
 		vocabulary(t, tokenizer.Control, "<|im_start|>", "<|im_end|>", "<start_of_turn>", "<end_of_turn>", "<|start_header_id|>", "<|eot_id|>"),
 		vocabulary(t, tokenizer.UserDefined, chatMLMarkers...),
 		vocabulary(t, tokenizer.Normal, chatMLMarkers...),
+		stripping(t, tokenizer.Control, "<|system|>", "<|user|>", "<|assistant|>", "<|end|>", "<|im_end|>", "[INST]", "<start_of_turn>"),
+		stripping(t, tokenizer.UserDefined, "<|user|>", "<|end|>", "<|im_start|>", "[/INST]", "<<SYS>>", "<end_of_turn>"),
 	} {
 		for _, name := range chat.Names() {
 			for _, bos := range []bool{false, true} {
@@ -87,6 +119,26 @@ func TestEncodeIsThatOfWholeText(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The markers of Phi 3 take the white space behind them with them.
+func TestEncodePhi3(t *testing.T) {
+	cfg := config(t, tokenizer.Control, "<|user|>", "<|assistant|>", "<|end|>")
+	for _, m := range []string{"<|user|>", "<|assistant|>", "<|end|>"} {
+		cfg.StripAfter = append(cfg.StripAfter, int32(slices.Index(cfg.Tokens, m)))
+	}
+	tok := newTokenizer(t, cfg)
+	ids, err := chat.Encode(tok, segments(t, "phi3", []chat.Message{{Role: chat.User, Content: " Hi\n"}}), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, id := range ids {
+		got = append(got, tok.Text(id))
+	}
+	if want := []string{"<s>", "<|user|>", "▁Hi", "\n", "<|end|>", "<|assistant|>"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // Errors that New, FromMetadata and Encode wrap.
@@ -83,6 +85,11 @@ type Config struct {
 	// AddSpacePrefix says whether a text of ModelSPM starts with one space more
 	// than it is given, and loses it again in decoding. Other models ignore it.
 	AddSpacePrefix bool
+	// StripBefore and StripAfter hold the ids of tokens that, where they are
+	// recognised in a text, take the white space in front of them, or behind them,
+	// with them: any of the six that C's isspace knows, up to the next token that
+	// was recognised before. Ids of tokens that are not special mean nothing.
+	StripBefore, StripAfter []int32
 	// Lowercase and StripAccents say how ModelWordPiece normalises text.
 	Lowercase, StripAccents bool
 }
@@ -147,6 +154,10 @@ var idKeys = []struct {
 // the value of a key: a string, a bool, an integer of any Go type, or a slice
 // ([]string, []float32, []int32 or []uint32) for an array; the slices are kept,
 // not copied, except the token types.
+//
+// The keys are those of tokenizer.ggml, and general.name and general.architecture,
+// by which models are known whose special tokens strip white space (StripBefore,
+// StripAfter).
 //
 // A missing key leaves the default of the model. So does a token id outside of
 // the vocabulary, which files in use hold for "none" (2^32-1); a default id
@@ -213,7 +224,70 @@ func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 			return Config{}, err
 		}
 	}
+	if err := readStrips(get, &cfg); err != nil {
+		return Config{}, err
+	}
 	return cfg, nil
+}
+
+// stripRules tells which models have tokens that strip white space. Files do not
+// say so; llama.cpp knows the models by the value of a key, in lower case where it
+// is a name. The first rule whose key contains one of the texts holds.
+var stripRules = []struct {
+	key   string
+	texts []string
+	strip func(*Config)
+}{
+	{"tokenizer.ggml.pre", []string{"jina-v2-de", "jina-v2-es", "jina-v2-code"}, stripBeforeMask("<mask>")},
+	{"general.architecture", []string{"nomic-bert-moe", "jina-bert-v3"}, stripBeforeMask("<mask>")},
+	{"general.name", []string{"phi-3", "phi3"}, stripAfterSpecial},
+	{"general.name", []string{"modern-bert"}, stripBeforeMask("[MASK]")},
+}
+
+func stripBeforeMask(text string) func(*Config) {
+	return func(cfg *Config) {
+		if i := slices.Index(cfg.Tokens, text); i >= 0 {
+			cfg.StripBefore = []int32{int32(i)}
+		}
+	}
+}
+
+// stripAfterSpecial names all special tokens but three, and all that New may make
+// special by their spelling.
+func stripAfterSpecial(cfg *Config) {
+	for i, text := range cfg.Tokens {
+		switch text {
+		case "<unk>", "<s>", "<|endoftext|>":
+			continue
+		}
+		special := byRole(text)
+		if i < len(cfg.Types) {
+			switch cfg.Types[i] {
+			case Unknown, Control, UserDefined:
+				special = true
+			}
+		}
+		if special {
+			cfg.StripAfter = append(cfg.StripAfter, int32(i))
+		}
+	}
+}
+
+func readStrips(get func(string) (any, bool), cfg *Config) error {
+	for _, r := range stripRules {
+		var value string
+		if err := read(get, r.key, &value); err != nil {
+			return err
+		}
+		if r.key == "general.name" {
+			value = strings.ToLower(value)
+		}
+		if slices.ContainsFunc(r.texts, func(text string) bool { return strings.Contains(value, text) }) {
+			r.strip(cfg)
+			return nil
+		}
+	}
+	return nil
 }
 
 // readBPE reads what ModelBPE has beside a vocabulary.

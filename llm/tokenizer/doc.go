@@ -22,8 +22,10 @@
 //
 // Encode first cuts the text at special tokens: user-defined tokens always,
 // control and unknown tokens only when ParseSpecial is set. Longer tokens cut
-// first, then lower ids; within one token the leftmost occurrence wins. Every
-// stretch between special tokens is then encoded by itself.
+// first, then lower ids; within one token the leftmost occurrence wins. Some
+// models have special tokens that take the white space next to them with them
+// (Config.StripAfter): those of Phi 3 take what follows. Every stretch between
+// special tokens is then encoded by itself.
 //
 // For "llama" a stretch is encoded so: one space goes in front of it
 // (AddSpacePrefix), so at the start of the text and behind every special token;

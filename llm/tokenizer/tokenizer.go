@@ -30,7 +30,7 @@ type Tokenizer struct {
 //
 // It fails with ErrModel for an unknown model or pre-tokenizer, and with ErrVocab
 // where the arrays differ in length, a token occurs twice, a score is NaN, a type
-// or id is out of range, a byte token is not spelled <0xNN>, the special tokens
+// or id is out of range (those of StripBefore and StripAfter included), a byte token is not spelled <0xNN>, the special tokens
 // hold more than 4 MiB of text, or a token to be added is None. ErrVocab also
 // reports, for ModelSPM, a byte without a token if UNK is None; for ModelBPE a
 // merge that is not two pieces; for ModelWordPiece no UNK and a token of more
@@ -106,37 +106,53 @@ type EncodeOptions struct {
 // 2 GiB or more, where each space (ModelSPM) or invalid byte (ModelBPE) counts as
 // three bytes, and with ErrNoVocab without a vocabulary, even for empty text.
 func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
+	var ids []int32
+	if opt.AddSpecial && t.head != None {
+		ids = append(ids, t.head)
+	}
+	ids, err := t.appendIDs(ids, text, opt.ParseSpecial, None, None)
+	if err != nil {
+		return nil, err
+	}
+	if opt.AddSpecial && t.tail != None {
+		ids = append(ids, t.tail)
+	}
+	return ids, nil
+}
+
+// EncodeBetween returns the ids of text that stands between two special tokens,
+// before and after; None is the start or the end of the whole. The ids are those
+// of Encode without options, but for the white space that the two take from text:
+// see Config.StripAfter. Ids of tokens that strip nothing, or are not special, have
+// no effect. It fails as Encode does.
+func (t *Tokenizer) EncodeBetween(before int32, text string, after int32) ([]int32, error) {
+	return t.appendIDs(nil, text, false, before, after)
+}
+
+// appendIDs appends the ids of text between before and after, which are None or
+// special tokens.
+func (t *Tokenizer) appendIDs(dst []int32, text string, parseSpecial bool, before, after int32) ([]int32, error) {
 	if len(t.vocab.text) == 0 {
 		return nil, ErrNoVocab
 	}
 	if len(text) > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d bytes, want at most %d", ErrTooLong, len(text), math.MaxInt32)
 	}
-	var ids []int32
-	if opt.AddSpecial && t.head != None {
-		ids = append(ids, t.head)
-	}
-	pos := 0
-	for _, m := range t.vocab.specials.find(text, opt.ParseSpecial) {
+	matches, pos, end := t.vocab.specials.find(text, parseSpecial, before, after)
+	for _, m := range matches {
 		if pos < m.start {
 			var err error
-			if ids, err = t.enc.appendText(ids, text[pos:m.start]); err != nil {
+			if dst, err = t.enc.appendText(dst, text[pos:m.start]); err != nil {
 				return nil, err
 			}
 		}
-		ids = append(ids, m.id)
+		dst = append(dst, m.id)
 		pos = m.end
 	}
-	if pos < len(text) {
-		var err error
-		if ids, err = t.enc.appendText(ids, text[pos:]); err != nil {
-			return nil, err
-		}
+	if pos < end {
+		return t.enc.appendText(dst, text[pos:end])
 	}
-	if opt.AddSpecial && t.tail != None {
-		ids = append(ids, t.tail)
-	}
-	return ids, nil
+	return dst, nil
 }
 
 // BOS returns the id of the token that begins a text, or None.

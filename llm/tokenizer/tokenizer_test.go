@@ -386,6 +386,8 @@ func TestNewErrors(t *testing.T) {
 		{"BOS to add", func(c *Config) { c.BOS = None }, ErrVocab, "no BOS"},
 		{"EOS to add", func(c *Config) { c.EOS, c.AddEOS = None, true }, ErrVocab, "no EOS"},
 		{"byte without token", func(c *Config) { c.Tokens[3+0x41], c.Types[3+0x41], c.UNK = "x", Normal, None }, ErrVocab, "<0x41>"},
+		{"StripBefore out of range", func(c *Config) { c.StripBefore = []int32{0, 260} }, ErrVocab, "StripBefore holds token 260"},
+		{"StripAfter none", func(c *Config) { c.StripAfter = []int32{None} }, ErrVocab, "StripAfter holds token -1"},
 		{"long special tokens", func(c *Config) { c.Types[259], c.Tokens[259] = Control, strings.Repeat("x", 5<<20) }, ErrVocab, "special tokens"},
 	} {
 		cfg := small("a")
@@ -645,12 +647,14 @@ func TestLongText(t *testing.T) {
 }
 
 // partition finds special tokens as llama.cpp specifies it: every token in turn
-// cuts every stretch of text that is left.
+// cuts every stretch of text that is left. What is claimed of a text runs from one
+// stretch to the next.
 func partition(tokens []special, text string, parseSpecial bool) []match {
 	type piece struct {
 		start, end int
 		id         int32
 	}
+	isSpace := func(b byte) bool { return strings.IndexByte(" \t\n\v\f\r", b) >= 0 }
 	pieces := []piece{{0, len(text), None}}
 	for _, t := range tokens {
 		if !t.always && !parseSpecial {
@@ -663,9 +667,15 @@ func partition(tokens []special, text string, parseSpecial bool) []match {
 				if k < 0 {
 					break
 				}
-				at := p.start + k
-				next = append(next, piece{p.start, at, None}, piece{at, at + len(t.text), t.id})
-				p.start = at + len(t.text)
+				m := piece{p.start + k, p.start + k + len(t.text), t.id}
+				for t.stripBefore && m.start > p.start && isSpace(text[m.start-1]) {
+					m.start--
+				}
+				for t.stripAfter && m.end < p.end && isSpace(text[m.end]) {
+					m.end++
+				}
+				next = append(next, piece{p.start, m.start, None}, m)
+				p.start = m.end
 			}
 			next = append(next, p)
 		}
@@ -680,37 +690,103 @@ func partition(tokens []special, text string, parseSpecial bool) []match {
 	return out
 }
 
-// Random special tokens over two letters overlap in every way.
+// randomSpecials returns a vocabulary of special tokens over a letter and two kinds
+// of white space, which overlap in every way and strip at random.
+func randomSpecials(rng *rand.Rand) Config {
+	cfg := small()
+	seen := map[string]bool{}
+	for range 1 + rng.IntN(8) {
+		w := randomWord(rng, 1+rng.IntN(6))
+		if seen[w] {
+			continue
+		}
+		seen[w] = true
+		id := int32(len(cfg.Tokens))
+		if rng.IntN(4) == 0 {
+			cfg.StripBefore = append(cfg.StripBefore, id)
+		}
+		if rng.IntN(3) == 0 {
+			cfg.StripAfter = append(cfg.StripAfter, id)
+		}
+		cfg.Tokens = append(cfg.Tokens, w)
+		cfg.Scores = append(cfg.Scores, 0)
+		cfg.Types = append(cfg.Types, []TokenType{Control, UserDefined}[rng.IntN(2)])
+	}
+	return cfg
+}
+
+func randomWord(rng *rand.Rand, n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = "aab \n"[rng.IntN(5)]
+	}
+	return string(b)
+}
+
 func TestFindIsPartition(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	word := func(n int) string {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = "ab"[rng.IntN(2)]
-		}
-		return string(b)
-	}
-	for range 300 {
-		cfg := small()
-		seen := map[string]bool{}
-		for range 1 + rng.IntN(8) {
-			if w := word(1 + rng.IntN(6)); !seen[w] {
-				seen[w] = true
-				cfg.Tokens = append(cfg.Tokens, w)
-				cfg.Scores = append(cfg.Scores, 0)
-				cfg.Types = append(cfg.Types, []TokenType{Control, UserDefined}[rng.IntN(2)])
-			}
-		}
+	for range 1000 {
+		cfg := randomSpecials(rng)
 		s := mustNew(t, cfg).vocab.specials
 		for range 20 {
-			text := word(rng.IntN(30))
+			text := randomWord(rng, rng.IntN(30))
 			for _, parse := range []bool{false, true} {
-				got, want := s.find(text, parse), partition(s.tokens, text, parse)
-				if !slices.Equal(got, want) {
-					t.Fatalf("tokens %q, text %q: %v, want %v", cfg.Tokens[259:], text, got, want)
+				got, from, to := s.find(text, parse, None, None)
+				want := partition(s.tokens, text, parse)
+				if !slices.Equal(got, want) || from != 0 || to != len(text) {
+					t.Fatalf("tokens %+v, text %q: %v in %d:%d, want %v", s.tokens, text, got, from, to, want)
 				}
 			}
 		}
+	}
+}
+
+// Text between two tokens gives what it gives in the whole text, wherever the whole
+// text is cut at those two.
+func TestEncodeBetween(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	tested := 0
+	for range 1000 {
+		cfg := randomSpecials(rng)
+		// These overlap with nothing, and are neither first nor last to cut.
+		cfg.Tokens = append(cfg.Tokens, "<1>", "<2>")
+		cfg.Scores = append(cfg.Scores, 0, 0)
+		cfg.Types = append(cfg.Types, Control, Control)
+		one := int32(len(cfg.Tokens) - 2)
+		for _, id := range []int32{one, one + 1} {
+			if rng.IntN(2) == 0 {
+				cfg.StripBefore = append(cfg.StripBefore, id)
+			}
+			if rng.IntN(2) == 0 {
+				cfg.StripAfter = append(cfg.StripAfter, id)
+			}
+		}
+		for i, kind := range cfg.Types {
+			if kind == Control && int32(i) < one && i > 2 {
+				cfg.Types[i] = UserDefined
+			}
+		}
+		tok := mustNew(t, cfg)
+		for range 10 {
+			text := randomWord(rng, rng.IntN(12))
+			whole := encode(t, tok, "<1>"+text+"<2>", EncodeOptions{ParseSpecial: true})
+			got, err := tok.EncodeBetween(one, text, one+1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := whole[1 : len(whole)-1]; !slices.Equal(got, want) {
+				t.Fatalf("tokens %+v, text %q: %q, want %q", tok.vocab.specials.tokens, text, texts(tok, got), texts(tok, want))
+			}
+			if len(got) != len(encode(t, tok, text, EncodeOptions{})) {
+				tested++
+			}
+			if got, err = tok.EncodeBetween(None, text, None); err != nil || !slices.Equal(got, encode(t, tok, text, EncodeOptions{})) {
+				t.Fatalf("%q between nothing: %v, %v", text, got, err)
+			}
+		}
+	}
+	if tested < 1000 {
+		t.Errorf("white space was stripped %d times only", tested)
 	}
 }
 

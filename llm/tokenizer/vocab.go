@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -86,7 +87,7 @@ func newVocab(cfg *Config) (*vocab, error) {
 		}
 	}
 	var err error
-	if v.specials, err = newSpecials(v); err != nil {
+	if v.specials, err = newSpecials(v, cfg); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -157,6 +158,19 @@ var eogTexts = []string{
 	"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>",
 	"<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<|tool_response>", "<turn|>",
 	"<end_of_turn>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "[e~[",
+}
+
+// byRole reports whether the spelling of a token can give it a role.
+func byRole(text string) bool {
+	if slices.Contains(eogTexts, text) {
+		return true
+	}
+	for _, r := range roleTexts {
+		if slices.Contains(r.texts, text) {
+			return true
+		}
+	}
+	return false
 }
 
 // assignRoles fills the roles that cfg leaves open and collects the tokens that

@@ -1,0 +1,96 @@
+package tokenizer
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+// stripConfig reads a Config as from a file with the given keys, "" for a missing
+// one, and one of two vocabularies of testdata, to the second of which it adds the
+// tokens that models for masked text have.
+func stripConfig(t testing.TB, model, architecture, name, pre string) Config {
+	t.Helper()
+	m := map[string]any{"tokenizer.ggml.model": model}
+	for key, value := range map[string]string{"general.architecture": architecture, "general.name": name, "tokenizer.ggml.pre": pre} {
+		if value != "" {
+			m[key] = value
+		}
+	}
+	var vocab Config
+	if model == ModelBPE {
+		vocab = loadBPE(t, pre)
+		vocab.Tokens = append(vocab.Tokens, "<mask>", "[MASK]", "\n\n")
+		vocab.Types = append(vocab.Types, Control, UserDefined, UserDefined)
+		m["tokenizer.ggml.merges"] = vocab.Merges
+		m["tokenizer.ggml.bos_token_id"] = vocab.BOS
+		m["tokenizer.ggml.eos_token_id"] = vocab.EOS
+	} else {
+		vocab = loadConfig(t, "phi3_vocab.json")
+		m["tokenizer.ggml.scores"] = vocab.Scores
+	}
+	types := make([]int32, len(vocab.Types))
+	for i, kind := range vocab.Types {
+		types[i] = int32(kind)
+	}
+	m["tokenizer.ggml.tokens"] = vocab.Tokens
+	m["tokenizer.ggml.token_type"] = types
+	cfg, err := FromMetadata(func(key string) (any, bool) { v, ok := m[key]; return v, ok })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// Models whose special tokens strip white space, and one whose do not, against the
+// ids that llama.cpp gives for texts drawn at random from special tokens, white
+// space and words. Some special tokens consist of white space or contain it.
+func TestStripGolden(t *testing.T) {
+	var goldens []struct {
+		Model, Architecture, Name, Pre string
+		golden
+	}
+	readJSON(t, "strip_golden.json", &goldens)
+	for _, g := range goldens {
+		t.Run(g.Name, func(t *testing.T) {
+			g.check(t, mustNew(t, stripConfig(t, g.Model, g.Architecture, g.Name, g.Pre)))
+		})
+	}
+}
+
+func TestStripFromMetadata(t *testing.T) {
+	for _, tc := range []struct {
+		model, architecture, name, pre string
+		before, after                  []string
+	}{
+		{ModelSPM, "phi3", "", "", nil, nil},
+		{ModelSPM, "phi3", "phi 3", "phi3", nil, nil},
+		{ModelSPM, "", "A Phi-3.5 model", "", nil, []string{
+			"</s>", "<|assistant|>", "<|step|>", "<|system|>", "<|user|>", "<|end|>", "<|mine|>", "<b>",
+			"\n\n", " \t", "\t \t \t \t \t \t ", " b ", "</s> <s>"}},
+		{ModelSPM, "", "modern-bert", "", nil, nil},
+		{ModelBPE, "", "", "jina-v2-code", []string{"<mask>"}, nil},
+		{ModelBPE, "", "phi-3 modern-bert", "jina-v2-es", []string{"<mask>"}, nil},
+		{ModelBPE, "", "", "jina-v1-en", nil, nil},
+		{ModelBPE, "jina-bert-v3", "", "gpt-2", []string{"<mask>"}, nil},
+		{ModelBPE, "nomic-bert-moe", "", "gpt-2", []string{"<mask>"}, nil},
+		{ModelBPE, "modern-bert", "Modern-BERT base", "gpt-2", []string{"[MASK]"}, nil},
+	} {
+		cfg := stripConfig(t, tc.model, tc.architecture, tc.name, tc.pre)
+		named := func(ids []int32) (out []string) {
+			for _, id := range ids {
+				out = append(out, cfg.Tokens[id])
+			}
+			return out
+		}
+		if before, after := named(cfg.StripBefore), named(cfg.StripAfter); !slices.Equal(before, tc.before) || !slices.Equal(after, tc.after) {
+			t.Errorf("%+v: before %q, after %q", tc, before, after)
+		}
+	}
+	for _, key := range []string{"general.name", "general.architecture", "tokenizer.ggml.pre"} {
+		m := map[string]any{"tokenizer.ggml.model": ModelSPM, "tokenizer.ggml.tokens": []string{"a"}, key: 3}
+		if _, err := FromMetadata(func(key string) (any, bool) { v, ok := m[key]; return v, ok }); !errors.Is(err, ErrMetadata) {
+			t.Errorf("%s is a number: %v, want %v", key, err, ErrMetadata)
+		}
+	}
+}
