@@ -1,7 +1,6 @@
 package providers
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -15,7 +14,7 @@ import (
 const Env = "FUCINA_PROVIDER"
 
 // CPU is the name of the provider that every build has.
-const CPU = "cpu"
+const CPU = cpu.Name
 
 // device is a provider with its own memory that this build can open.
 type device struct {
@@ -64,7 +63,9 @@ func Open(name string) (provider.Provider, error) {
 			if infos, err := d.list(); err != nil || len(infos) == 0 {
 				continue
 			}
-			return d.open()
+			if p, err := d.open(); err == nil {
+				return p, nil
+			}
 		}
 		return nil, nil
 	}
@@ -72,7 +73,7 @@ func Open(name string) (provider.Provider, error) {
 		if d.name == name {
 			p, err := d.open()
 			if err != nil {
-				return nil, fmt.Errorf("provider %q: %w", name, err)
+				return nil, fmt.Errorf("provider %q: %w: %w", name, provider.ErrUnavailable, err)
 			}
 			return p, nil
 		}
@@ -100,7 +101,7 @@ func List() []Listing {
 	l := Listing{Provider: CPU, Err: err}
 	if err == nil {
 		l.Devices = []provider.Info{p.Info()}
-		l.Err = errors.Join(p.Close())
+		l.Err = p.Close()
 	}
 	out = append(out, l)
 	for _, d := range devices {
