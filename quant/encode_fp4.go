@@ -52,21 +52,21 @@ func ue4m3FromFloat32(x float32) uint8 {
 	return uint8(c)
 }
 
-// fp4Inverse returns the factor of fp4Code for a scale. The midpoints between levels
-// are multiples of half the scale. A little less than twice the inverse brings them to
-// just below an integer, and nothing above them to or below it: an f32 differs from
-// a multiple of a scale, which has few bits, by more than that.
+// fp4Inverse returns the factor of fp4Code for a scale: the midpoints between levels
+// are multiples of half the scale.
 func fp4Inverse(scale float32) float64 {
 	if scale == 0 {
 		return 0
 	}
-	return 2 / float64(scale) * (1 - 0x1p-40)
+	return 2 / float64(scale)
 }
 
-// fp4Code returns the code of the level nearest to v, the lower of equals.
+// fp4Code returns the code of the level nearest to v, the lower of equals. Truncation
+// of a little less than one more is a ceiling that forgives the product's rounding: an
+// f32 that is no multiple of half the scale is further from one.
 func fp4Code(v float32, inv float64) uint8 {
 	b := math.Float32bits(v)
-	a := float64(math.Float32frombits(b&(1<<31-1)))*inv + (1 - 0x1p-45) // truncates to a ceiling
+	a := float64(math.Float32frombits(b&magnitudeBits))*inv + (1 - 0x1p-45)
 	return fp4Codes[min(uint64(int64(a)), 31)|uint64(b>>31<<5)]
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fucina-go/fucina/core/dtype"
 )
@@ -527,7 +528,9 @@ func ExampleEncodeRows() {
 	// Output: -3.15 -1.97
 }
 
-// BenchmarkEncodeRows reports millions of elements per second.
+// BenchmarkEncodeRows reports millions of elements per second, in the mean of an
+// iteration as usual and in the best of them, which other load on the machine does
+// not touch.
 func BenchmarkEncodeRows(b *testing.B) {
 	s := lcg(1)
 	x := make([]float32, 4096)
@@ -545,12 +548,20 @@ func BenchmarkEncodeRows(b *testing.B) {
 				continue
 			}
 			b.Run(fmt.Sprintf("%v/%s", d, c.name), func(b *testing.B) {
+				best := time.Duration(math.MaxInt64)
+				const rows = 4
 				for b.Loop() {
-					if err := EncodeRows(dst, d, x, len(x), c.importance); err != nil {
-						b.Fatal(err)
+					start := time.Now()
+					for range rows {
+						if err := EncodeRows(dst, d, x, len(x), c.importance); err != nil {
+							b.Fatal(err)
+						}
 					}
+					best = min(best, time.Since(start))
 				}
-				b.ReportMetric(float64(len(x))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Melem/s")
+				b.SetBytes(rows * 4 * int64(len(x)))
+				b.ReportMetric(rows*float64(len(x))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Melem/s")
+				b.ReportMetric(rows*float64(len(x))/best.Seconds()/1e6, "best-Melem/s")
 			})
 		}
 	}

@@ -4,8 +4,8 @@
 usage: encoders.py LIBDIR [FORMAT ...]    run in the directory of package quant
 
 LIBDIR holds libggml-base.so of ggml 0.23. Both sides encode the same 4096 values as
-one row, in turns, so that what else the machine does hits both; the best of the turns
-counts. Prints a Markdown table of millions of elements per second.
+one row, in turns, so that what else the machine does hits both; the best run of 4
+rows counts. Prints a Markdown table of millions of elements per second.
 """
 import ctypes as C, os, re, subprocess, sys, tempfile, time
 
@@ -34,17 +34,16 @@ def ggml_rate(lib, id, x, importance, out):
         return (time.perf_counter() - start) / times
 
     run(1)  # builds tables
-    times = max(1, int(0.001 / run(1)))
-    best, end = float("inf"), time.perf_counter() + SECONDS
+    best, end = float("inf"), time.perf_counter() + 3 * SECONDS
     while time.perf_counter() < end:
-        best = min(best, run(times))
+        best = min(best, run(4))
     return N / best / 1e6
 
 
 def go_rate(binary, name):
     out = subprocess.run([binary, "-test.run=^$", "-test.bench=^BenchmarkEncodeRows$/^%s$" % name, "-test.cpu=1",
-                          "-test.benchtime=%gs" % SECONDS, "-test.count=3"], capture_output=True, text=True, check=True).stdout
-    return max(float(v) for v in re.findall(r"([\d.]+) Melem/s", out))
+                          "-test.benchtime=%gs" % (3 * SECONDS)], capture_output=True, text=True, check=True).stdout
+    return max(float(v) for v in re.findall(r"([\d.]+) best-Melem/s", out))
 
 
 def main():
