@@ -670,6 +670,7 @@ func TestRefusals(t *testing.T) {
 		{one(c.Engine().Empty(dtype.Q8_0, ax("a:33")...)), fucina.ErrInvalidShape, "multiple of 32"},
 		{one(c.Engine().RoPETable(fucina.RoPE{Dims: 3, FreqBase: 1}, 2, "seq")), nil, "rope table"},
 		{one(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, 2, "pair")), fucina.ErrTag, "rope table"},
+		{one(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, math.MaxInt/8, "seq")), fucina.ErrNoMemory, "rope table"},
 	} {
 		if tt.err == nil {
 			t.Errorf("no error, want %q", tt.part)

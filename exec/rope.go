@@ -1,10 +1,13 @@
 package exec
 
 import (
+	"context"
 	"fmt"
 	"math"
 
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
@@ -63,14 +66,17 @@ func (r RoPEScaling) Table(n int) (tensor.Tensor, error) {
 		high = min(float64(r.Dims-1), math.Ceil(r.correction(r.BetaSlow)))
 		attn *= 1 + 0.1*max(0, math.Log(1/freqScale)) // only longer contexts need it
 	}
-	s, err := shape.Of(n, r.Dims/2, 2)
+	t, err := newTable(n, r.Dims/2)
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("rope: %w", err)
 	}
-	if _, err := s.Elements(); err != nil {
+	// Its own memory is written at once: a table may be large, and a slice of the Go
+	// heap that cannot be had would end the process.
+	values, err := tensor.Data[float32](context.Background(), &t, storage.Overwrite)
+	if err != nil {
+		t.Release()
 		return tensor.Tensor{}, fmt.Errorf("rope: %w", err)
 	}
-	values := make([]float32, 0, n*r.Dims)
 	freq := make([]float64, r.Dims/2)
 	for i := range freq {
 		f := math.Pow(r.FreqBase, -2*float64(i)/float64(r.Dims))
@@ -86,16 +92,35 @@ func (r RoPEScaling) Table(n int) (tensor.Tensor, error) {
 		freq[i] = scaled
 	}
 	for pos := range n {
-		for _, f := range freq {
+		row := values[pos*r.Dims:][:r.Dims]
+		for i, f := range freq {
 			sin, cos := math.Sincos(float64(pos) * f)
-			values = append(values, float32(cos*attn), float32(sin*attn))
+			row[2*i], row[2*i+1] = float32(cos*attn), float32(sin*attn)
 		}
 	}
-	t, err := tensor.FromSlice(s, values)
-	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("rope: %w", err)
-	}
 	t.Buffer().MarkStable()
+	return t, nil
+}
+
+// newTable returns an unwritten f32 tensor [n, pairs, 2].
+func newTable(n, pairs int) (tensor.Tensor, error) {
+	s, err := shape.Of(n, pairs, 2)
+	if err != nil {
+		return tensor.Tensor{}, err
+	}
+	size, err := s.Bytes(dtype.F32)
+	if err != nil {
+		return tensor.Tensor{}, err
+	}
+	buf, err := storage.New(size)
+	if err != nil {
+		return tensor.Tensor{}, err
+	}
+	t, err := tensor.FromBuffer(buf, dtype.F32, s)
+	if err != nil {
+		buf.Release()
+		return tensor.Tensor{}, err
+	}
 	return t, nil
 }
 

@@ -94,7 +94,9 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("llm: %w", err)
 	}
-	s := &Session{m: m, c: c, opt: opt, ids: make([]int32, 0, opt.Context)}
+	// A longer sequence grows the slice: its length may be out of all proportion.
+	ids := make([]int32, 0, min(opt.Context, defaultContext))
+	s := &Session{m: m, c: c, opt: opt, ids: ids}
 	if s.angles, err = m.eng.RoPETable(m.params.stretched(opt.Context), opt.Context, "pos"); err != nil {
 		return nil, errors.Join(fmt.Errorf("llm: %w", err), c.Close())
 	}
