@@ -221,6 +221,9 @@ func TestRefusals(t *testing.T) {
 		{"importance for others", plain, quantize.Options{Type: quantize.IQ2_XXS, Pure: true,
 			Importance: parseRamp(t, oneMatrix("blk.0.attn_k.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)))},
 			quantize.ErrImportance, "none for"},
+		{"importance for others that a good result needs", plain, quantize.Options{Type: quantize.IQ1_M, Pure: true,
+			Importance: parseRamp(t, oneMatrix("blk.0.attn_k.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)))},
+			quantize.ErrImportance, "none for"},
 		{"an embedding that needs importance", oneMatrix("token_embd.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)),
 			quantize.Options{Type: quantize.IQ2_XXS, Pure: true}, quantize.ErrImportance, "token_embd"},
 		{"importance of another width", plain, quantize.Options{Type: quantize.Q4_0,
@@ -368,6 +371,26 @@ func TestExpertImportance(t *testing.T) {
 	}
 }
 
+// Weights under an embedding's name that do not fit it are of another use of it.
+func TestEmbeddingImportance(t *testing.T) {
+	f := parse(t, oneMatrix("token_embd.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)))
+	narrow := parseRamp(t, oneMatrix("token_embd.weight", dtype.F32, []int{2, 128}, matrix(2, 128, nil)))
+	opt := quantize.Options{Type: quantize.Q4_0, Pure: true}
+	want, err := quantized(t, f, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Importance = narrow
+	got, err := quantized(t, f, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, w := parse(t, got), parse(t, want)
+	if !bytes.Equal(g.Data(g.Tensors()[0]), w.Data(w.Tensors()[0])) {
+		t.Error("weights of another width bear on the bytes")
+	}
+}
+
 // Metadata stays, but for what says how the file was made.
 func TestMetadata(t *testing.T) {
 	image := small(func(b *ggufbuild.Builder) {
@@ -456,6 +479,11 @@ func TestFile(t *testing.T) {
 	onlyFile(t, dir, "model.gguf", image)
 	if _, err := quantize.File(t.Context(), filepath.Join(dir, "none.gguf"), path, opt); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v, want no such file", err)
+	}
+	onlyFile(t, dir, "model.gguf", image)
+	// Also where all tensors are copied.
+	if _, err := quantize.File(ctx, path, filepath.Join(dir, "out.gguf"), quantize.Options{Type: quantize.F32}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want canceled", err)
 	}
 	onlyFile(t, dir, "model.gguf", image)
 
