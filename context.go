@@ -12,7 +12,8 @@ import (
 
 // Context is a queue over an engine and the scopes that are open on it. One
 // goroutine at a time drives it: a call that finds another one inside fails with
-// ErrBusy. Tensors may be used with any context of their engine.
+// ErrBusy. Tensors may be used with any context of their engine. nil and the zero
+// Context are closed.
 type Context struct {
 	e *Engine
 	x *exec.Context
@@ -50,6 +51,9 @@ func (c *Context) SetCancel(ctx context.Context) { c.x.SetCancel(ctx) }
 // It fails with ErrBusy, and leaves the context open, while a call is inside.
 // Closing again does nothing.
 func (c *Context) Close() error {
+	if c.none() {
+		return nil
+	}
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	if c.closed.Load() {
@@ -67,8 +71,14 @@ func (c *Context) Close() error {
 	return nil
 }
 
+// none reports whether c was not made by NewContext.
+func (c *Context) none() bool { return c == nil || c.x == nil }
+
 // enter claims the context for a call until exit.
 func (c *Context) enter(what string) error {
+	if c.none() {
+		return fmt.Errorf("%s: no context: %w", what, ErrClosed)
+	}
 	if !c.busy.CompareAndSwap(false, true) {
 		return fmt.Errorf("%s: %w", what, ErrBusy)
 	}

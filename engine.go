@@ -42,7 +42,7 @@ func WithProvider(name string) Option { return func(c *config) { c.provider = na
 func WithDevice(p provider.Provider) Option { return func(c *config) { c.device = p } }
 
 // WithThreads sets the number of threads that the CPU's kernels run on; 0, the
-// default, is one per processor. Results do not depend on it.
+// default, is one per processor, 4096 the most. Results do not depend on it.
 func WithThreads(n int) Option { return func(c *config) { c.threads = n } }
 
 // WithDeviceBudget sets the most device memory to hold, in bytes; 0, the default,

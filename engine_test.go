@@ -3,6 +3,7 @@ package fucina_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"fmt"
 	"go/importer"
 	"go/token"
@@ -37,6 +38,7 @@ func TestOptions(t *testing.T) {
 		{name: "exact off", env: map[string]string{fucina.ExactEnv: "0"}},
 		{name: "exact misspelt", env: map[string]string{fucina.ExactEnv: "yes"}, part: `FUCINA_EXACT is "yes", want 0 or 1`},
 		{name: "threads", opts: []fucina.Option{fucina.WithThreads(-1)}, part: "-1 threads"},
+		{name: "no end of threads", opts: []fucina.Option{fucina.WithThreads(math.MaxInt32)}, part: "threads, want 1 to 4096"},
 		{name: "provider", opts: []fucina.Option{fucina.WithProvider("abacus")}, err: fucina.ErrUnavailable, part: `"abacus"`},
 		{name: "provider by variable", env: map[string]string{providers.Env: "abacus"}, err: fucina.ErrUnavailable, part: `"abacus"`},
 		{name: "the named provider wins", env: map[string]string{providers.Env: "abacus"}, opts: []fucina.Option{fucina.WithProvider("cpu")}},

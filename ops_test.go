@@ -671,6 +671,8 @@ func TestRefusals(t *testing.T) {
 		{one(c.Engine().RoPETable(fucina.RoPE{Dims: 3, FreqBase: 1}, 2, "seq")), nil, "rope table"},
 		{one(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, 2, "pair")), fucina.ErrTag, "rope table"},
 		{one(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, math.MaxInt/8, "seq")), fucina.ErrNoMemory, "rope table"},
+		{one(ab.Add(nil, ab)), fucina.ErrClosed, "add: no context"},
+		{one(fucina.FromSlice(new(fucina.Context), []float32{1})), fucina.ErrClosed, "no context"},
 	} {
 		if tt.err == nil {
 			t.Errorf("no error, want %q", tt.part)

@@ -52,11 +52,15 @@ type Provider struct {
 
 var _ provider.Provider = (*Provider)(nil)
 
+// maxThreads is more than any machine has processors, and keeps scratch memory, of
+// which every thread has its own, in proportion.
+const maxThreads = 1 << 12
+
 // New returns the CPU provider. It fails if opt asks for a negative number of
-// threads.
+// threads, or for more than 4096.
 func New(opt Options) (*Provider, error) {
-	if opt.Threads < 0 {
-		return nil, fmt.Errorf("cpu: %d threads, want at least 1, or 0 for one per processor", opt.Threads)
+	if opt.Threads < 0 || opt.Threads > maxThreads {
+		return nil, fmt.Errorf("cpu: %d threads, want 1 to %d, or 0 for one per processor", opt.Threads, maxThreads)
 	}
 	n := opt.Threads
 	if n == 0 {
