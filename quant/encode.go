@@ -209,17 +209,17 @@ func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32) error {
 		}
 		b.rowMean = sumSquares(src) / float32(len(src))
 	}
-	for i := range len(src) / n {
-		b.x = src[i*n : (i+1)*n]
+	for left := src; len(left) >= n && len(dst) >= size; left, dst = left[n:], dst[size:] {
+		b.x = left[:n]
 		if importance != nil {
-			b.importance = importance[i*n : (i+1)*n]
+			b.importance, importance = importance[:n], importance[n:]
 		}
 		b.amax, b.ext = extreme(b.x)
 		if !(b.amax <= e.limit) {
-			return blockError(d, i*n, magnitudeError(b.amax))
+			return blockError(d, len(src)-len(left), magnitudeError(b.amax))
 		}
-		if err := e.encode(dst[i*size:(i+1)*size], b); err != nil {
-			return blockError(d, i*n, err)
+		if err := e.encode(dst[:size], b); err != nil {
+			return blockError(d, len(src)-len(left), err)
 		}
 	}
 	return nil
@@ -271,13 +271,14 @@ func extreme(x []float32) (amax, ext float32) {
 		neg = 0 // a positive value
 	}
 	neg &= magnitudeBits
-	switch {
-	case pos > neg:
-		amax = math.Float32frombits(pos)
-		return amax, amax
-	case pos < neg:
-		amax = math.Float32frombits(neg)
-		return amax, -amax
+	if pos != neg {
+		// Which is larger is a coin toss: no branch.
+		sign := uint32(0)
+		if neg > pos {
+			sign = 1 << 31
+		}
+		m := max(pos, neg)
+		return math.Float32frombits(m), math.Float32frombits(m | sign)
 	}
 	amax = math.Float32frombits(pos)
 	if amax != 0 {
