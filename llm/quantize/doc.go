@@ -18,8 +18,9 @@
 //
 // # Memory
 //
-// The input is read from its mapping. Rows are encoded a band at a time and go
-// straight to the output, so that memory does not grow with the model.
+// The input is read from its mapping, whose pages are dropped tensor by tensor.
+// Rows are encoded a band at a time and go straight to the output: memory is
+// bounded by the largest tensor, and what is not the file's own by a few megabytes.
 //
 // # Differences
 //

@@ -104,6 +104,7 @@ func write(ctx context.Context, w *gguf.Writer, f *gguf.File, list []Choice, opt
 			if err := w.WriteTensor(c.Tensor.Name, data); err != nil {
 				return err
 			}
+			f.DropPages(c.Tensor)
 			continue
 		}
 		weights, err := opt.Importance.of(c.Tensor)
@@ -116,6 +117,7 @@ func write(ctx context.Context, w *gguf.Writer, f *gguf.File, list []Choice, opt
 		if err := w.CopyTensor(c.Tensor.Name, e); err != nil {
 			return err
 		}
+		f.DropPages(c.Tensor)
 	}
 	return nil
 }
