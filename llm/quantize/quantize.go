@@ -40,9 +40,10 @@ type Options struct {
 }
 
 // File quantizes the model at in, one file or the parts of a split one, to the file
-// at out, which may be the same. The result is written aside and renamed: out
-// holds the old file or the whole new one, and after an error nothing is left. It
-// returns what was done to each tensor.
+// at out, which may be the same where the system lets a file in use be replaced
+// (Windows does not). The result is written aside and renamed: out holds the old
+// file or the whole new one, and after an error nothing is left. It returns what
+// was done to each tensor.
 //
 // When ctx is done File ends soon, with its error.
 func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err error) {
