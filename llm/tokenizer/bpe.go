@@ -76,15 +76,16 @@ func newBPE(v *vocab, cfg *Config) (*bpe, error) {
 		if cut <= 0 || cut == len(merge)-1 {
 			return nil, fmt.Errorf("%w: merge %d is %.80q, want two pieces with a space between", ErrVocab, rank, merge)
 		}
-		l, okL := fromByteRunes(merge[:cut])
-		r, okR := fromByteRunes(merge[cut+1:])
+		var okL, okR bool
+		buf, okL = appendByteRunes(buf[:0], merge[:cut])
+		n := len(buf)
+		buf, okR = appendByteRunes(buf, merge[cut+1:])
 		if !okL || !okR {
 			continue // never meets text, which is spelled in characters that stand for bytes
 		}
-		left, right := e.piece([]byte(l)), e.piece([]byte(r))
-		buf = append(append(buf[:0], l...), r...)
-		if _, dup := e.ranks[joined(left, right)]; !dup {
-			e.ranks[joined(left, right)] = merged{uint32(rank), e.piece(buf)}
+		pair := joined(e.piece(buf[:n]), e.piece(buf[n:]))
+		if _, dup := e.ranks[pair]; !dup {
+			e.ranks[pair] = merged{uint32(rank), e.piece(buf)}
 		}
 	}
 	return e, nil

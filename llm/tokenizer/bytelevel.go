@@ -35,14 +35,34 @@ var runeBytes = func() (bytes [otherBytes + 68]byte) {
 // fromByteRunes returns the bytes that a spelling stands for. It reports false
 // if a character of the spelling stands for none.
 func fromByteRunes(text string) (string, bool) {
-	raw := make([]byte, 0, len(text))
+	if plain(text) {
+		return text, true
+	}
+	raw, ok := appendByteRunes(make([]byte, 0, len(text)), text)
+	return string(raw), ok
+}
+
+// plain reports whether all characters of a spelling are printable ASCII, which
+// stands for itself.
+func plain(text string) bool {
+	for i := range len(text) {
+		if text[i] < '!' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// appendByteRunes appends the bytes that a spelling stands for. It reports false
+// if a character of the spelling stands for none.
+func appendByteRunes(dst []byte, text string) ([]byte, bool) {
 	for _, r := range text {
 		if int(r) >= len(runeBytes) || byteRunes[runeBytes[r]] != r {
-			return "", false
+			return dst, false
 		}
-		raw = append(raw, runeBytes[r])
+		dst = append(dst, runeBytes[r])
 	}
-	return string(raw), true
+	return dst, true
 }
 
 // wellFormed returns text as llama.cpp reads it: a byte that cannot be read as

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // symbol is a run of text that is one piece or one character, in a list that
 // links neighbours. A symbol merged into its left neighbour has size 0.
@@ -17,15 +20,14 @@ type pairer interface {
 	pair(text string, l, r *symbol) (priority uint32, id int32, ok bool)
 }
 
-// bigram is a pair of neighbours that may merge. It is stale once either was
-// merged: then size is no longer the sum of theirs.
+// bigram is a symbol that may merge with the one behind it. It is stale once
+// either was merged: both only grow, so size is then no longer the sum of theirs.
 type bigram struct {
 	// key is the priority above the index of the left symbol: bigrams merge by
 	// priority, then leftmost.
-	key   uint64
-	right int32
-	size  int32
-	id    int32
+	key  uint64
+	size int32
+	id   int32
 }
 
 // merger merges neighbours in a text until no pair is left that merges. Its
@@ -33,7 +35,8 @@ type bigram struct {
 type merger struct {
 	text    string
 	symbols []symbol
-	queue   []bigram // a binary heap by key
+	first   []bigram // of the text as it was, sorted by key
+	queue   []bigram // those that merges make: a heap by key, of four children to a parent
 }
 
 // reset begins a text of at most n symbols.
@@ -58,82 +61,100 @@ func (m *merger) append(size int, id int32) {
 // merge joins neighbours until no pair of them merges. The symbols that are
 // left are linked from the first.
 func (m *merger) merge(p pairer) {
+	m.first = slices.Grow(m.first[:0], len(m.symbols))
 	for i := range len(m.symbols) - 1 {
-		m.propose(p, int32(i), int32(i)+1, false)
+		if b, ok := m.bigram(p, int32(i), int32(i)+1); ok {
+			m.first = append(m.first, b)
+		}
 	}
-	for i := len(m.queue)/2 - 1; i >= 0; i-- {
-		m.down(i)
-	}
-	for len(m.queue) > 0 {
-		b := m.pop()
+	slices.SortFunc(m.first, func(a, b bigram) int { return cmp.Compare(a.key, b.key) })
+	for first := m.first; len(first) > 0 || len(m.queue) > 0; {
+		var b bigram
+		if len(m.queue) == 0 || len(first) > 0 && first[0].key <= m.queue[0].key {
+			b, first = first[0], first[1:]
+		} else {
+			b = m.pop()
+		}
 		li := int32(uint32(b.key))
-		left, right := &m.symbols[li], &m.symbols[b.right]
-		if left.size == 0 || right.size == 0 || left.size+right.size != b.size {
+		left := &m.symbols[li]
+		if left.size == 0 || left.next < 0 {
+			continue
+		}
+		right := &m.symbols[left.next]
+		if left.size+right.size != b.size {
 			continue
 		}
 		left.size = b.size
 		left.id = b.id
 		left.next = right.next
 		right.size = 0
+		if left.prev >= 0 {
+			m.propose(p, left.prev, li)
+		}
 		if left.next >= 0 {
 			m.symbols[left.next].prev = li
+			m.propose(p, li, left.next)
 		}
-		m.propose(p, left.prev, li, true)
-		m.propose(p, li, left.next, true)
 	}
 }
 
-// propose queues two neighbours if they merge, in heap order if sift is set.
-func (m *merger) propose(p pairer, left, right int32, sift bool) {
-	if left < 0 || right < 0 {
-		return
-	}
+// bigram returns the pair of two neighbours, if they merge.
+func (m *merger) bigram(p pairer, left, right int32) (bigram, bool) {
 	l, r := &m.symbols[left], &m.symbols[right]
 	priority, id, ok := p.pair(m.text, l, r)
+	return bigram{uint64(priority)<<32 | uint64(uint32(left)), l.size + r.size, id}, ok
+}
+
+// propose queues two neighbours if they merge.
+func (m *merger) propose(p pairer, left, right int32) {
+	b, ok := m.bigram(p, left, right)
 	if !ok {
 		return
 	}
-	m.queue = append(m.queue, bigram{uint64(priority)<<32 | uint64(uint32(left)), right, l.size + r.size, id})
-	if sift {
-		m.up(len(m.queue) - 1)
-	}
-}
-
-func (m *merger) up(i int) {
+	m.queue = append(m.queue, b)
 	q := m.queue
+	i := len(q) - 1
 	for i > 0 {
-		parent := (i - 1) / 2
-		if q[i].key >= q[parent].key {
-			return
+		parent := (i - 1) / 4
+		if q[parent].key <= b.key {
+			break
 		}
-		q[i], q[parent] = q[parent], q[i]
+		q[i] = q[parent]
 		i = parent
 	}
+	q[i] = b
 }
 
 func (m *merger) pop() bigram {
 	top := m.queue[0]
-	last := len(m.queue) - 1
-	m.queue[0] = m.queue[last]
-	m.queue = m.queue[:last]
-	m.down(0)
+	n := len(m.queue) - 1
+	last := m.queue[n]
+	m.queue = m.queue[:n]
+	if n > 0 {
+		m.down(0, last)
+	}
 	return top
 }
 
-func (m *merger) down(i int) {
+// down puts b into the heap that has its hole at i.
+func (m *merger) down(i int, b bigram) {
 	q := m.queue
 	for {
-		child := 2*i + 1
-		if child >= len(q) {
-			return
+		first := 4*i + 1
+		if first >= len(q) {
+			break
 		}
-		if child+1 < len(q) && q[child+1].key < q[child].key {
-			child++
+		child, key := first, q[first].key
+		for c := first + 1; c < min(first+4, len(q)); c++ {
+			if k := q[c].key; k < key {
+				child, key = c, k
+			}
 		}
-		if q[child].key >= q[i].key {
-			return
+		if key >= b.key {
+			break
 		}
-		q[i], q[child] = q[child], q[i]
+		q[i] = q[child]
 		i = child
 	}
+	q[i] = b
 }

@@ -62,11 +62,10 @@ func newVocab(cfg *Config) (*vocab, error) {
 			// A name for a token without one keeps the spellings distinct.
 			text = "[EMPTY_" + strconv.Itoa(i) + "]"
 		}
-		if j, dup := v.index[text]; dup {
-			return nil, fmt.Errorf("%w: tokens %d and %d are both %.80q", ErrVocab, j, i, text)
-		}
-		v.index[text] = int32(i)
 		v.text[i] = text
+		if v.index[text] = int32(i); len(v.index) == i {
+			return nil, fmt.Errorf("%w: tokens %d and %d are both %.80q", ErrVocab, slices.Index(v.text, text), i, text)
+		}
 		v.maxLen = max(v.maxLen, len(text))
 		v.kind[i] = Normal
 		if cfg.Types != nil {
