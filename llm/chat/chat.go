@@ -22,7 +22,7 @@ const (
 )
 
 // Message is one turn of a conversation. Its Content goes into the prompt as it is,
-// but for white space at its ends, which some templates cut off.
+// but for white space at its ends, which some templates and vocabularies cut off.
 type Message struct {
 	Role    string // System, User or Assistant
 	Content string

@@ -2,6 +2,7 @@ package tokenizer_test
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
@@ -123,4 +124,32 @@ func ExampleNew_byteLevel() {
 	// Output:
 	// [0 5 6 3] <nil>
 	// "hi hi!"
+}
+
+// The markers of Phi 3 take the white space behind them with them, also where text
+// and markers are encoded apart, as untrusted text must be.
+func ExampleTokenizer_EncodeBetween() {
+	cfg, err := tokenizer.Defaults(tokenizer.ModelSPM)
+	if err != nil {
+		panic(err)
+	}
+	cfg.Tokens = []string{"<unk>", "<s>", "</s>", "\u2581hi", "\u2581h", "\u2581", "h", "i", "<|user|>", "<|end|>"}
+	cfg.Scores = []float32{0, 0, 0, 3, 2, 1, 0, 0, 0, 0}
+	cfg.Types = slices.Repeat([]tokenizer.TokenType{tokenizer.Normal}, len(cfg.Tokens))
+	cfg.Types[8], cfg.Types[9] = tokenizer.Control, tokenizer.Control
+	cfg.StripAfter = []int32{8, 9}
+	tok, err := tokenizer.New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	whole, err := tok.Encode("<|user|>\nhi<|end|>", tokenizer.EncodeOptions{ParseSpecial: true})
+	if err != nil {
+		panic(err)
+	}
+	text, err := tok.EncodeBetween(8, "\nhi", 9)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(whole, text)
+	// Output: [8 3 9] [3]
 }
