@@ -111,7 +111,11 @@ func TestBytes(t *testing.T) {
 		}
 		for name, want := range digests {
 			iq := strings.HasPrefix(name, "IQ")
-			if (iq || model == "seed2") && (testing.Short() || invariants.RaceEnabled) {
+			if testing.Short() && (iq || model == "seed2") {
+				continue
+			}
+			// The encoders crawl; what runs at once is the same for all formats.
+			if invariants.RaceEnabled && (name != "Q4_K_M" && name != "Q8_0" && name != "F16" || model == "seed2") {
 				continue
 			}
 			if iq && model == "seed2" && way == "mixture" {
