@@ -496,6 +496,50 @@ func TestCloseReportsHeldBlocks(t *testing.T) {
 	}
 }
 
+// Staging memory is not freed under a reader that has yet to copy from it: reads
+// need no context, so they may run while their engine closes.
+func TestCloseUnderReads(t *testing.T) {
+	for round := range 30 {
+		x := newBench(t, discrete.Options{Chaos: discrete.Yields, Seed: uint64(round)}, Options{SlotBytes: 64, Slots: 2})
+		b, _ := x.acquire(x.a, 1024)
+		want := bytes.Repeat([]byte("residency"), 1024/9)
+		w, err := b.Upload(0, want, nil)
+		if err == nil {
+			err = w.Wait(context.Background())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var readers sync.WaitGroup
+		for range 4 {
+			readers.Go(func() {
+				got := make([]byte, len(want))
+				for {
+					if _, err := b.Read(context.Background(), got, 0, w); err != nil {
+						if !errors.Is(err, provider.ErrClosed) {
+							t.Errorf("read during close: %v", err)
+						}
+						return
+					}
+					if !bytes.Equal(got, want) {
+						t.Error("read during close: wrong bytes")
+						return
+					}
+				}
+			})
+		}
+		for x.dev.Events().Downloads < 20 {
+			runtime.Gosched()
+		}
+		_ = x.m.Close(context.Background()) // the block is still held
+		readers.Wait()
+		x.dev.Free(b.mem)
+		if err := x.dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A manager that cannot have its queues or staging memory leaves nothing behind.
 func TestNewFails(t *testing.T) {
 	dev, err := discrete.New(discrete.Options{})

@@ -5,6 +5,7 @@ package residency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/fucina-go/fucina/core/accel"
@@ -18,6 +19,7 @@ type ring struct {
 	q     provider.Queue
 	slots chan *slot // idle slots, the longest idle first
 	all   []*slot
+	done  chan struct{} // closed by close
 
 	mu sync.Mutex // one goroutine at a time submits to q
 }
@@ -35,7 +37,7 @@ func newRing(p provider.Provider, kind provider.QueueKind, slots, size int) (*ri
 	if err != nil {
 		return nil, err
 	}
-	r := &ring{p: p, q: q, slots: make(chan *slot, slots)}
+	r := &ring{p: p, q: q, slots: make(chan *slot, slots), done: make(chan struct{})}
 	pinned, _ := p.(provider.PinnedAllocator)
 	for range slots {
 		s := new(slot)
@@ -53,11 +55,15 @@ func newRing(p provider.Provider, kind provider.QueueKind, slots, size int) (*ri
 	return r, nil
 }
 
-// close ends the queue, which waits for its work, and frees the staging memory.
+// close ends the queue, which waits for its work, and frees the staging memory once
+// those who read tensors at this moment have copied what they waited for. It is
+// called once.
 func (r *ring) close() error {
 	err := r.p.CloseQueue(r.q)
+	close(r.done)
 	pinned, _ := r.p.(provider.PinnedAllocator)
-	for _, s := range r.all {
+	for range r.all {
+		s := <-r.slots // whoever takes one now finds the queue closed, and gives it back
 		if pinned != nil {
 			pinned.FreePinned(s.p)
 		} else {
@@ -68,11 +74,13 @@ func (r *ring) close() error {
 	return err
 }
 
-// take returns a slot whose memory no transfer uses.
+// take returns a slot whose memory no transfer uses. The caller gives it back.
 func (r *ring) take(ctx context.Context) (*slot, error) {
 	var s *slot
 	select {
 	case s = <-r.slots:
+	case <-r.done:
+		return nil, fmt.Errorf("residency: staging memory: %w", provider.ErrClosed)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
