@@ -70,8 +70,10 @@ type span struct{ off, n int }
 type fakeMemory struct {
 	up, down *fakeQueue
 
-	mu           sync.Mutex
-	bytes        []byte
+	data  sync.Mutex // taken by effects, while their queue is locked
+	bytes []byte
+
+	mu           sync.Mutex // taken before a queue's
 	uploads      int
 	downloads    int
 	reads        []span
@@ -128,14 +130,14 @@ func (m *fakeMemory) Free(uses accel.Fences) {
 }
 
 func (m *fakeMemory) poke(off int, p []byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.data.Lock()
+	defer m.data.Unlock()
 	copy(m.bytes[off:], p)
 }
 
 func (m *fakeMemory) peek(off, n int) []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.data.Lock()
+	defer m.data.Unlock()
 	return append([]byte(nil), m.bytes[off:off+n]...)
 }
 
