@@ -212,22 +212,24 @@ func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.
 // memory.
 func (q *deviceQueue) beginBuffer(buf *storage.Buffer, access storage.Access, weight bool) (provider.Mem, error) {
 	t := q.q.Timeline()
-	adopted, err := q.d.res.Ensure(buf, t, weight)
-	if err != nil {
-		return provider.Mem{}, err
+	for {
+		adopted, err := q.d.res.Ensure(buf, t, weight)
+		if err != nil {
+			return provider.Mem{}, err
+		}
+		mem, err := buf.BeginDevice(t, access, &q.deps)
+		if errors.Is(err, storage.ErrNoDeviceMemory) {
+			// Another context took the memory in between, and gets on with it.
+			continue
+		}
+		if err != nil {
+			return provider.Mem{}, err
+		}
+		q.begun[q.n] = begun{buf, access}
+		q.n++
+		if adopted {
+			buf.Cold()
+		}
+		return mem.(*residency.Block).Mem(), nil
 	}
-	mem, err := buf.BeginDevice(t, access, &q.deps)
-	if errors.Is(err, storage.ErrNoDeviceMemory) {
-		// Another context took the memory in between, and gets on with it.
-		return q.beginBuffer(buf, access, weight)
-	}
-	if err != nil {
-		return provider.Mem{}, err
-	}
-	q.begun[q.n] = begun{buf, access}
-	q.n++
-	if adopted {
-		buf.Cold()
-	}
-	return mem.(*residency.Block).Mem(), nil
 }

@@ -83,10 +83,11 @@ func New(p provider.Provider, opt Options) (*Manager, error) {
 
 // Stats returns the counters.
 func (m *Manager) Stats() Stats {
+	retired := m.retired.Sweep()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.stats
-	s.Retired = int64(m.retired.Sweep())
+	s.Retired = int64(retired)
 	return s
 }
 
