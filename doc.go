@@ -14,8 +14,10 @@
 //
 // An [Engine] is what goroutines share: providers, memory, weights. A [Context] is
 // one queue over it, driven by one goroutine at a time; a program with one goroutine
-// needs one. Operations are eager: each validates, submits and returns, and never
-// waits for a device. What reads elements waits: [Data], [Update], [ReadInto].
+// needs one. Operations are eager: each validates, submits and returns. One that runs
+// on a device does not wait for it, unless its queue or the memory is full; one that
+// the CPU runs waits for operands that a device still computes. What reads elements
+// waits: [Data], [Update], [ReadInto].
 //
 // # Axes
 //

@@ -288,7 +288,8 @@ func (t Tensor) Materialize(c *Context) (Tensor, error) {
 }
 
 // CopyFrom writes src into t's storage, where every view of it sees the change,
-// converted to t's dtype. Both have the same axes, in any order.
+// converted to t's dtype as To converts, and from f32 also to q8_0. Both have the
+// same axes, in any order.
 func (t Tensor) CopyFrom(c *Context, src Tensor) error {
 	const what = "copy"
 	if err := c.enter(what); err != nil {
@@ -514,8 +515,8 @@ func either(name, fallback string) string {
 
 // Attention is causal scaled dot-product attention of q {Query Head Dim} over k and
 // v {Key KVHead Dim}, each in any order of axes, into {Query Head Dim}, whose Dim is
-// v's. q is f32; k and v are f32 or f16. The number of query heads is a multiple of
-// that of key heads, n: query head h reads key head h/n. Query t sees the keys 0 to
+// v's. q is f32; k and v are f32, f16 or q8_0. The number of query heads is n times
+// that of key heads, and query head h reads key head h/n. Query t sees the keys 0 to
 // Past+t, which must exist, or the last Window of them.
 func Attention(c *Context, q, k, v Tensor, opt AttentionOptions) (Tensor, error) {
 	const what = "attention"

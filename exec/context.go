@@ -13,8 +13,8 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
-// Context is a queue over an engine. One goroutine at a time drives it: a method
-// that finds another inside fails with ErrBusy.
+// Context is a queue over an engine. One goroutine at a time drives it: an op that
+// finds another inside fails with ErrBusy.
 type Context struct {
 	e      *Engine
 	cpu    provider.Queue
@@ -61,7 +61,8 @@ func (e *Engine) NewContext() (*Context, error) {
 func (c *Context) Engine() *Engine { return c.e }
 
 // SetCancel makes waits inside the context's ops end with ctx's error once ctx is
-// done. nil stands for context.Background().
+// done. nil stands for context.Background(). Only the goroutine that drives the
+// context may call it; unlike in an op, that is not checked.
 func (c *Context) SetCancel(ctx context.Context) {
 	if ctx == nil {
 		ctx = context.Background()

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
-
-	"github.com/fucina-go/fucina/core/dtype"
 )
 
 var (

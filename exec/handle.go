@@ -74,7 +74,8 @@ func (e *Engine) Own(t tensor.Tensor, names tags.List) (Handle, error) {
 }
 
 // Wrap wraps t, whose reference it takes, as an op's result: it belongs to the
-// innermost open scope, or to the caller if there is none.
+// innermost open scope, or to the caller if there is none. Only the goroutine that
+// drives the context may call it; unlike in an op, that is not checked.
 func (c *Context) Wrap(t tensor.Tensor, names tags.List) Handle {
 	if len(c.scopes) == 0 {
 		return c.e.wrap(t, names, false)

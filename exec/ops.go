@@ -13,7 +13,8 @@ import (
 )
 
 // FromSlice returns a pooled host tensor of dtype Of[T] with a copy of values, in
-// storage elements.
+// storage elements. Only the goroutine that drives the context may call it; unlike
+// in an op, that is not checked.
 func FromSlice[T dtype.Element](c *Context, s shape.Shape, values []T) (tensor.Tensor, error) {
 	d := dtype.Of[T]()
 	n, err := s.StorageElements(d)

@@ -12,8 +12,9 @@ import (
 // WriteFile makes or replaces the file at path with what fill declares and writes.
 // The file is written aside, in the same directory, forced to the disk and then
 // renamed, so that path holds the old file or the whole new one whatever happens;
-// files that are open keep the old bytes. WriteFile closes the Writer. After an
-// error, which may be fill's, or a panic of fill, nothing is left aside.
+// files that are open keep the old bytes, except on Windows, where a file that is
+// open or mapped cannot be replaced. WriteFile closes the Writer. After an error,
+// which may be fill's, or a panic of fill, nothing is left aside.
 //
 // A path that is there and is not a regular file is refused; a symbolic link to
 // one is replaced, not followed.

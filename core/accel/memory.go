@@ -8,8 +8,9 @@ import "context"
 type Memory interface {
 	// Upload enqueues a copy of src to the device bytes from off on, ordered on
 	// the device after the given works. src may be changed or freed as soon as
-	// Upload returns. The result is the fence after which the bytes are there;
-	// with an error, it is the fence of what was enqueued before the error.
+	// Upload returns, which may have to wait for room to copy it to. The result is
+	// the fence after which the bytes are there; with an error, it is the fence of
+	// what was enqueued before the error.
 	Upload(off int, src []byte, after Fences) (Work, error)
 	// Download enqueues a copy of the device bytes from off on into dst, ordered
 	// on the device after the given work. dst must stay allocated, off the Go

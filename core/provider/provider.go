@@ -114,7 +114,8 @@ type Info struct {
 	MaxAlloc   int64 // largest single allocation; 0 is no limit
 
 	// MinWork is the least work, by Op, for which moving operands to the device
-	// pays off; see Args work counts in package exec. Nil gates nothing.
+	// pays off: multiply-adds of OpMatMul and OpAttention, output elements of the
+	// others. Nil gates nothing.
 	MinWork *[OpCount]int64
 }
 

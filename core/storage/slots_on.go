@@ -73,7 +73,8 @@ func (b *Buffer) NewestOnDevice() bool {
 // BeginDevice prepares a device operation on the queue whose timeline is t: it
 // uploads if the access needs a valid device copy, adds to deps the work of other
 // queues that the operation must follow, and pins the device bytes, which it
-// returns. Every success is paired with EndDevice. It does not wait for the device.
+// returns. Every success is paired with EndDevice. It waits for the device only
+// where the upload does: for room in its staging memory.
 func (b *Buffer) BeginDevice(t *accel.Timeline, a Access, deps *accel.Fences) (accel.Memory, error) {
 	b.check()
 	if a != Read && b.ro {
