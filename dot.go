@@ -16,14 +16,11 @@ import (
 // t is f32. u is f32, f16, bf16 or a block format of weights, the one mix of dtypes
 // that needs no conversion; a block format has the axis last and no batch axes.
 func (t Tensor) Dot(c *Context, u Tensor, axis string) (Tensor, error) {
-	if err := c.enter("dot"); err != nil {
-		return Tensor{}, err
-	}
-	defer c.exit()
-	a, b, err := use2("dot", t, u)
+	a, b, err := c.enter2("dot", t, u)
 	if err != nil {
 		return Tensor{}, err
 	}
+	defer c.exit()
 	defer a.t.Release()
 	defer b.t.Release()
 	ka, kb := a.names.Index(axis), b.names.Index(axis)

@@ -63,14 +63,11 @@ func (t Tensor) unary(c *Context, op provider.Op, param float32) (Tensor, error)
 
 func (t Tensor) pointwise(c *Context, u Tensor, op provider.Op) (Tensor, error) {
 	what := op.String()
-	if err := c.enter(what); err != nil {
-		return Tensor{}, err
-	}
-	defer c.exit()
-	a, b, err := use2(what, t, u)
+	a, b, err := c.enter2(what, t, u)
 	if err != nil {
 		return Tensor{}, err
 	}
+	defer c.exit()
 	defer a.t.Release()
 	defer b.t.Release()
 	if a.t.DType() != dtype.F32 || b.t.DType() != dtype.F32 {
@@ -176,14 +173,11 @@ func (c *Context) wrapAs(y tensor.Tensor, have, want tags.List) (Tensor, error) 
 // under the root, and multiplies by weight {axis}, f32.
 func (t Tensor) RMSNorm(c *Context, weight Tensor, axis string, eps float32) (Tensor, error) {
 	const what = "rms_norm"
-	if err := c.enter(what); err != nil {
-		return Tensor{}, err
-	}
-	defer c.exit()
-	x, w, err := use2(what, t, weight)
+	x, w, err := c.enter2(what, t, weight)
 	if err != nil {
 		return Tensor{}, err
 	}
+	defer c.exit()
 	defer x.t.Release()
 	defer w.t.Release()
 	i := x.names.Index(axis)
@@ -292,14 +286,11 @@ func (t Tensor) Materialize(c *Context) (Tensor, error) {
 // same axes, in any order.
 func (t Tensor) CopyFrom(c *Context, src Tensor) error {
 	const what = "copy"
-	if err := c.enter(what); err != nil {
-		return err
-	}
-	defer c.exit()
-	a, b, err := use2(what, t, src)
+	a, b, err := c.enter2(what, t, src)
 	if err != nil {
 		return err
 	}
+	defer c.exit()
 	defer a.t.Release()
 	defer b.t.Release()
 	if a.names.Len() != b.names.Len() {
@@ -330,14 +321,11 @@ func (t Tensor) CopyFrom(c *Context, src Tensor) error {
 // it is {seq d}.
 func (t Tensor) GetRows(c *Context, ids Tensor, axis string) (Tensor, error) {
 	const what = "get_rows"
-	if err := c.enter(what); err != nil {
-		return Tensor{}, err
-	}
-	defer c.exit()
-	a, b, err := use2(what, t, ids)
+	a, b, err := c.enter2(what, t, ids)
 	if err != nil {
 		return Tensor{}, err
 	}
+	defer c.exit()
 	defer a.t.Release()
 	defer b.t.Release()
 	at := a.names.Index(axis)
@@ -407,14 +395,11 @@ const (
 // Engine.RoPETable. Elements past twice the table's pairs stay.
 func (t Tensor) RoPE(c *Context, table Tensor, mode RoPEMode, posAxis, dimAxis string) (Tensor, error) {
 	const what = "rope"
-	if err := c.enter(what); err != nil {
-		return Tensor{}, err
-	}
-	defer c.exit()
-	x, b, err := use2(what, t, table)
+	x, b, err := c.enter2(what, t, table)
 	if err != nil {
 		return Tensor{}, err
 	}
+	defer c.exit()
 	defer x.t.Release()
 	defer b.t.Release()
 	pos, dim := x.names.Index(posAxis), x.names.Index(dimAxis)

@@ -249,6 +249,17 @@ func (t Tensor) enter(c *Context, what string) (operand, error) {
 	return o, nil
 }
 
+// enter2 claims c and returns both operands; with an error, neither.
+func (c *Context) enter2(what string, t, u Tensor) (a, b operand, err error) {
+	if err := c.enter(what); err != nil {
+		return operand{}, operand{}, err
+	}
+	if a, b, err = use2(what, t, u); err != nil {
+		c.exit()
+	}
+	return a, b, err
+}
+
 // wrapView wraps v, whose reference it takes, with the strides of axes of size 1 as
 // in a contiguous tensor, which no position depends on.
 func (c *Context) wrapView(v tensor.Tensor, names tags.List) (Tensor, error) {
