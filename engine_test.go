@@ -3,12 +3,12 @@ package fucina_test
 import (
 	"bytes"
 	"errors"
-	"math"
 	"fmt"
 	"go/importer"
 	"go/token"
 	"go/types"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
 )
+
+// half squared is one bit too long for an int.
+const half = 1 << (bits.UintSize / 2)
 
 func TestOf(t *testing.T) {
 	tests := []struct {
@@ -119,9 +123,9 @@ func TestElementsOverflow(t *testing.T) {
 	}{
 		{[]int{2, 3, 4}, 24, nil},
 		{[]int{math.MaxInt}, math.MaxInt, nil},
-		{[]int{1 << 31, 1 << 31}, 1 << 62, nil},
-		{[]int{1 << 32, 1 << 31}, 0, ErrOverflow},
-		{[]int{1 << 32, 1 << 32}, 0, ErrOverflow},
+		{[]int{half / 2, half / 2}, half / 4 * half, nil},
+		{[]int{half, half / 2}, 0, ErrOverflow},
+		{[]int{half, half}, 0, ErrOverflow},
 		{[]int{math.MaxInt, 2}, 0, ErrOverflow},
 		{[]int{math.MaxInt, math.MaxInt, math.MaxInt}, 0, ErrOverflow},
 		{[]int{1 << 16, 1 << 16, 1 << 16, 1 << 16}, 0, ErrOverflow},
@@ -228,7 +232,7 @@ func TestReach(t *testing.T) {
 		{"largest", []int{2}, strides(math.MaxInt), math.MaxInt, nil},
 		{"size 1 axis ignores its stride", []int{1, 2}, strides(math.MaxInt, 1), 1, nil},
 		{"product wraps", []int{3}, strides(math.MaxInt), 0, ErrOverflow},
-		{"product wraps to zero", []int{1<<32 + 1}, strides(1 << 32), 0, ErrOverflow},
+		{"product wraps to zero", []int{half + 1}, strides(half), 0, ErrOverflow},
 		{"sum wraps", []int{2, 2}, strides(math.MaxInt, 1), 0, ErrOverflow},
 		{"negative stride", []int{2}, strides(-1), 0, ErrOverflow},
 		{"rank", []int{2, 2}, strides(1), 0, ErrInvalidShape},
@@ -278,8 +282,8 @@ func TestMulAdd(t *testing.T) {
 	if n, err := Add(math.MaxInt, 0); n != math.MaxInt || err != nil {
 		t.Errorf("MaxInt + 0 = %d, %v", n, err)
 	}
-	if _, err := Mul(1<<32, 1<<31); !errors.Is(err, ErrOverflow) {
-		t.Errorf("2^63: %v", err)
+	if _, err := Mul(half, half/2); !errors.Is(err, ErrOverflow) {
+		t.Errorf("one past MaxInt: %v", err)
 	}
 	if _, err := Add(math.MaxInt, 1); !errors.Is(err, ErrOverflow) {
 		t.Errorf("MaxInt + 1: %v", err)

@@ -230,7 +230,7 @@ func TestRefusedArguments(t *testing.T) {
 // A workspace that no machine has is declined, and its size does not wrap.
 func TestHugeWorkspace(t *testing.T) {
 	e := NewExecutor(nil)
-	const huge = 1 << 57
+	const huge = math.MaxInt/64 + 1
 	a := provider.Args{NIn: 2}
 	set := func(o *provider.Operand, d dtype.DType, dims ...int) {
 		o.DType, o.Shape = d, shape.Must(dims...)
@@ -258,7 +258,7 @@ func TestHugeWorkspace(t *testing.T) {
 func FuzzExecute(f *testing.F) {
 	for op := provider.Op(1); op < provider.OpCount; op++ {
 		f.Add(uint8(op), uint8(0), uint8(0), 2, 3, 3, 1, 0, 7)
-		f.Add(uint8(op), uint8(3), uint8(dtype.F16), -1, 1<<40, 1<<62, 0, -5, 1<<33)
+		f.Add(uint8(op), uint8(3), uint8(dtype.F16), -1, math.MaxInt>>23+1, math.MaxInt/2+1, 0, -5, math.MaxInt>>30+1)
 		f.Add(uint8(op), uint8(1), uint8(dtype.Q4_K), 1, 256, 0, 0, 1, 0)
 	}
 	tm := team.New(2)

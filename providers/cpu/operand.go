@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -142,7 +143,7 @@ func doubles(b []byte) []float64 {
 }
 
 // maxWorkspace is far more than any machine has, and far from overflow.
-const maxWorkspace = 1 << 50
+const maxWorkspace = min(1<<50, math.MaxInt/2)
 
 // workspace returns the first n bytes of the workspace.
 func workspace(a *provider.Args, n int) ([]byte, error) {
