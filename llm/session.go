@@ -219,7 +219,7 @@ func (s *Session) keep(ids []int32) {
 // one stay.
 //
 // It fails with ErrContextFull if the sequence would outgrow the session, and with
-// ctx's error if ctx is done between ops or during a wait.
+// ctx's error if ctx is done between two blocks of the network or during a wait.
 func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) error {
 	if err := s.enter(); err != nil {
 		return err
