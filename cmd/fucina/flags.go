@@ -39,7 +39,10 @@ func (f *flags) parse(t *tool, args []string, operands int) error {
 	for {
 		switch err := f.Parse(args); {
 		case errors.Is(err, flag.ErrHelp):
-			return errors.Join(f.help(t.stdout), err)
+			if werr := f.help(t.stdout); werr != nil {
+				return werr
+			}
+			return err
 		case err != nil:
 			return usagef("%s: %v", f.Name(), err)
 		}

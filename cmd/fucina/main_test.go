@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,6 +116,21 @@ func TestHelp(t *testing.T) {
 	for _, c := range commands {
 		if out := invoke(t, c.name, "-h").ok(t); !strings.HasPrefix(out, "usage: fucina "+c.name) {
 			t.Errorf("%s -h prints %q", c.name, out)
+		}
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// What cannot be written is a failure, also where it is help.
+func TestHelpNotWritten(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"run", "-h"}, {"version"}, {"devices"}} {
+		var stderr strings.Builder
+		code := run(t.Context(), args, strings.NewReader(""), fullDisk{}, &stderr)
+		if code != exitError || stderr.String() != "fucina: no space left\n" {
+			t.Errorf("%q: status %d, stderr %q", args, code, stderr.String())
 		}
 	}
 }
