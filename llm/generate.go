@@ -72,6 +72,9 @@ func (s *Session) stream(ctx context.Context, ids []int32, opt GenerateOptions, 
 
 // generate owns ids.
 func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions, yield func(Token, error) bool) error {
+	if opt.MaxTokens < 0 {
+		return fmt.Errorf("llm: %d tokens to generate, want 1 or more, or 0 for no limit", opt.MaxTokens)
+	}
 	sampler, err := sample.New(opt.Sampling)
 	if err != nil {
 		return fmt.Errorf("llm: %w", err)

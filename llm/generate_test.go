@@ -224,6 +224,10 @@ func TestGenerateErrors(t *testing.T) {
 	}
 	before := s.Past()
 	bad := llm.GenerateOptions{Sampling: sample.Params{Temperature: float32(math.NaN())}}
+	less := llm.GenerateOptions{MaxTokens: -1}
+	if _, _, err := collect(context.Background(), s, "a", less); err == nil || !strings.Contains(err.Error(), "-1 tokens to generate") {
+		t.Errorf("-1 tokens: %v", err)
+	}
 	if _, _, err := collect(context.Background(), s, "a", bad); !errors.Is(err, sample.ErrParams) {
 		t.Errorf("NaN temperature: %v, want sample.ErrParams", err)
 	}
