@@ -136,7 +136,7 @@ func familyOf(f *gguf.File) (*family, string, error) {
 	}
 	fam, ok := families[arch]
 	if !ok {
-		return nil, "", fmt.Errorf("%w: architecture %q, want one of %v", ErrUnsupportedModel, arch, Architectures())
+		return nil, "", fmt.Errorf("%w: architecture %.80q, want one of %v", ErrUnsupportedModel, arch, Architectures())
 	}
 	return fam, arch, nil
 }

@@ -91,6 +91,7 @@ func badModels() []badModel {
 		{"other KV heads than the tensors", set(kvHeads, uint32(4)), invalid, "blk.0.attn_k.weight"},
 		{"other heads than the tensors", sets(heads, uint32(8), rope, uint32(8)), invalid, "blk.0.attn_k.weight"},
 		{"other width than the tensors", set("llama.embedding_length", uint32(128)), invalid, "token_embd.weight"},
+		{"heads too long", set("llama.attention.key_length", uint32(1<<20)), invalid, "llama.attention.key_length is 1048576, want 1 to 16384"},
 		{"other key length than the tensors", set("llama.attention.key_length", uint32(32)), invalid, "blk.0.attn_q.weight"},
 		{"other value length than the tensors", set("llama.attention.value_length", uint32(32)), invalid, "blk.0.attn_v.weight"},
 		{"other inner width than the tensors", set("llama.feed_forward_length", uint32(96)), invalid, "blk.0.ffn_gate.weight"},

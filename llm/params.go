@@ -71,6 +71,7 @@ const (
 	maxLayers = 1 << 12
 	maxWidth  = 1 << 24
 	maxHeads  = 1 << 14
+	maxHead   = 1 << 14 // elements of a head; a session has a table of angles for each
 	maxLength = 1 << 30
 )
 
@@ -159,8 +160,12 @@ func readParams(f *gguf.File) (Params, *family, error) {
 	if !ok && p.Embedding%p.Heads != 0 {
 		r.fail(fmt.Errorf("%w: %s.attention.head_count is %d, want a divisor of the width %d", ErrInvalidModel, arch, p.Heads, p.Embedding))
 	}
-	p.KeyLength = r.size("attention.key_length", max(1, p.Embedding/p.Heads), maxWidth)
-	p.ValueLength = r.size("attention.value_length", max(1, p.Embedding/p.Heads), maxWidth)
+	p.KeyLength = r.size("attention.key_length", max(1, p.Embedding/p.Heads), maxHead)
+	p.ValueLength = r.size("attention.value_length", max(1, p.Embedding/p.Heads), maxHead)
+	if p.KeyLength > maxHead || p.ValueLength > maxHead {
+		r.fail(fmt.Errorf("%w: %s.embedding_length %d over %s.attention.head_count %d gives heads of %d elements, want at most %d",
+			ErrInvalidModel, arch, p.Embedding, arch, p.Heads, p.Embedding/p.Heads, maxHead))
+	}
 	p.NormEpsilon = float32(r.number("attention.layer_norm_rms_epsilon", 0, 0))
 	if _, ok := f.Value(arch + ".attention.layer_norm_rms_epsilon"); !ok {
 		r.fail(fmt.Errorf("%w: no %s.attention.layer_norm_rms_epsilon", ErrInvalidModel, arch))
@@ -215,7 +220,7 @@ func readRoPE(r *reader, fam *family, p *Params) fucina.RoPE {
 			rope.OriginalContext = r.size("rope.scaling.original_context_length", p.Context, maxLength)
 		}
 	default:
-		r.fail(fmt.Errorf("%w: %s.rope.scaling.type is %q, which this family does not have", ErrUnsupportedModel, r.arch, kind))
+		r.fail(fmt.Errorf("%w: %s.rope.scaling.type is %.80q, which this family does not have", ErrUnsupportedModel, r.arch, kind))
 	}
 	return rope
 }

@@ -86,6 +86,21 @@ func TestChatInterrupted(t *testing.T) {
 	}
 }
 
+// An interrupt ends a prompt that is still being read.
+func TestPromptInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	in, out := io.Pipe()
+	defer out.Close()
+	go func() {
+		_, _ = io.WriteString(out, "some text") // read, but the end never comes
+		cancel()
+	}()
+	var stdout, stderr bytes.Buffer
+	if code := run(ctx, []string{"run", "-m", tinyModel(t), "-f", "-"}, in, &stdout, &stderr); code != exitInterrupted {
+		t.Errorf("exit %d, stderr %q", code, stderr.String())
+	}
+}
+
 // The sampling flags reach the sampler.
 func TestRunSampling(t *testing.T) {
 	m := tinyModel(t)

@@ -52,7 +52,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	if *file == "" {
 		return usagef("perplexity: no text: give its file with -f")
 	}
-	text, err := t.read(*file)
+	text, err := t.read(ctx, *file)
 	if err != nil {
 		return err
 	}

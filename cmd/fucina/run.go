@@ -87,7 +87,7 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if !chat.on || *prompt != "" || *file != "" {
-		if *prompt, err = t.prompt(fs, *prompt, *file); err != nil {
+		if *prompt, err = t.prompt(ctx, fs, *prompt, *file); err != nil {
 			return err
 		}
 	}
@@ -137,8 +137,8 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 
 // prompt returns the prompt that the flags name. As llama.cpp does, it drops one
 // newline at the end of a file.
-func (t *tool) prompt(fs *flags, prompt, file string) (string, error) {
-	text, err := t.text(fs, prompt, file)
+func (t *tool) prompt(ctx context.Context, fs *flags, prompt, file string) (string, error) {
+	text, err := t.text(ctx, fs, prompt, file)
 	if file != "" {
 		text = strings.TrimSuffix(text, "\n")
 	}
@@ -146,7 +146,7 @@ func (t *tool) prompt(fs *flags, prompt, file string) (string, error) {
 }
 
 // text returns the text that the flags -p and -f name, one of which must be given.
-func (t *tool) text(fs *flags, prompt, file string) (string, error) {
+func (t *tool) text(ctx context.Context, fs *flags, prompt, file string) (string, error) {
 	given := false
 	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "p" })
 	switch {
@@ -157,22 +157,35 @@ func (t *tool) text(fs *flags, prompt, file string) (string, error) {
 	case file == "":
 		return "", usagef("%s: no prompt: give it with -p, or its file with -f", fs.Name())
 	}
-	return t.read(file)
+	return t.read(ctx, file)
 }
 
-// read returns the content of a file, or of standard input if it is called "-".
-func (t *tool) read(file string) (string, error) {
-	var data []byte
-	var err error
-	if file == "-" {
-		data, err = io.ReadAll(t.stdin)
-	} else {
-		data, err = os.ReadFile(file)
+// read returns the content of a file, or of standard input if it is called "-". It
+// gives up when ctx is done, since input may never end.
+func (t *tool) read(ctx context.Context, file string) (string, error) {
+	type content struct {
+		data []byte
+		err  error
 	}
-	if err != nil {
-		return "", fmt.Errorf("prompt: %w", err)
+	done := make(chan content, 1)
+	go func() {
+		var c content
+		if file == "-" {
+			c.data, c.err = io.ReadAll(t.stdin)
+		} else {
+			c.data, c.err = os.ReadFile(file)
+		}
+		done <- c
+	}()
+	select {
+	case c := <-done:
+		if c.err != nil {
+			return "", fmt.Errorf("prompt: %w", c.err)
+		}
+		return string(c.data), nil
+	case <-ctx.Done():
+		return "", ctx.Err()
 	}
-	return string(data), nil
 }
 
 // stream generates into r, and gives emit the prompt and then each piece of text as

@@ -37,7 +37,7 @@ func (t *tool) tokenize(_ context.Context, args []string) error {
 	if *model == "" {
 		return usagef("tokenize: no model: give its file with -m")
 	}
-	text, err := t.text(fs, *prompt, *file)
+	text, err := t.text(ctx, fs, *prompt, *file)
 	if err != nil {
 		return err
 	}
