@@ -22,7 +22,7 @@ type tokenization struct {
 }
 
 // tokenize is the tokenize command.
-func (t *tool) tokenize(_ context.Context, args []string) error {
+func (t *tool) tokenize(ctx context.Context, args []string) error {
 	fs := newFlags("tokenize", "")
 	model := fs.String("m", "", "model `file`, GGUF; only its vocabulary is read")
 	prompt := fs.String("p", "", "`text`")
