@@ -25,7 +25,7 @@ type measurement struct {
 
 // bench is the bench command.
 func (t *tool) bench(ctx context.Context, args []string) (err error) {
-	fs := newFlags("bench", "")
+	fs := newFlags("bench", "-m MODEL")
 	m := fs.model()
 	prompt := fs.intRange("p", 512, 0, maxTokens, "prompt `tokens` to process at once; 0 skips the test")
 	gen := fs.intRange("n", 48, 0, maxTokens, "`tokens` to process one by one; 0 skips the test")

@@ -9,6 +9,7 @@
 //	fucina inspect FILE
 //	fucina devices
 //	fucina version
+//	fucina help [COMMAND]
 //
 // Flags are named after those of llama.cpp's tools and may be written with one
 // dash or two. Results go to standard output, as text or, with -o json, as one

@@ -22,14 +22,15 @@ func usagef(format string, args ...any) error {
 // flags is the flag set of a subcommand.
 type flags struct {
 	*flag.FlagSet
-	operands string // for the usage text
+	synopsis string // what the usage line shows after [FLAGS]
+	note     string // what the help ends with
 }
 
-func newFlags(name, operands string) *flags {
+func newFlags(name, synopsis string) *flags {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
-	return &flags{fs, operands}
+	return &flags{FlagSet: fs, synopsis: synopsis}
 }
 
 // parse reads args, flags and operands in any order, and wants the given number
@@ -39,12 +40,12 @@ func (f *flags) parse(t *tool, args []string, operands int) error {
 	for {
 		switch err := f.Parse(args); {
 		case errors.Is(err, flag.ErrHelp):
-			if werr := f.help(t.stdout); werr != nil {
+			if werr := f.help(t.stdout, t.summary); werr != nil {
 				return werr
 			}
 			return err
 		case err != nil:
-			return usagef("%s: %v", f.Name(), err)
+			return usagef("%s: %v; see fucina %s -h", f.Name(), err, f.Name())
 		}
 		if f.NArg() == 0 {
 			break
@@ -57,18 +58,25 @@ func (f *flags) parse(t *tool, args []string, operands int) error {
 		rest = append(rest, f.Arg(0))
 		args = f.Args()[1:]
 	}
-	if len(rest) != operands {
-		return usagef("%s: got %d operands, want %d; see fucina %s -h", f.Name(), len(rest), operands, f.Name())
+	switch {
+	case len(rest) > operands:
+		return usagef("%s: unexpected operand %q; see fucina %s -h", f.Name(), rest[operands], f.Name())
+	case len(rest) < operands:
+		return usagef("%s: too few operands, want %s; see fucina %s -h", f.Name(), f.synopsis, f.Name())
 	}
 	return f.Parse(append([]string{"--"}, rest...))
 }
 
-func (f *flags) help(w io.Writer) error {
+func (f *flags) help(w io.Writer, summary string) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, strings.TrimRight("usage: fucina "+f.Name()+" [FLAGS] "+f.operands, " "))
+	fmt.Fprintln(&b, strings.TrimRight("usage: fucina "+f.Name()+" [FLAGS] "+f.synopsis, " "))
+	fmt.Fprintf(&b, "\n%s\n\n", summary)
 	f.SetOutput(&b)
 	f.PrintDefaults()
 	f.SetOutput(io.Discard)
+	if f.note != "" {
+		fmt.Fprintf(&b, "\n%s\n", f.note)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

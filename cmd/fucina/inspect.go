@@ -68,7 +68,7 @@ const (
 // inspect is the inspect command.
 func (t *tool) inspect(_ context.Context, args []string) (err error) {
 	fs := newFlags("inspect", "FILE")
-	device := fs.String("provider", "", "`name` of the provider to plan for, as fucina devices lists them (default the best there is)")
+	device := fs.String("provider", "", "`name` of the provider to plan for, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
 	out := fs.format()
 	if err := fs.parse(t, args, 1); err != nil {
 		return err

@@ -114,10 +114,18 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	for _, c := range commands {
-		if out := invoke(t, c.name, "-h").ok(t); !strings.HasPrefix(out, "usage: fucina "+c.name) {
+		out := invoke(t, c.name, "-h").ok(t)
+		if !strings.HasPrefix(out, "usage: fucina "+c.name) || !strings.Contains(out, "\n"+c.summary+"\n") {
 			t.Errorf("%s -h prints %q", c.name, out)
 		}
+		if got := invoke(t, "help", c.name).ok(t); got != out {
+			t.Errorf("help %s prints %q", c.name, got)
+		}
 	}
+	if out := invoke(t, "help", "quantize").ok(t); !strings.Contains(out, " Q4_K_M ") {
+		t.Errorf("help quantize names no types: %q", out)
+	}
+	invoke(t, "help", "walk").failed(t, exitUsage, `no command "walk"`)
 }
 
 type fullDisk struct{}
@@ -154,7 +162,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run", "-m"},
 		{"run -m x", "-p"},
 		{"run -m x -p a -f b", "two prompts"},
-		{"run -m x -p a b", "1 operands"},
+		{"run -m x -p a b", `unexpected operand "b"; see fucina run -h`},
 		{"run -p a", "-m"},
 		{"run -m x -p a -o xml", "text or json"},
 		{"run -m x -p a -n -2", "from -1"},
@@ -170,18 +178,18 @@ func TestUsageErrors(t *testing.T) {
 		{"run -m x -p a --seed -2", "integer"},
 		{"run -m x -p a --seed x", "integer"},
 		{"run -m x -p a --exact=perhaps", "exact"},
-		{"run -m x -p a --frobnicate", "frobnicate"},
+		{"run -m x -p a --frobnicate", "-frobnicate; see fucina run -h"},
 		{"run -m", "argument"},
 		{"bench", "-m"},
 		{"bench -m x -p 0 -n 0", "nothing to measure"},
 		{"bench -m x -p -1", "from 0"},
 		{"bench -m x -n -1", "from 0"},
 		{"bench -m x -r 0", "from 1"},
-		{"inspect", "operands"},
-		{"inspect a b", "operands"},
+		{"inspect", "want FILE"},
+		{"inspect a b", `operand "b"`},
 		{"inspect a -o yaml", "text or json"},
-		{"devices x", "operands"},
-		{"quantize a b", "2 operands, want 3"},
+		{"devices x", `operand "x"`},
+		{"quantize a b", "want IN.gguf OUT.gguf TYPE"},
 		{"quantize a b Q9_9", `"Q9_9", want one of F32`},
 		{"quantize a b Q4_0 -t 0", "from 1"},
 		{"tokenize -p a", "-m"},
@@ -191,7 +199,7 @@ func TestUsageErrors(t *testing.T) {
 		{"perplexity -m x", "-f"},
 		{"perplexity -m x -f a -c 2", "from 3"},
 		{"devices -o yaml", "text or json"},
-		{"version x", "operands"},
+		{"version x", `operand "x"`},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			r := invoke(t, strings.Fields(tc.args)...)

@@ -47,7 +47,7 @@ func (v *cacheType) Set(s string) error {
 func (f *flags) model() *modelFlags {
 	m := &modelFlags{}
 	f.StringVar(&m.path, "m", "", "model `file`, GGUF")
-	f.StringVar(&m.provider, "provider", "", "`name` of the provider to compute on, as fucina devices lists them (default the best there is)")
+	f.StringVar(&m.provider, "provider", "", "`name` of the provider to compute on, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
 	m.threads = f.intRange("t", 0, 1, maxThreads, "`threads` to compute with (default one per processor)")
 	f.Var(&m.cache, "cache-type", "`dtype` of the KV cache: f16, f32 or q8_0 (default f16, or f32 with -exact)")
 	f.BoolVar(&m.exact, "exact", false, "never round activations; as FUCINA_EXACT=1")

@@ -37,7 +37,7 @@ const defaultWindow = 512
 // window stands by itself with BOS in place of its first token, and the
 // predictions of its second half count.
 func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
-	fs := newFlags("perplexity", "")
+	fs := newFlags("perplexity", "-m MODEL -f FILE")
 	m := fs.model()
 	file := fs.String("f", "", "`file` with the text; - is standard input")
 	// Three tokens are the shortest window that scores one.

@@ -37,6 +37,13 @@ type quantizedTensor struct {
 // quantize is the quantize command.
 func (t *tool) quantize(ctx context.Context, args []string) error {
 	fs := newFlags("quantize", "IN.gguf OUT.gguf TYPE")
+	fs.note = "TYPE is one of"
+	for i, typ := range quantize.FileTypes() {
+		if i%10 == 0 {
+			fs.note += "\n "
+		}
+		fs.note += " " + typ.String()
+	}
 	pure := fs.Bool("pure", false, "give every matrix the same format, instead of a mixture")
 	imatrix := fs.String("imatrix", "", "importance `file` of llama.cpp, GGUF or the older format")
 	requantize := fs.Bool("allow-requantize", false, "take matrices that are quantized already, and lose more")
@@ -125,7 +132,7 @@ func (r *quantization) print(t *tool) error {
 	}
 	note := ""
 	if fallbacks > 0 {
-		note = fmt.Sprintf("; the rows of %d do not fit the type, which stand in another", fallbacks)
+		note = fmt.Sprintf("; %d have rows that do not fit the type and are in another", fallbacks)
 	}
 	_, err := fmt.Fprintf(t.stdout, "%s: %s, %d of %d tensors converted, %d -> %d bytes, %.2f bits per weight%s\n",
 		visible(r.Output), r.Type, converted, len(r.Tensors), r.BytesIn, r.BytesOut, r.BitsPerWeight, note)

@@ -126,7 +126,7 @@ func TestQuantize(t *testing.T) {
 // Rows that do not fit are told, and so is each tensor where that is asked for.
 func TestQuantizeFallback(t *testing.T) {
 	r := invoke(t, "quantize", "-v", tinyModel(t), filepath.Join(t.TempDir(), "out.gguf"), "Q4_K_S")
-	if r.code != exitOK || !strings.Contains(r.stdout, "the rows of 15 do not fit") {
+	if r.code != exitOK || !strings.Contains(r.stdout, "15 have rows that do not fit") {
 		t.Errorf("exit %d, stdout %q", r.code, r.stdout)
 	}
 	for _, want := range []string{

@@ -66,7 +66,7 @@ func (l logits) MarshalJSON() ([]byte, error) {
 
 // generate is the run command.
 func (t *tool) generate(ctx context.Context, args []string) (err error) {
-	fs := newFlags("run", "")
+	fs := newFlags("run", "-m MODEL (-p PROMPT | -f FILE | -chat)")
 	m := fs.model()
 	prompt := fs.String("p", "", "`prompt` to go on from")
 	file := fs.String("f", "", "`file` to read the prompt from; - is standard input")

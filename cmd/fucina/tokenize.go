@@ -23,7 +23,7 @@ type tokenization struct {
 
 // tokenize is the tokenize command.
 func (t *tool) tokenize(ctx context.Context, args []string) error {
-	fs := newFlags("tokenize", "")
+	fs := newFlags("tokenize", "-m MODEL (-p TEXT | -f FILE)")
 	model := fs.String("m", "", "model `file`, GGUF; only its vocabulary is read")
 	prompt := fs.String("p", "", "`text`")
 	file := fs.String("f", "", "`file` with the text; - is standard input")

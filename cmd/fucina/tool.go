@@ -34,6 +34,8 @@ type tool struct {
 	stdout io.Writer
 	stderr io.Writer
 	tty    bool // stderr is a terminal
+
+	summary string // of the command that runs
 }
 
 // run executes the command line args, without the program's name, and returns the
@@ -91,12 +93,16 @@ func (t *tool) dispatch(ctx context.Context, args []string) error {
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
-		return t.help()
+		if len(args) == 1 {
+			return t.help()
+		}
+		args = []string{args[1], "-h"}
 	case "-version", "--version":
 		args = []string{"version"}
 	}
 	for _, c := range commands {
 		if c.name == args[0] {
+			t.summary = c.summary
 			return c.run(t, ctx, args[1:])
 		}
 	}
@@ -109,7 +115,7 @@ func (t *tool) help() error {
 	for _, c := range commands {
 		fmt.Fprintf(&b, "  %-10s  %s\n", c.name, c.summary)
 	}
-	b.WriteString("\nfucina COMMAND -h lists the flags of a command.\n")
+	b.WriteString("\nfucina COMMAND -h describes a command and its flags.\n")
 	_, err := io.WriteString(t.stdout, b.String())
 	return err
 }
