@@ -15,6 +15,10 @@
 // feed a sum, even in a later statement, are rounded by an explicit conversion, so
 // that no compiler fuses the two.
 //
+// On amd64 with AVX2 the encoders of Q4_0 and Q4_1 are assembly where there is no
+// importance vector. The Go code is their specification, and all there is with the
+// build tag noasm.
+//
 // A row is a run of whole blocks along the last axis. Bytes are little-endian and need
 // no alignment. Nothing here keeps a reference to its arguments or starts goroutines,
 // and only errors and the tables of the IQ encoders, built on first use, allocate.

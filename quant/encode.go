@@ -209,7 +209,13 @@ func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32) error {
 		}
 		b.rowMean = sumSquares(src) / float32(len(src))
 	}
-	for left := src; len(left) >= n && len(dst) >= size; left, dst = left[n:], dst[size:] {
+	left := src
+	if importance == nil {
+		// A block that vector code refuses gets its error below.
+		blocks := encodeVector(dst, d, src)
+		left, dst = src[blocks*n:], dst[blocks*size:]
+	}
+	for ; len(left) >= n && len(dst) >= size; left, dst = left[n:], dst[size:] {
 		b.x = left[:n]
 		if importance != nil {
 			b.importance, importance = importance[:n], importance[n:]
