@@ -185,7 +185,7 @@ func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.
 			return err
 		}
 		for _, use := range uses {
-			if use.Timeline() != t {
+			if !t.Follows(use) {
 				q.deps.Add(use)
 			}
 		}
@@ -200,6 +200,7 @@ func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.
 		if err := p.WaitFor(q.q, dep); err != nil {
 			return err
 		}
+		t.Follow(dep)
 	}
 	if w, err = p.Submit(q.q, op, a); err != nil {
 		return err

@@ -171,7 +171,7 @@ func (m *Manager) reuse(t *accel.Timeline, size int, anyFence bool) *Block {
 // free reports whether work on t may follow the uses without a wait.
 func free(uses accel.Fences, t *accel.Timeline) bool {
 	for _, w := range uses {
-		if w.Timeline() != t && !w.Done() {
+		if !t.Follows(w) {
 			return false
 		}
 	}

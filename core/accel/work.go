@@ -56,6 +56,7 @@ type Timeline struct {
 	mu       sync.Mutex
 	cond     sync.Cond
 	failures []failure
+	followed Fences // of other queues; what is issued now comes after them
 }
 
 // NewTimeline returns the timeline of a queue called name in error messages. kick,
@@ -72,6 +73,33 @@ func (t *Timeline) Name() string { return t.name }
 
 // Issue returns the next point. The queue's owner calls it in submission order.
 func (t *Timeline) Issue() Work { return Work{t, t.issued.Add(1)} }
+
+// Follow records that whatever is issued from now on runs after w has ended, because
+// the queue has been made to wait for it. The queue's submitter calls it.
+func (t *Timeline) Follow(w Work) {
+	if w.t == nil || w.t == t {
+		return
+	}
+	t.mu.Lock()
+	t.followed.Add(w)
+	t.mu.Unlock()
+}
+
+// Follows reports whether whatever is issued from now on runs after w has ended: w
+// has, or is of this queue, or the queue waits for it or for later work of its queue.
+func (t *Timeline) Follows(w Work) bool {
+	if w.t == t || w.Done() {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.followed {
+		if f.t == w.t {
+			return f.seq >= w.seq
+		}
+	}
+	return false
+}
 
 // Issued returns the sequence number of the last point issued, 0 before the first.
 func (t *Timeline) Issued() uint64 { return t.issued.Load() }

@@ -375,3 +375,32 @@ func BenchmarkWaitEnded(b *testing.B) {
 		}
 	}
 }
+
+// A queue follows what it was made to wait for, and all that came before it there.
+func TestFollow(t *testing.T) {
+	a, b := NewTimeline("a", nil), NewTimeline("b", nil)
+	first, second, third := b.Issue(), b.Issue(), b.Issue()
+	own := a.Issue()
+	a.Follow(second)
+	a.Follow(Work{})
+	a.Follow(own)
+	for _, tt := range []struct {
+		w    Work
+		want bool
+	}{{first, true}, {second, true}, {third, false}, {own, true}, {Work{}, true}} {
+		if got := a.Follows(tt.w); got != tt.want {
+			t.Errorf("follows op %d: %v, want %v", tt.w.Seq(), got, tt.want)
+		}
+	}
+	if b.Follows(own) {
+		t.Error("b follows a without having waited for it")
+	}
+	a.Follow(first) // nothing is taken back
+	if !a.Follows(second) {
+		t.Error("an earlier point took back a later one")
+	}
+	b.Complete(third.Seq())
+	if !a.Follows(third) {
+		t.Error("work that has ended is not followed")
+	}
+}

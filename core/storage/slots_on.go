@@ -92,7 +92,7 @@ func (b *Buffer) BeginDevice(t *accel.Timeline, a Access, deps *accel.Fences) (a
 		}
 	}
 	if s.writer.Timeline() != t {
-		if !s.writer.Done() {
+		if !t.Follows(s.writer) {
 			deps.Add(s.writer)
 		} else if err := s.writer.Err(); err != nil && a != Overwrite {
 			return nil, err // the upload that was just begun failed at once
@@ -100,7 +100,7 @@ func (b *Buffer) BeginDevice(t *accel.Timeline, a Access, deps *accel.Fences) (a
 	}
 	if a != Read {
 		for _, w := range s.readers {
-			if w.Timeline() != t && !w.Done() {
+			if !t.Follows(w) {
 				deps.Add(w)
 			}
 		}
