@@ -340,3 +340,21 @@ func TestTransferQueueOutlivesDependency(t *testing.T) {
 	b.free(x, y)
 	b.close(q, down)
 }
+
+// TestWindowOfWait holds that a compute queue that dies waiting, before anything was
+// submitted behind the wait, still says what its window is.
+func TestWindowOfWait(t *testing.T) {
+	b := open(t, Options{Faults: []Fault{{Kind: SubmitAsync, Nth: 1, Err: errCause}}})
+	q, other := b.queue(provider.Compute), b.queue(provider.Compute)
+	x, y := b.alloc(4), b.alloc(4)
+	b.after(other, b.must(b.Submit(q, provider.OpCopy, args(y, x))))
+	var window *accel.WindowError
+	for other.Timeline().Dead() == nil {
+		runtime.Gosched()
+	}
+	if err := other.Timeline().Dead(); !errors.As(err, &window) || window.Queue != "compute#2" || window.First != 1 || window.Last != 1 || window.Ops != "wait" {
+		t.Errorf("window %+v", window)
+	}
+	b.free(x, y)
+	b.close(q, other)
+}

@@ -560,6 +560,9 @@ func (q *queue) fail(err error) {
 	if left := issued + 1 - first - uint64(len(names)); left > 0 {
 		names = append(names, fmt.Sprintf("%d more", left))
 	}
+	if len(names) == 0 {
+		names = append(names, "wait") // the queue died waiting, with nothing behind it yet
+	}
 	q.tl.Fail(first, accel.Forever, &accel.WindowError{
 		Queue: q.tl.Name(), First: first, Last: max(first, issued), Ops: strings.Join(names, ", "), Err: err,
 	})
