@@ -28,7 +28,9 @@ const writerVersion = 3
 type Writer struct {
 	out     io.Writer
 	pairs   []pair
+	places  map[string]int // index in pairs, by key
 	tensors []TensorInfo
+	names   map[string]bool // of tensors
 
 	// Set with the header, when the first data is written.
 	started bool
@@ -48,7 +50,9 @@ type pair struct {
 // NewWriter returns a Writer to out. It makes one call of out for the header and
 // few for each tensor: out need not be buffered. The caller closes out, after
 // [Writer.Close].
-func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
+func NewWriter(out io.Writer) *Writer {
+	return &Writer{out: out, places: make(map[string]int), names: make(map[string]bool)}
+}
 
 func misuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrWrite, fmt.Sprintf(format, args...))
@@ -93,6 +97,7 @@ func (w *Writer) Set(key string, v Value) error {
 		w.pairs[i].value = v
 		return nil
 	}
+	w.places[key] = len(w.pairs)
 	w.pairs = append(w.pairs, pair{key, v})
 	return nil
 }
@@ -104,6 +109,10 @@ func (w *Writer) Remove(key string) error {
 	}
 	if i := w.find(key); i >= 0 {
 		w.pairs = slices.Delete(w.pairs, i, i+1)
+		clear(w.places)
+		for i, p := range w.pairs {
+			w.places[p.key] = i
+		}
 	}
 	return nil
 }
@@ -118,9 +127,12 @@ func (w *Writer) SetAll(m *Metadata) error {
 	return nil
 }
 
-// find returns the index of key's pair, or -1. Files have tens of keys.
+// find returns the index of key's pair, or -1.
 func (w *Writer) find(key string) int {
-	return slices.IndexFunc(w.pairs, func(p pair) bool { return p.key == key })
+	if i, ok := w.places[key]; ok {
+		return i
+	}
+	return -1
 }
 
 // AddTensor declares a tensor by t's Name, DType and Shape; the other fields are
@@ -139,7 +151,7 @@ func (w *Writer) AddTensor(t TensorInfo) error {
 		return misuse("tensor %s: no file holds the type %s", quote(t.Name), t.DType)
 	case len(t.Shape) > maxDims:
 		return misuse("tensor %s has %d dims, at most %d are allowed", quote(t.Name), len(t.Shape), maxDims)
-	case slices.ContainsFunc(w.tensors, func(o TensorInfo) bool { return o.Name == t.Name }):
+	case w.names[t.Name]:
 		return misuse("tensor %s was declared before", quote(t.Name))
 	}
 	own := TensorInfo{Name: t.Name, DType: t.DType, Shape: slices.Clone(t.Shape)}
@@ -156,6 +168,7 @@ func (w *Writer) AddTensor(t TensorInfo) error {
 		return misuse("%s", reason(err))
 	}
 	own.Size = size
+	w.names[t.Name] = true
 	w.tensors = append(w.tensors, own)
 	return nil
 }

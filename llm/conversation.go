@@ -75,6 +75,8 @@ func (c *Conversation) Send(ctx context.Context, text string, opt GenerateOption
 			yield(Token{}, err)
 			return
 		}
+		// Every turn draws numbers of its own, the same ones in the same conversation.
+		opt.Sampling.Seed += uint64(len(c.turns))
 		var answer strings.Builder
 		for t, err := range c.s.GenerateIDs(ctx, ids, opt) {
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/chat"
+	"github.com/fucina-go/fucina/llm/sample"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
@@ -203,5 +204,32 @@ func TestGenerateStopsAtStrings(t *testing.T) {
 		if err == nil || errors.Is(err, fucina.ErrBusy) {
 			t.Errorf("an empty stop string: %v", err)
 		}
+	}
+}
+
+// The penalties look back on the whole conversation, whether it was decoded for this
+// turn or before, and every turn draws numbers of its own.
+func TestConversationHistory(t *testing.T) {
+	m := openChat(t, chatML)
+	sampling := sample.Params{RepeatPenalty: 3, PenaltyWindow: -1, Temperature: 1, Seed: 5}
+	opt := llm.GenerateOptions{MaxTokens: 8, Sampling: sampling}
+	answers := func(s *llm.Session) (all []string) {
+		c, err := s.NewConversation("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			answer, err := send(c, "hello", opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, answer)
+		}
+		return all
+	}
+	s := openSession(t, m, llm.SessionOptions{})
+	cold := answers(s)
+	if warm := answers(s); !slices.Equal(warm, cold) {
+		t.Errorf("with a warm cache %q, with a cold one %q", warm, cold)
 	}
 }

@@ -92,10 +92,23 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	if past := s.Past(); len(ids) > s.opt.Context-past {
 		return fmt.Errorf("llm: %w: a prompt of %d tokens after %d in a context of %d", ErrContextFull, len(ids), past, s.opt.Context)
 	}
+	// The whole sequence is the history of the penalties, whether it was decoded now
+	// or before.
+	if err := s.enter(); err != nil {
+		return err
+	}
+	for _, id := range s.ids {
+		sampler.Accept(id)
+	}
+	s.exit()
 	for _, id := range ids {
 		sampler.Accept(id)
 	}
 	tok := s.m.tok
+	choices := tok.VocabSize()
+	if choices == 0 {
+		choices = s.m.params.Vocabulary // a model without a vocabulary takes ids and gives ids
+	}
 	logits := make([]float32, s.m.params.Vocabulary)
 	stream := tok.NewStream(tokenizer.StreamOptions{Special: opt.Special})
 	for n := 0; opt.MaxTokens == 0 || n < opt.MaxTokens; n++ {
@@ -105,7 +118,7 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 		if opt.OnLogits != nil {
 			opt.OnLogits(logits)
 		}
-		id, err := sampler.Sample(logits[:tok.VocabSize()])
+		id, err := sampler.Sample(logits[:choices])
 		if err != nil {
 			return fmt.Errorf("llm: %w", err)
 		}

@@ -182,7 +182,10 @@ func (l *loader) load(p *Params) {
 		l.fail(fmt.Errorf("%w: no matrix token_embd.weight", ErrInvalidModel))
 		return
 	}
-	p.Vocabulary = embd.Shape[0]
+	if p.Vocabulary = embd.Shape[0]; p.Vocabulary > maxWidth {
+		l.fail(fmt.Errorf("%w: token_embd.weight has %d rows, want at most %d", ErrInvalidModel, p.Vocabulary, maxWidth))
+		return
+	}
 	if n := l.m.tok.VocabSize(); n > p.Vocabulary {
 		l.fail(fmt.Errorf("%w: %d tokens, but an embedding of %d", ErrInvalidModel, n, p.Vocabulary))
 		return

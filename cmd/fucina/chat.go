@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/chat"
 )
 
 const chatHelp = `/clear  forget the conversation
@@ -91,9 +92,14 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, flags *chatFlags, o
 		}
 		line := &lineWriter{w: t.stdout}
 		err := answer(ctx, c, text, opt, line)
-		if err = errors.Join(err, line.end()); errors.Is(err, llm.ErrContextFull) {
+		err = errors.Join(err, line.end())
+		switch {
+		case errors.Is(err, llm.ErrContextFull):
 			// The conversation has outgrown the session; the person decides.
 			fmt.Fprintln(t.stderr, "fucina: the context is full: /clear begins anew")
+			continue
+		case errors.Is(err, chat.ErrMessage):
+			t.report(err)
 			continue
 		}
 		if err != nil {

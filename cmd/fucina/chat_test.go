@@ -114,6 +114,9 @@ func TestRunSampling(t *testing.T) {
 	if got := ids("--top-k", "1"); !slices.Equal(got, greedy) {
 		t.Errorf("the likeliest of one: %v, want %v", got, greedy)
 	}
+	if got := ids("--top-p", "0"); !slices.Equal(got, greedy) {
+		t.Errorf("as few as have no probability: %v, want %v", got, greedy)
+	}
 	if got := ids("--min-p", "1"); !slices.Equal(got, greedy) {
 		t.Errorf("as likely as the likeliest: %v, want %v", got, greedy)
 	}

@@ -42,6 +42,10 @@ func (s *samplingFlags) resolve() sample.Params {
 	p := s.params
 	p.Temperature = float32(s.temp)
 	p.TopK = *s.topK
+	// To the sampler, 0 is no stage; on the command line, as few tokens as can be.
+	for _, v := range []*float32{&p.TopP, &p.TypicalP} {
+		*v = max(*v, math.SmallestNonzeroFloat32)
+	}
 	if p.PenaltyWindow = *s.window; p.PenaltyWindow == 0 {
 		p.RepeatPenalty, p.FrequencyPenalty, p.PresencePenalty = 1, 0, 0
 	}
