@@ -638,7 +638,8 @@ func TestCloseWithABlockedSubmitter(t *testing.T) {
 		t.Error("memory freed under work was not reported")
 	}
 	wg.Wait()
-	if err := <-closed; err != nil {
+	// Close may have come first, on a slow machine.
+	if err := <-closed; err != nil && !errors.Is(err, provider.ErrClosed) {
 		t.Error(err)
 	}
 	if last := q.Timeline().Last(); last.Seq() != 3 || !last.Done() {
