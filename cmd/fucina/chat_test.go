@@ -44,15 +44,16 @@ func TestChat(t *testing.T) {
 func TestChatErrors(t *testing.T) {
 	m := tinyModel(t)
 	for want, args := range map[string][]string{
-		"go with -chat":  {"run", "-m", m, "-p", "x", "-sys", "y"},
-		"give no -o":     {"run", "-m", m, "--chat", "-o", "json"},
-		"-n 0":           {"run", "-m", m, "--chat", "-n", "0"},
-		"want f32, f16":  {"run", "-m", m, "-p", "x", "--cache-type", "q4_0"},
-		"a token's id":   {"run", "-m", m, "-p", "x", "--logit-bias", "7"},
-		"from 0 to 1":    {"run", "-m", m, "-p", "x", "--top-p", "1.5"},
-		"of at least 0":  {"run", "-m", m, "-p", "x", "--repeat-penalty", "NaN"},
-		"is not empty":   {"run", "-m", m, "-p", "x", "--stop", ""},
-		"integer from 0": {"run", "-m", m, "-p", "x", "--top-k", "-1"},
+		"go with -chat":   {"run", "-m", m, "-p", "x", "-sys", "y"},
+		"give no -o":      {"run", "-m", m, "--chat", "-o", "json"},
+		"-n 0":            {"run", "-m", m, "--chat", "-n", "0"},
+		"want f32, f16":   {"run", "-m", m, "-p", "x", "--cache-type", "q4_0"},
+		"a token's id":    {"run", "-m", m, "-p", "x", "--logit-bias", "7"},
+		"from 0 to 1":     {"run", "-m", m, "-p", "x", "--top-p", "1.5"},
+		"of at least 0":   {"run", "-m", m, "-p", "x", "--repeat-penalty", "NaN"},
+		"is not empty":    {"run", "-m", m, "-p", "x", "--stop", ""},
+		"integer from 0":  {"run", "-m", m, "-p", "x", "--top-k", "-1"},
+		"want names from": {"run", "-m", m, "-p", "x", "--samplers", "top_k;dry"},
 	} {
 		invoke(t, args...).failed(t, exitUsage, want)
 	}
@@ -137,6 +138,13 @@ func TestRunSampling(t *testing.T) {
 		if got := ids(append(args, "--temp", "0", "--repeat-last-n", "0")...); !slices.Equal(got, greedy) {
 			t.Errorf("%v over no tokens: %v, want %v", args, got, greedy)
 		}
+	}
+	// A stage that is not named is left out: greedy too, and then top-k 1 alone.
+	if got := ids("--temp", "0", "--samplers", "penalties"); slices.Equal(got, greedy) {
+		t.Errorf("without temperature 0 the draw is as with it: %v", got)
+	}
+	if got := ids("--samplers", "temp;top-k", "--top-k", "1"); !slices.Equal(got, greedy) {
+		t.Errorf("the likeliest of one: %v, want %v", got, greedy)
 	}
 	if got := invoke(t, "run", "-m", m, "-p", "a b", "-n", "12", "--temp", "0", "--logit-bias", "100+1000", "--stop", "zz", "--cache-type", "f32").ok(t); !strings.HasPrefix(got, "a b") {
 		t.Errorf("prints %q", got)

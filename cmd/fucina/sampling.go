@@ -33,6 +33,7 @@ func (f *flags) sampling() *samplingFlags {
 	f.ratio(&s.params.PresencePenalty, "presence-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off the logit of a token that occurred")
 	s.window = f.intRange("repeat-last-n", 64, -1, maxTokens, "`tokens` that the penalties look back on; -1 is all, 0 none")
 	f.Var((*biasMap)(&s.params.LogitBias), "logit-bias", "add to a token's logit, as `ID+AMOUNT` or ID-AMOUNT; may be given again")
+	f.Var((*stageList)(&s.params.Stages), "samplers", "`stages` of the sampler in their order, between semicolons (default \""+stageList(sample.DefaultStages()).text()+"\")")
 	f.Var(&s.stop, "stop", "`text` that ends the answer and is not shown; may be given again")
 	return s
 }
@@ -104,6 +105,24 @@ func (m *biasMap) Set(s string) error {
 		}
 	}
 	return errors.New("want a token's id, a sign and an amount, as 15043+1 or 15043-inf")
+}
+
+// stageList is a chain of the sampler.
+type stageList []sample.Stage
+
+func (l *stageList) String() string { return "" }
+
+func (l *stageList) Set(s string) (err error) {
+	*l, err = sample.ParseStages(s)
+	return err
+}
+
+func (l stageList) text() string {
+	names := make([]string, len(l))
+	for i, s := range l {
+		names[i] = s.String()
+	}
+	return strings.Join(names, ";")
 }
 
 // textList collects a flag that may be given again.

@@ -103,6 +103,99 @@ func TestStagesWorked(t *testing.T) {
 	}
 }
 
+// The order of the stages matters, worked by hand on the same probabilities.
+func TestStageOrderWorked(t *testing.T) {
+	ln2 := float32(math.Ln2)
+	warm := func(x float64) float64 { return math.Pow(x, 0.01) }
+	three := warm(4) + warm(3) + warm(2)
+	for _, tt := range []struct {
+		name   string
+		stages []Stage
+		p      Params
+		want   []Candidate
+	}{
+		{"none", []Stage{}, Params{TopK: 1, TopP: 0.1, MinP: 1, TypicalP: 0.2, Temperature: 0, PresencePenalty: 9}, []Candidate{{2, 0.4}, {0, 0.3}, {3, 0.2}, {1, 0.1}}},
+		{"one of many", []Stage{TopK}, Params{TopK: 2, TopP: 0.1, MinP: 1}, []Candidate{{2, 4. / 7}, {0, 3. / 7}}},
+		// Ids 2 and 0 are left, and of them 0.4 becomes 0.2, beside 0.3.
+		{"penalties after top-k", []Stage{TopK, Penalties}, Params{TopK: 2, PresencePenalty: ln2}, []Candidate{{0, 0.6}, {2, 0.4}}},
+		// 0.2 of id 2 stands behind 0.3 of id 0, and before id 3 by its id.
+		{"penalties before top-k", []Stage{Penalties, TopK}, Params{TopK: 1, PresencePenalty: ln2}, []Candidate{{0, 1}}},
+		{"top-k before penalties", []Stage{TopK, Penalties}, Params{TopK: 1, PresencePenalty: ln2}, []Candidate{{2, 1}}},
+		// What penalties leave is in no order: top-p sorts again. 0.2, 0.3, 0.2 of 0.7.
+		{"penalties between", []Stage{TopK, Penalties, TopP}, Params{TopK: 3, TopP: 0.4, PresencePenalty: ln2}, []Candidate{{0, 1}}},
+		// Twice: 0.4 becomes 0.1.
+		{"penalties twice", []Stage{Penalties, TopK, Penalties}, Params{TopK: 3, FrequencyPenalty: ln2}, []Candidate{{0, 0.5}, {3, 1. / 3}, {2, 1. / 6}}},
+		// At a high temperature all four are alike, and 0.65 needs three of them.
+		{"temperature before top-p", []Stage{Temperature, TopP}, Params{TopP: 0.65, Temperature: 100}, []Candidate{{2, warm(4) / three}, {0, warm(3) / three}, {3, warm(2) / three}}},
+		{"temperature twice", []Stage{Temperature, Temperature}, Params{Temperature: 0.5}, []Candidate{{2, 256. / 354}, {0, 81. / 354}, {3, 16. / 354}, {1, 1. / 354}}},
+		// Greedy first: one token, which is all that typical-p sees.
+		{"greedy before typical-p", []Stage{Temperature, TypicalP}, Params{TypicalP: 0.2}, []Candidate{{2, 1}}},
+		{"greedy after typical-p", []Stage{TypicalP, Temperature}, Params{TypicalP: 0.2}, []Candidate{{0, 1}}},
+		// Of ids 0 and 3, the most typical, id 0 is penalized below id 3.
+		{"greedy after penalties after typical-p", []Stage{TypicalP, Penalties, Temperature}, Params{TypicalP: 0.49, FrequencyPenalty: 1}, []Candidate{{3, 1}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.p.Stages = tt.stages
+			s := mustNew(t, tt.p)
+			id := int32(2)
+			if tt.p.TypicalP != 0 {
+				id = 0
+			}
+			for range 2 {
+				s.Accept(id)
+				s.Accept(9)
+				checkDistribution(t, distribution(t, s, fourLogits), tt.want)
+				s.Reset()
+			}
+		})
+	}
+}
+
+// A narrower vocabulary leaves no counts behind.
+func TestPenaltyCounts(t *testing.T) {
+	for _, stages := range [][]Stage{{Penalties}, {TopK, Penalties}} {
+		s := mustNew(t, Params{Stages: stages, TopK: 2, PresencePenalty: 1, PenaltyWindow: 1})
+		for _, n := range []int{4, 1, 4} {
+			for _, id := range []int32{3, 0, 2} {
+				s.Accept(id)
+				distribution(t, s, fourLogits[:n])
+			}
+			for id, c := range s.penalty.count {
+				if c != 0 {
+					t.Fatalf("%v: token %d is still counted %d times", stages, id, c)
+				}
+			}
+		}
+	}
+}
+
+func TestParseStages(t *testing.T) {
+	for list, want := range map[string][]Stage{
+		"":                    {},
+		"top_k":               {TopK},
+		"top-k;top-k":         {TopK, TopK},
+		"penalties; typ_p ":   {Penalties, TypicalP},
+		"typical;temp;min-p":  {TypicalP, Temperature, MinP},
+		"nucleus;typical-p":   {TopP, TypicalP},
+		"temperature;top_p":   {Temperature, TopP},
+		"typ;penalties;min_p": {TypicalP, Penalties, MinP},
+	} {
+		if got, err := ParseStages(list); err != nil || got == nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v, want %v", list, got, err, want)
+		}
+	}
+	for _, list := range []string{";", "top_k;", "dry", "Top_K", "top k"} {
+		if _, err := ParseStages(list); !errors.Is(err, ErrParams) {
+			t.Errorf("%q: %v, want ErrParams", list, err)
+		}
+	}
+	for _, st := range DefaultStages() {
+		if got, err := ParseStages(st.String()); err != nil || !slices.Equal(got, []Stage{st}) {
+			t.Errorf("%v: %v, %v", st, got, err)
+		}
+	}
+}
+
 // A positive logit is divided by the repeat penalty.
 func TestRepeatPenaltyOfPositiveLogit(t *testing.T) {
 	s := mustNew(t, Params{Temperature: 1, RepeatPenalty: 2})
@@ -150,6 +243,7 @@ func TestInvalidChain(t *testing.T) {
 		"min-p negative":   {MinP: -0.1},
 		"min-p above 1":    {MinP: 1.5},
 		"min-keep":         {MinKeep: -1},
+		"stage":            {Stages: []Stage{TopK, Temperature + 1}},
 		"bias NaN":         {LogitBias: map[int32]float32{1: nan}},
 		"bias Inf":         {LogitBias: map[int32]float32{1: inf}},
 		"bias of -1":       {LogitBias: map[int32]float32{-1: 1}},
@@ -372,6 +466,8 @@ var benchChains = []struct {
 	{"typical", Params{Temperature: 0.8, TypicalP: 0.9}},
 	{"all", Params{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, TypicalP: 0.98, RepeatPenalty: 1.1,
 		FrequencyPenalty: 0.1, LogitBias: map[int32]float32{3: 1}}},
+	{"all, penalties last", Params{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, TypicalP: 0.98, RepeatPenalty: 1.1,
+		Stages: []Stage{TopK, TypicalP, TopP, MinP, Temperature, Penalties}}},
 }
 
 func TestChainAllocs(t *testing.T) {

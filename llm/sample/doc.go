@@ -2,11 +2,12 @@
 // stop strings.
 //
 // A Sampler is a chain: stages narrow or reweight the candidates, and a picker
-// takes one of those that are left. The stages are those of llama.cpp's default
-// chain, in its order and with its formulas: logit bias, penalties of tokens that
-// occurred, top-k, typical-p, top-p, min-p, temperature. Parameters of zero leave
-// their stage out. Probabilities in a stage are the softmax of the logits that
-// earlier stages left.
+// takes one of those that are left. The stages are logit bias, penalties of tokens
+// that occurred, top-k, typical-p, top-p, min-p and temperature, with llama.cpp's
+// formulas and by default in its order; Params.Stages gives another. Of llama.cpp's
+// stages DRY, top-n-sigma and XTC are absent; its defaults do not use them.
+// Parameters of zero leave their stage out. Probabilities in a stage are the softmax
+// of the logits that earlier stages left.
 //
 // Temperature 0 takes the largest logit that the chain leaves. Any other
 // temperature t divides the logits by t and draws from their softmax,

@@ -55,6 +55,27 @@ func ExampleSampler_Accept() {
 	// token 2: 0.469
 }
 
+// Temperature first: it decides how many tokens top-p leaves.
+func ExampleParseStages() {
+	stages, err := sample.ParseStages("temperature;top_p")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, stages := range [][]sample.Stage{sample.DefaultStages(), stages} {
+		s, err := sample.New(sample.Params{Stages: stages, TopP: 0.9, Temperature: 3})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		d, err := s.Distribution([]float32{5, 4, 1, 0})
+		fmt.Println(len(d), err)
+	}
+	// Output:
+	// 2 <nil>
+	// 3 <nil>
+}
+
 func ExampleStopMatcher() {
 	m, err := sample.NewStopMatcher("\nUser:", "</s>")
 	if err != nil {

@@ -21,9 +21,13 @@ var (
 const defaultPenaltyWindow = 64
 
 // Params selects how tokens are chosen. The zero value is greedy, and the zero
-// value of every field but Temperature leaves its stage out of the chain. The
-// stages come in the order of the fields, Temperature last.
+// value of every field but Temperature leaves its stage out of the chain.
 type Params struct {
+	// Stages is the chain, in the order in which its stages are applied; nil is
+	// DefaultStages. A stage that is not named is left out whatever its parameters,
+	// and one may be named more than once. Without [Temperature] the draw is from
+	// the logits that the chain leaves. LogitBias comes before every stage.
+	Stages []Stage
 	// LogitBias is added to the logits of the tokens that it names; -Inf excludes
 	// a token.
 	LogitBias map[int32]float32
@@ -81,6 +85,11 @@ func (p *Params) check() error {
 			return fmt.Errorf("%w: %s %v, want %s", ErrParams, f.name, v, f.want)
 		}
 	}
+	for i, st := range p.Stages {
+		if int(st) >= len(stageNames) {
+			return fmt.Errorf("%w: stage %d of the chain is %v, want 0..%d", ErrParams, i, st, len(stageNames)-1)
+		}
+	}
 	switch {
 	case p.MinP > 1:
 		return fmt.Errorf("%w: min-p %v, want a probability", ErrParams, p.MinP)
@@ -111,11 +120,13 @@ type set struct {
 	c []candidate
 	// sorted says that the logits fall, and that ids rise where logits are equal.
 	sorted bool
+	// vocabulary is the number of tokens before the chain narrowed them.
+	vocabulary int
 }
 
-// stage is a step of the chain before the choice. It narrows or reweights s, reusing
-// its array.
-type stage interface {
+// step is a stage of the chain with its parameters. It narrows or reweights s,
+// reusing its array.
+type step interface {
 	apply(s *set)
 }
 
@@ -132,7 +143,7 @@ type picker interface {
 type Sampler struct {
 	bias    []bias
 	penalty *penalties // nil for none
-	stages  []stage
+	steps   []step
 	picker  picker
 	pcg     *rand.PCG
 	seed    uint64
@@ -159,34 +170,69 @@ func New(p Params) (*Sampler, error) {
 	for _, id := range slices.Sorted(maps.Keys(p.LogitBias)) {
 		s.bias = append(s.bias, bias{id, float64(p.LogitBias[id])})
 	}
-	if r := p.RepeatPenalty; r != 0 && r != 1 || p.FrequencyPenalty != 0 || p.PresencePenalty != 0 {
-		s.penalty = newPenalties(p)
+	stages := p.Stages
+	if stages == nil {
+		stages = DefaultStages()
 	}
-	keep := max(p.MinKeep, 1)
-	greedily := p.Temperature <= 0
-	typically := p.TypicalP > 0 && p.TypicalP < 1
-	// The largest logit outlives every stage but typical.
-	if !greedily || typically {
-		if p.TopK > 0 {
-			s.stages = append(s.stages, topK(p.TopK))
-		}
-		if typically {
-			s.stages = append(s.stages, typical{float64(p.TypicalP), keep})
-		}
-	}
-	if greedily {
-		s.picker = greedy{}
-		return s, nil
-	}
-	if p.TopP > 0 && p.TopP < 1 {
-		s.stages = append(s.stages, topP{float64(p.TopP), keep})
-	}
-	if p.MinP > 0 {
-		s.stages = append(s.stages, minP{math.Log(float64(p.MinP)), keep})
-	}
-	s.stages = append(s.stages, temperature(p.Temperature))
 	s.picker = draw{rand.New(s.pcg)}
+	for _, st := range stages {
+		if st == Temperature && p.Temperature <= 0 {
+			s.beGreedy()
+			break
+		}
+		if step := s.newStep(st, &p); step != nil {
+			s.steps = append(s.steps, step)
+		}
+	}
 	return s, nil
+}
+
+// newStep returns the next step of the chain, or nil where the parameters leave the
+// stage out.
+func (s *Sampler) newStep(st Stage, p *Params) step {
+	keep := max(p.MinKeep, 1)
+	switch st {
+	case Penalties:
+		if r := p.RepeatPenalty; r != 0 && r != 1 || p.FrequencyPenalty != 0 || p.PresencePenalty != 0 {
+			if s.penalty == nil {
+				s.penalty = newPenalties(p)
+			}
+			return penalize{s.penalty, len(s.steps) == 0}
+		}
+	case TopK:
+		if p.TopK > 0 {
+			return topK(p.TopK)
+		}
+	case TypicalP:
+		if p.TypicalP > 0 && p.TypicalP < 1 {
+			return typical{float64(p.TypicalP), keep}
+		}
+	case TopP:
+		if p.TopP > 0 && p.TopP < 1 {
+			return topP{float64(p.TopP), keep}
+		}
+	case MinP:
+		if p.MinP > 0 {
+			return minP{math.Log(float64(p.MinP)), keep}
+		}
+	case Temperature:
+		return temperature(p.Temperature)
+	}
+	return nil
+}
+
+// beGreedy ends the chain with the largest logit. The steps just before which it
+// outlives, as the likeliest token, need not be run.
+func (s *Sampler) beGreedy() {
+	s.picker = greedy{}
+	for len(s.steps) > 0 {
+		switch s.steps[len(s.steps)-1].(type) {
+		case topK, topP, minP, temperature:
+			s.steps = s.steps[:len(s.steps)-1]
+		default:
+			return
+		}
+	}
 }
 
 // Accept adds a token to the history that penalties count: the one that was
@@ -271,11 +317,8 @@ func (s *Sampler) run(logits []float32) error {
 	if len(s.bias) > 0 && !slices.ContainsFunc(c, func(c candidate) bool { return !math.IsInf(c.logit, -1) }) {
 		return fmt.Errorf("%w: with their biases all %d are -Inf", ErrLogits, len(logits))
 	}
-	if s.penalty != nil {
-		s.penalty.apply(c)
-	}
-	s.set = set{c: c}
-	for _, st := range s.stages {
+	s.set = set{c: c, vocabulary: len(c)}
+	for _, st := range s.steps {
 		st.apply(&s.set)
 	}
 	return nil

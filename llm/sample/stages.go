@@ -1,9 +1,71 @@
 package sample
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 )
+
+// Stage is a stage of a sampler's chain; Params holds what each needs.
+type Stage uint8
+
+// The stages that a chain may have.
+const (
+	Penalties   Stage = iota // RepeatPenalty, FrequencyPenalty, PresencePenalty
+	TopK                     // TopK
+	TypicalP                 // TypicalP
+	TopP                     // TopP
+	MinP                     // MinP
+	Temperature              // Temperature
+)
+
+// stageNames are llama.cpp's.
+var stageNames = [...]string{
+	Penalties: "penalties", TopK: "top_k", TypicalP: "typ_p", TopP: "top_p", MinP: "min_p", Temperature: "temperature",
+}
+
+// stageAliases are other names that llama.cpp takes.
+var stageAliases = map[string]Stage{"typical": TypicalP, "typical_p": TypicalP, "typ": TypicalP, "nucleus": TopP, "temp": Temperature}
+
+// DefaultStages returns the chain of a Sampler whose Params name none, in
+// llama.cpp's order: penalties, top-k, typical-p, top-p, min-p, temperature.
+func DefaultStages() []Stage { return []Stage{Penalties, TopK, TypicalP, TopP, MinP, Temperature} }
+
+// String returns the name of the stage, as ParseStages takes it.
+func (s Stage) String() string {
+	if int(s) < len(stageNames) {
+		return stageNames[s]
+	}
+	return fmt.Sprintf("Stage(%d)", uint8(s))
+}
+
+// ParseStages returns the stages of a list of names between semicolons, such as
+// "penalties;top_k;temperature". It takes llama.cpp's names and aliases, with "-" or
+// "_" in them; an empty list is an empty chain. It fails with ErrParams at a name that
+// is none of a stage.
+func ParseStages(list string) ([]Stage, error) {
+	stages := []Stage{}
+	if list == "" {
+		return stages, nil
+	}
+next:
+	for name := range strings.SplitSeq(list, ";") {
+		canonical := strings.ReplaceAll(strings.TrimSpace(name), "-", "_")
+		for i, n := range stageNames {
+			if n == canonical {
+				stages = append(stages, Stage(i))
+				continue next
+			}
+		}
+		st, ok := stageAliases[canonical]
+		if !ok {
+			return nil, fmt.Errorf("%w: no stage is named %q, want names from %s", ErrParams, name, strings.Join(stageNames[:], ";"))
+		}
+		stages = append(stages, st)
+	}
+	return stages, nil
+}
 
 // bias is added to the logit of a token.
 type bias struct {
@@ -25,7 +87,7 @@ type penalties struct {
 	count []int32
 }
 
-func newPenalties(p Params) *penalties {
+func newPenalties(p *Params) *penalties {
 	n := &penalties{
 		repeat:    float64(p.RepeatPenalty),
 		frequency: float64(p.FrequencyPenalty),
@@ -52,29 +114,50 @@ func (p *penalties) accept(id int32) {
 
 func (p *penalties) reset() { p.history, p.next = p.history[:0], 0 }
 
-// apply lowers the logits of c, which still has every token in its place.
-func (p *penalties) apply(c []candidate) {
-	if len(p.count) < len(c) {
-		p.count = make([]int32, len(c))
+// penalize is the step that lowers the logits of the history's tokens.
+type penalize struct {
+	*penalties
+	// first says that no step comes before, so that every token is in its place.
+	first bool
+}
+
+func (p penalize) apply(s *set) {
+	if len(p.count) < s.vocabulary {
+		p.count = make([]int32, s.vocabulary)
 	}
 	for _, id := range p.history {
-		if id >= 0 && int(id) < len(c) {
+		if id >= 0 && int(id) < s.vocabulary {
 			p.count[id]++
 		}
 	}
-	for _, id := range p.history {
-		if id < 0 || int(id) >= len(c) || p.count[id] == 0 {
-			continue
+	if !p.first {
+		for i := range s.c {
+			p.lower(&s.c[i])
 		}
-		l := &c[id].logit
-		if *l > 0 {
-			*l /= p.repeat
-		} else {
-			*l *= p.repeat
-		}
-		*l -= float64(p.count[id])*p.frequency + p.presence
-		p.count[id] = 0
 	}
+	for _, id := range p.history {
+		if id >= 0 && int(id) < s.vocabulary {
+			if p.first {
+				p.lower(&s.c[id])
+			}
+			p.count[id] = 0
+		}
+	}
+	s.sorted = false
+}
+
+// lower lowers the logit of a token that is counted.
+func (p *penalties) lower(c *candidate) {
+	n := p.count[c.id]
+	if n == 0 {
+		return
+	}
+	if c.logit > 0 {
+		c.logit /= p.repeat
+	} else {
+		c.logit *= p.repeat
+	}
+	c.logit -= float64(n)*p.frequency + p.presence
 }
 
 // topK leaves as many of the largest logits as it says, sorted.
