@@ -268,7 +268,7 @@ func TestRunTimings(t *testing.T) {
 		t.Errorf("exit %d, stderr %q", r.code, r.stderr)
 	}
 	var stderr bytes.Buffer
-	terminal := &tool{stdout: io.Discard, stderr: &stderr, tty: true}
+	terminal := newTool(nil, io.Discard, &stderr, false, true)
 	if code := terminal.main(t.Context(), args); code != exitOK {
 		t.Fatalf("exit %d, stderr %q", code, stderr.String())
 	}

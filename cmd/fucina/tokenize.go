@@ -95,7 +95,7 @@ func (r *tokenization) list() string {
 // might obey is escaped on one, and goes as it is elsewhere.
 func (r *tokenization) print(t *tool) error {
 	show := func(s string) string { return s }
-	if isTerminal(t.stdout) {
+	if _, ok := t.stdout.(*screen); ok {
 		show = visible
 	}
 	w := bufio.NewWriter(t.stdout)

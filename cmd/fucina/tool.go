@@ -31,18 +31,28 @@ const (
 // tool is one invocation: where it reads and writes.
 type tool struct {
 	stdin  io.Reader
-	stdout io.Writer
+	stdout io.Writer // for text: a screen if raw is a terminal
+	raw    io.Writer // stdout as it is, for JSON
 	stderr io.Writer
 	tty    bool // stderr is a terminal
 
 	summary string // of the command that runs
 }
 
+// newTool returns an invocation; stdoutTTY and stderrTTY say which of its outputs are
+// terminals.
+func newTool(stdin io.Reader, stdout, stderr io.Writer, stdoutTTY, stderrTTY bool) *tool {
+	t := &tool{stdin: stdin, stdout: stdout, raw: stdout, stderr: stderr, tty: stderrTTY}
+	if stdoutTTY {
+		t.stdout = &screen{w: stdout}
+	}
+	return t
+}
+
 // run executes the command line args, without the program's name, and returns the
 // exit status. When ctx is done the command ends as after an interrupt.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	t := &tool{stdin: stdin, stdout: stdout, stderr: stderr, tty: isTerminal(stderr)}
-	return t.main(ctx, args)
+	return newTool(stdin, stdout, stderr, isTerminal(stdout), isTerminal(stderr)).main(ctx, args)
 }
 
 func isTerminal(w io.Writer) bool {
@@ -71,6 +81,9 @@ var commands = []command{
 
 func (t *tool) main(ctx context.Context, args []string) int {
 	err := t.dispatch(ctx, args)
+	if s, ok := t.stdout.(*screen); ok {
+		err = errors.Join(err, s.flush())
+	}
 	var usage usageError
 	switch {
 	case err == nil:
@@ -179,7 +192,7 @@ func isPrintable(s string) bool {
 
 // writeJSON prints v on one line.
 func (t *tool) writeJSON(v any) error {
-	e := json.NewEncoder(t.stdout)
+	e := json.NewEncoder(t.raw)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
