@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -53,4 +55,28 @@ func Example() {
 	// Output:
 	// Once upon a timemefx upq bretanvjtiaan sgmew tonfk w
 	// tokens held: 35
+}
+
+// The tokens of a text, by the vocabulary of a file whose network stays unread.
+func ExampleNewTokenizer() {
+	f, err := gguf.Parse(tinyllama.GGUF(tinyllama.Options{}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	tok, err := llm.NewTokenizer(f)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ids, err := tok.Encode("the and", tokenizer.EncodeOptions{AddSpecial: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, id := range ids {
+		fmt.Printf("%d %q\n", id, tok.AppendPiece(nil, id, true))
+	}
+	// Output:
+	// 1 "<s>"
+	// 264 " the"
+	// 269 " and"
 }

@@ -15,7 +15,8 @@ import (
 // Options configure Open.
 type Options struct {
 	// Context is the longest sequence that sessions can ask for; 0 is the length
-	// that the model was trained for.
+	// that the model was trained for, Params.Context. More than that is allowed, but
+	// what a model says beyond it is seldom good.
 	Context int
 	// Progress, if set, is called as the weights are taken in, with the bytes so
 	// far and in all, on the goroutine that called Open.
@@ -103,22 +104,9 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := f.Value("tokenizer.ggml.model"); !ok {
-		return nil, fmt.Errorf("%w: no tokenizer.ggml.model", ErrInvalidModel)
-	}
-	cfg, err := tokenizer.FromMetadata(func(key string) (any, bool) {
-		v, ok := f.Value(key)
-		if !ok {
-			return nil, false
-		}
-		return v.Interface(), true
-	})
+	tok, err := newTokenizer(f)
 	if err != nil {
-		return nil, vocabularyError(err)
-	}
-	tok, err := tokenizer.New(cfg)
-	if err != nil {
-		return nil, vocabularyError(err)
+		return nil, err
 	}
 	m := &Model{eng: eng, tok: tok, family: fam, context: opt.Context}
 	if m.chatTemplate, err = f.StringOr("tokenizer.chat_template", ""); err != nil {
@@ -138,6 +126,38 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 		return nil, errors.Join(l.err, m.Close())
 	}
 	return m, nil
+}
+
+// NewTokenizer returns the tokenizer of an open file, which the caller may close at
+// once and which need hold no network: a vocabulary is enough. Errors match
+// ErrUnsupportedModel or ErrInvalidModel.
+func NewTokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
+	tok, err := newTokenizer(f)
+	if err != nil {
+		return nil, fmt.Errorf("llm: %w", err)
+	}
+	return tok, nil
+}
+
+func newTokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
+	if _, ok := f.Value("tokenizer.ggml.model"); !ok {
+		return nil, fmt.Errorf("%w: no tokenizer.ggml.model", ErrInvalidModel)
+	}
+	cfg, err := tokenizer.FromMetadata(func(key string) (any, bool) {
+		v, ok := f.Value(key)
+		if !ok {
+			return nil, false
+		}
+		return v.Interface(), true
+	})
+	if err != nil {
+		return nil, vocabularyError(err)
+	}
+	tok, err := tokenizer.New(cfg)
+	if err != nil {
+		return nil, vocabularyError(err)
+	}
+	return tok, nil
 }
 
 // vocabularyError says what an error of the tokenizer means for the model.

@@ -288,6 +288,45 @@ func TestOpenOptions(t *testing.T) {
 	}
 }
 
+// A tokenizer needs a vocabulary and no weights; the file may be closed.
+func TestNewTokenizer(t *testing.T) {
+	m := tinyllama.New(tinyllama.Options{})
+	m.Tensors = nil
+	open := func(path string) *gguf.File {
+		t.Helper()
+		f, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	f := open(writeModel(t, m))
+	tok, err := llm.NewTokenizer(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := tok.Encode("the", tokenizer.EncodeOptions{AddSpecial: true}); err != nil || !slices.Equal(ids, []int32{1, 264}) {
+		t.Errorf("ids %v, %v", ids, err)
+	}
+	for _, bad := range []badModel{
+		{"unknown", set("tokenizer.ggml.model", "klingon"), llm.ErrUnsupportedModel, "klingon"},
+		{"no tokens", set("tokenizer.ggml.tokens", "none"), llm.ErrInvalidModel, "tokenizer.ggml.tokens"},
+		{"no vocabulary", func(m *tinyllama.Model) {
+			m.Meta = slices.DeleteFunc(m.Meta, func(p tinyllama.Pair) bool { return p.Key == "tokenizer.ggml.model" })
+		}, llm.ErrInvalidModel, "no tokenizer.ggml.model"},
+	} {
+		m := tinyllama.New(tinyllama.Options{})
+		bad.edit(m)
+		if _, err := llm.NewTokenizer(open(writeModel(t, m))); !errors.Is(err, bad.is) || !strings.HasPrefix(err.Error(), "llm: ") || !strings.Contains(err.Error(), bad.say) {
+			t.Errorf("%s: %v, want %v that says %s", bad.name, err, bad.is, bad.say)
+		}
+	}
+}
+
 func TestOpenNoModel(t *testing.T) {
 	eng := openExact(t)
 	dir := t.TempDir()

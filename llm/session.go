@@ -19,8 +19,9 @@ const defaultBatch = 512
 
 // SessionOptions configure a session; zero fields take their defaults.
 type SessionOptions struct {
-	// Context is the longest sequence, prompt and generated text together; by
-	// default the model's, but at most 4096.
+	// Context is the longest sequence, prompt and generated text together. 0 is the
+	// model's, but at most 4096, because a cache is as large as its sequence may
+	// become; Model.Context() asks for all of it.
 	Context int
 	// Batch is how many prompt tokens are processed at once; 512 by default.
 	Batch int
@@ -56,7 +57,9 @@ type kv struct {
 	v fucina.Tensor // {key kv_head d_head}
 }
 
-// NewSession returns an empty session.
+// NewSession returns an empty session. The memory of its cache is taken when the
+// first tokens are decoded, which fails with fucina.ErrNoMemory, or on a device
+// fucina.ErrOutOfMemory, where there is too little.
 func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	if opt.Context == 0 {
 		opt.Context = min(m.context, defaultContext)

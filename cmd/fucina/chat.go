@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"golang.org/x/term"
+	"sync"
+	"sync/atomic"
 
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/chat"
@@ -18,6 +17,7 @@ import (
 const chatHelp = `/clear  forget the conversation
 /exit   end the program, as the end of input does
 /help   show this
+Ctrl-C cuts an answer short; at the prompt it ends the program.
 `
 
 // chatFlags describe a conversation.
@@ -47,32 +47,34 @@ func (c *chatFlags) check(out format, n int) error {
 	return nil
 }
 
+// conversation is what a chat goes by.
+type conversation struct {
+	flags   *chatFlags
+	opt     llm.GenerateOptions
+	verbose bool    // tell the timings of each answer
+	load    float64 // seconds, for the timings of the first
+
+	// person says that a person types the input: there is a prompt, and an interrupt
+	// during an answer ends no more than that.
+	person bool
+}
+
 // converse runs a conversation from standard input to standard output, beginning
 // with the text first unless it is empty. It ends with the input, at /exit, or when
 // ctx is done.
-func (t *tool) converse(ctx context.Context, s *llm.Session, flags *chatFlags, opt llm.GenerateOptions, first string) error {
-	c, err := s.NewConversation(flags.template, flags.system)
+func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, first string) error {
+	talk, err := s.NewConversation(c.flags.template, c.flags.system)
+	if errors.Is(err, chat.ErrTemplate) && c.flags.template == "" {
+		return fmt.Errorf("%w, with -chat-template", err)
+	}
 	if err != nil {
 		return err
-	}
-	marker := ""
-	if f, ok := t.stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		marker = "> "
 	}
 	lines := readLines(t.stdin)
 	for text := first; ; text = "" {
 		if text == "" {
-			if _, err := io.WriteString(t.stdout, marker); err != nil {
-				return err
-			}
 			var more bool
-			select {
-			case l, ok := <-lines:
-				text, more, err = l.text, ok, l.err
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			if err != nil || !more {
+			if text, more, err = t.ask(ctx, lines, c.person); err != nil || !more {
 				return err
 			}
 		}
@@ -82,7 +84,7 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, flags *chatFlags, o
 		case "/exit":
 			return nil
 		case "/clear":
-			c.Clear()
+			talk.Clear()
 			continue
 		case "/help":
 			if _, err := io.WriteString(t.stdout, chatHelp); err != nil {
@@ -90,34 +92,109 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, flags *chatFlags, o
 			}
 			continue
 		}
-		line := &lineWriter{w: t.stdout}
-		err := answer(ctx, c, text, opt, line)
-		err = errors.Join(err, line.end())
+		err := t.answer(ctx, talk, text, c)
 		switch {
 		case errors.Is(err, llm.ErrContextFull):
 			// The conversation has outgrown the session; the person decides.
 			fmt.Fprintln(t.stderr, "fucina: the context is full: /clear begins anew")
-			continue
 		case errors.Is(err, chat.ErrMessage):
 			t.report(err)
-			continue
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 	}
 }
 
-func answer(ctx context.Context, c *llm.Conversation, text string, opt llm.GenerateOptions, line *lineWriter) error {
-	for tok, err := range c.Send(ctx, text, opt) {
-		if err != nil {
-			return err
-		}
-		if err := line.write(tok.Text); err != nil {
-			return err
+// ask returns the next line, if there is one more.
+func (t *tool) ask(ctx context.Context, lines <-chan inputLine, person bool) (text string, more bool, err error) {
+	line := &lineWriter{w: t.stdout}
+	if person {
+		if err := line.write("> "); err != nil {
+			return "", false, err
 		}
 	}
-	return nil
+	select {
+	case l, ok := <-lines:
+		if ok && l.err == nil {
+			return l.text, true, nil
+		}
+		err = l.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return "", false, errors.Join(err, line.end())
+}
+
+// answer writes the answer to text. An interrupt keeps what there is of it; before
+// there is any, it takes the question back.
+func (t *tool) answer(ctx context.Context, talk *llm.Conversation, text string, c *conversation) (err error) {
+	turn, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var begun, stopped atomic.Bool
+	if c.person {
+		t.turn.begin(func() {
+			stopped.Store(true)
+			if !begun.Load() {
+				cancel()
+			}
+		})
+		defer t.turn.end()
+	}
+	tm := timings{Load: c.load}
+	watch, asked, given := startWatch(), 0, 0
+	opt := c.opt
+	opt.OnPrompt = func(ids []int32) { asked = len(ids) }
+	opt.OnLogits = func([]float32) { watch.predicted() }
+	line := &lineWriter{w: t.stdout}
+	for tok, tokErr := range talk.Send(turn, text, opt) {
+		begun.Store(true)
+		if err = tokErr; err != nil {
+			break
+		}
+		given++
+		if err = line.write(tok.Text); err != nil || stopped.Load() {
+			break
+		}
+	}
+	if stopped.Load() && ctx.Err() == nil && errors.Is(err, turn.Err()) {
+		err = nil
+	}
+	err = errors.Join(err, line.end())
+	if c.verbose && (err == nil || ctx.Err() != nil) {
+		watch.stop(&tm, asked, given)
+		c.load = 0
+		fmt.Fprintln(t.stderr, tm)
+	}
+	return err
+}
+
+// turn is an answer under way that an interrupt ends, in place of the program.
+type turn struct {
+	mu   sync.Mutex
+	stop func()
+}
+
+func (u *turn) begin(stop func()) { u.set(stop) }
+
+func (u *turn) end() { u.set(nil) }
+
+func (u *turn) set(stop func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stop = stop
+}
+
+// interrupt ends the answer, and reports whether there was one. There is none any
+// more afterwards, however long its end may take.
+func (u *turn) interrupt() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.stop == nil {
+		return false
+	}
+	u.stop()
+	u.stop = nil
+	return true
 }
 
 type inputLine struct {

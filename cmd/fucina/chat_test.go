@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/llm"
 )
 
 func chatWith(t *testing.T, ctx context.Context, input io.Reader, args ...string) result {
@@ -57,7 +62,9 @@ func TestChatErrors(t *testing.T) {
 	} {
 		invoke(t, args...).failed(t, exitUsage, want)
 	}
-	invoke(t, "run", "-m", m, "--chat").failed(t, exitError, "the file carries none")
+	none := invoke(t, "run", "-m", m, "--chat")
+	none.failed(t, exitError, "the file carries none")
+	none.failed(t, exitError, "with -chat-template")
 	// A turn that does not fit is told, and the conversation goes on.
 	long := strings.Repeat("x y z ", 300)
 	r := chatWith(t, t.Context(), strings.NewReader(long+"\nhello\n"))
@@ -84,6 +91,88 @@ func TestChatInterrupted(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("still waiting for input")
+	}
+}
+
+// Each answer has its timings, the first with the time of loading.
+func TestChatTimings(t *testing.T) {
+	r := chatWith(t, t.Context(), strings.NewReader("hello\nhello\n/help\n"), "-v")
+	lines := strings.Split(r.stderr, "\n")
+	if r.code != exitOK || len(lines) != 3 || !strings.HasPrefix(lines[0], "load ") || !strings.HasPrefix(lines[1], "prompt ") {
+		t.Fatalf("exit %d, stderr %q", r.code, r.stderr)
+	}
+	var asked [2]int
+	for i, line := range lines[:2] {
+		var seconds, rate float64
+		var n int
+		line = line[strings.Index(line, "prompt "):]
+		if _, err := fmt.Sscanf(line, "prompt %d tokens, %f s, %f tok/s; generated %d tokens", &asked[i], &seconds, &rate, &n); err != nil || n != 4 || asked[i] < 1 {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}
+
+// person is input that comes a line at a time, each when the one before is done with.
+type person struct{ lines chan string }
+
+func (p *person) Read(b []byte) (int, error) {
+	line, ok := <-p.lines
+	if !ok {
+		return 0, io.EOF
+	}
+	return copy(b, line), nil
+}
+
+// With a person, an interrupt ends an answer, and keeps what there is of it; the
+// next one, at the prompt, ends the program.
+func TestChatAnswerInterrupted(t *testing.T) {
+	m := tinyModel(t)
+	eng, err := fucina.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer eng.Close()
+	model, err := llm.Open(eng, m, llm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	s, err := model.NewSession(llm.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in := &person{lines: make(chan string, 2)}
+	in.lines <- "hello\n"
+	var tl *tool
+	pieces := 0
+	out := &recorder{}
+	out.hook = func(n int) error {
+		switch last := out.writes[n-1]; {
+		case last == "> " && pieces > 0:
+			if tl.turn.interrupt() {
+				t.Error("there is an answer to interrupt at the prompt")
+			}
+			cancel()
+		case last != "> " && last != "\n":
+			if pieces++; pieces == 3 && !tl.turn.interrupt() {
+				t.Error("no answer to interrupt")
+			} else if pieces == 3 && tl.turn.interrupt() {
+				t.Error("the same answer to interrupt again")
+			}
+		}
+		return nil
+	}
+	tl = newTool(in, out, io.Discard, false, false)
+	c := &conversation{flags: &chatFlags{template: "chatml"}, person: true}
+	if err := tl.converse(ctx, s, c, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+	if got := out.text(); pieces != 3 || !strings.HasPrefix(got, "> ") || !strings.HasSuffix(got, "\n> \n") {
+		t.Errorf("%d pieces: %q", pieces, out.writes)
 	}
 }
 

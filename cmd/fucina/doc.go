@@ -6,7 +6,7 @@
 //	fucina tokenize -m MODEL -p TEXT [--ids] [--no-bos] [--parse-special]
 //	fucina perplexity -m MODEL -f FILE [-c CONTEXT] [-t THREADS]
 //	fucina bench -m MODEL [-p 512] [-n 48] [-t THREADS] [-r 3]
-//	fucina inspect FILE
+//	fucina inspect [-m] FILE
 //	fucina devices
 //	fucina version
 //	fucina help [COMMAND]
@@ -18,5 +18,8 @@
 //
 // The exit status is 0; 1 after an error, which is told in one line; 2 for a
 // wrong command line, told likewise; and 130 after an interrupt, which ends a text
-// cleanly and keeps what was printed. A second interrupt kills.
+// cleanly and keeps what was printed. A second interrupt kills. To a chat with a
+// person, an interrupt during an answer ends the answer alone.
+//
+// A terminal gets control characters of texts, names and metadata escaped.
 package main

@@ -36,6 +36,17 @@ func newFlags(name, synopsis string) *flags {
 // parse reads args, flags and operands in any order, and wants the given number
 // of operands, which Args then returns.
 func (f *flags) parse(t *tool, args []string, operands int) error {
+	if err := f.parseSome(t, args, operands); err != nil {
+		return err
+	}
+	if f.NArg() < operands {
+		return usagef("%s: too few operands, want %s; see fucina %s -h", f.Name(), f.synopsis, f.Name())
+	}
+	return nil
+}
+
+// parseSome is parse where operands may be missing.
+func (f *flags) parseSome(t *tool, args []string, operands int) error {
 	var rest []string
 	for {
 		switch err := f.Parse(args); {
@@ -58,11 +69,8 @@ func (f *flags) parse(t *tool, args []string, operands int) error {
 		rest = append(rest, f.Arg(0))
 		args = f.Args()[1:]
 	}
-	switch {
-	case len(rest) > operands:
+	if len(rest) > operands {
 		return usagef("%s: unexpected operand %q; see fucina %s -h", f.Name(), rest[operands], f.Name())
-	case len(rest) < operands:
-		return usagef("%s: too few operands, want %s; see fucina %s -h", f.Name(), f.synopsis, f.Name())
 	}
 	return f.Parse(append([]string{"--"}, rest...))
 }
@@ -88,7 +96,7 @@ type intValue struct {
 }
 
 func (v intValue) String() string {
-	if v.p == nil || *v.p == 0 {
+	if v.p == nil || *v.p < v.min {
 		return "" // no default worth showing
 	}
 	return strconv.Itoa(*v.p)
@@ -103,7 +111,8 @@ func (v intValue) Set(s string) error {
 	return nil
 }
 
-// intRange defines an integer flag that takes values from low to high.
+// intRange defines an integer flag that takes values from low to high. A default
+// below low says that the flag was not given.
 func (f *flags) intRange(name string, def, low, high int, usage string) *int {
 	p := new(int)
 	*p = def

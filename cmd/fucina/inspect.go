@@ -68,12 +68,21 @@ const (
 // inspect is the inspect command.
 func (t *tool) inspect(_ context.Context, args []string) (err error) {
 	fs := newFlags("inspect", "FILE")
+	path := fs.String("m", "", "the `file`, as the other commands take it, in place of the operand")
 	device := fs.String("provider", "", "`name` of the provider to plan for, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
 	out := fs.format()
-	if err := fs.parse(t, args, 1); err != nil {
+	if err := fs.parseSome(t, args, 1); err != nil {
 		return err
 	}
-	f, err := gguf.Open(fs.Arg(0))
+	switch {
+	case fs.NArg() == 0 && *path == "":
+		return usagef("inspect: no file: want FILE or -m FILE; see fucina inspect -h")
+	case fs.NArg() > 0 && *path != "":
+		return usagef("inspect: two files: give FILE or -m FILE")
+	case *path == "":
+		*path = fs.Arg(0)
+	}
+	f, err := gguf.Open(*path)
 	if err != nil {
 		return err
 	}
@@ -84,7 +93,7 @@ func (t *tool) inspect(_ context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	r := describe(f)
-	r.File = filepath.Base(fs.Arg(0))
+	r.File = filepath.Base(*path)
 	r.Provider, r.Placement = p.name(), p.place(f)
 	if *out == jsonl {
 		return t.writeJSON(r)
@@ -115,10 +124,7 @@ func describe(f *gguf.File) *inspection {
 			total = &typeTotal{DType: name}
 			types[name] = total
 		}
-		elements := int64(1)
-		for _, n := range info.Shape {
-			elements *= int64(n)
-		}
+		elements := elements(info.Shape)
 		total.Tensors++
 		total.Elements += elements
 		total.Bytes += info.Size
@@ -132,6 +138,15 @@ func describe(f *gguf.File) *inspection {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.DType, b.DType))
 	})
 	return r
+}
+
+// elements returns the product of dims. It fits: it is a number of a file's.
+func elements(shape []int) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	return n
 }
 
 func describeValue(key string, v gguf.Value) metadatum {

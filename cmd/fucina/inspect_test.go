@@ -55,6 +55,14 @@ func TestInspectErrors(t *testing.T) {
 	invoke(t, "inspect", filepath.Join(dir, "absent")).failed(t, exitError, "absent")
 }
 
+// -m names the file as it does elsewhere.
+func TestInspectModelFlag(t *testing.T) {
+	model := tinyModel(t)
+	if got, want := invoke(t, "inspect", "-m", model).ok(t), invoke(t, "inspect", model).ok(t); got != want {
+		t.Errorf("-m FILE prints %q", got)
+	}
+}
+
 func TestInspectJSON(t *testing.T) {
 	model := tinyModel(t)
 	out := invoke(t, "inspect", model, "-o", "json").ok(t)

@@ -8,8 +8,20 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Once the first signal has asked for a clean end, the next one kills.
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	ctx, cancel := context.WithCancel(context.Background())
+	t := newTool(os.Stdin, os.Stdout, os.Stderr, isTerminal(os.Stdout), isTerminal(os.Stderr))
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		for s := range signals {
+			if s == os.Interrupt && t.turn.interrupt() {
+				continue
+			}
+			// Once a signal has asked for a clean end, the next one kills.
+			signal.Stop(signals)
+			cancel()
+			return
+		}
+	}()
+	os.Exit(t.main(ctx, os.Args[1:]))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,11 @@ func TestMain(m *testing.M) {
 type result struct {
 	code           int
 	stdout, stderr string
+}
+
+// run executes args where no output is a terminal.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return newTool(stdin, stdout, stderr, false, false).main(ctx, args)
 }
 
 func invoke(t *testing.T, args ...string) result {
@@ -168,7 +174,8 @@ func TestUsageErrors(t *testing.T) {
 		{"run -m x -p a -n -2", "from -1"},
 		{"run -m x -p a -n 1.5", "integer"},
 		{"run -m x -p a -n 99999999999999999999", "integer"},
-		{"run -m x -p a -c 0", "from 1"},
+		{"run -m x -p a -c -1", "from 0"},
+		{"perplexity -m x -f a -c 1", "from 3"},
 		{"run -m x -p a -t 0", "from 1"},
 		{"run -m x -p a -t -1", "from 1"},
 		{"run -m x -p a --temp nan", "finite"},
@@ -186,6 +193,7 @@ func TestUsageErrors(t *testing.T) {
 		{"bench -m x -n -1", "from 0"},
 		{"bench -m x -r 0", "from 1"},
 		{"inspect", "want FILE"},
+		{"inspect -m a b", "two files"},
 		{"inspect a b", `operand "b"`},
 		{"inspect a -o yaml", "text or json"},
 		{"devices x", `operand "x"`},

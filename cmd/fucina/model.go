@@ -1,23 +1,34 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/providers"
 )
 
 // Limits of flags: far above what is useful, and within what the library takes.
 const (
 	maxTokens  = 1 << 30
 	maxThreads = 1 << 10
+)
+
+// Lengths of a context that stand for others.
+const (
+	defaultLength = -1 // the session's default
+	ownLength     = 0  // the length that the model was trained for
 )
 
 // modelFlags say which model runs where.
@@ -71,8 +82,8 @@ type loaded struct {
 	seconds float64 // that loading took
 }
 
-// load opens the engine, the model and a session of the given length; 0 is the
-// session's default. The caller closes the result.
+// load opens the engine, the model and a session of the given length, or one that
+// defaultLength or ownLength stand for. The caller closes the result.
 func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, err error) {
 	start := time.Now()
 	var opts []fucina.Option
@@ -92,19 +103,53 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 		}
 	}()
 	if l.engine, err = fucina.Open(opts...); err != nil {
-		return nil, err
+		return nil, explainProvider(err, m.provider)
 	}
 	progress := t.newProgress("loading " + m.name())
-	l.model, err = llm.Open(l.engine, m.path, llm.Options{Context: length, Progress: progress.update})
+	l.model, err = llm.Open(l.engine, m.path, llm.Options{Context: max(length, 0), Progress: progress.update})
 	progress.clear()
 	if err != nil {
 		return nil, err
 	}
-	if l.session, err = l.model.NewSession(llm.SessionOptions{Context: length, KV: dtype.DType(m.cache)}); err != nil {
-		return nil, err
+	opt := llm.SessionOptions{KV: dtype.DType(m.cache)}
+	if length != defaultLength {
+		opt.Context = l.model.Context()
+	}
+	if l.session, err = l.model.NewSession(opt); err != nil {
+		return nil, shorter(err)
 	}
 	l.seconds = time.Since(start).Seconds()
 	return l, nil
+}
+
+// warnLength says so if the session is longer than what the model was trained for.
+func (t *tool) warnLength(l *loaded) {
+	if n, trained := l.session.Context(), l.model.Params().Context; n > trained {
+		fmt.Fprintf(t.stderr, "fucina: warning: a context of %d tokens, but the model was trained for %d\n", n, trained)
+	}
+}
+
+// shorter adds what to do to an error that says that memory is short.
+func shorter(err error) error {
+	if errors.Is(err, fucina.ErrNoMemory) || errors.Is(err, fucina.ErrOutOfMemory) {
+		return fmt.Errorf("%w: a shorter context takes less: see -c", err)
+	}
+	return err
+}
+
+// tagged are the providers that a build has only with a tag.
+var tagged = map[string]string{"discrete": "accel"}
+
+// explainProvider adds where providers come from to the error of opening the one
+// called name, if this build does not have it.
+func explainProvider(err error, name string) error {
+	if name = cmp.Or(name, os.Getenv(providers.Env)); !errors.Is(err, provider.ErrUnavailable) || slices.Contains(providers.Names(), name) {
+		return err
+	}
+	if tag, ok := tagged[name]; ok {
+		return fmt.Errorf("%w; it needs a build with -tags %s", err, tag)
+	}
+	return fmt.Errorf("%w; others need a build tag, as discrete needs -tags %s", err, tagged["discrete"])
 }
 
 func (l *loaded) close() error {

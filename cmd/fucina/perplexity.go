@@ -40,14 +40,16 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	fs := newFlags("perplexity", "-m MODEL -f FILE")
 	m := fs.model()
 	file := fs.String("f", "", "`file` with the text; - is standard input")
-	// Three tokens are the shortest window that scores one.
-	window := fs.intRange("c", defaultWindow, 3, maxTokens, "`tokens` in a window")
+	window := fs.intRange("c", defaultWindow, ownLength, maxTokens, "`tokens` in a window; 0 is all that the model was trained for")
 	out := fs.format()
 	if err := fs.parse(t, args, 0); err != nil {
 		return err
 	}
 	if err := m.check("perplexity"); err != nil {
 		return err
+	}
+	if *window == 1 || *window == 2 {
+		return usagef("perplexity: a window of %d tokens scores none; want 0 or an integer from 3", *window)
 	}
 	if *file == "" {
 		return usagef("perplexity: no text: give its file with -f")
@@ -60,13 +62,15 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer func() { err = shorter(errors.Join(err, l.close())) }()
 
+	*window = l.session.Context()
 	// llama.cpp drops one newline at the end of a file.
 	w, err := newWindows(l.model.Tokenizer(), strings.TrimSuffix(text, "\n"), *window)
 	if err != nil {
 		return err
 	}
+	t.warnLength(l)
 	r := &perplexityResult{
 		Model:    filepath.Base(m.path),
 		Provider: l.engine.Provider(), Exact: l.engine.Exact(),

@@ -86,7 +86,21 @@ func TestPerplexityText(t *testing.T) {
 	}
 	r2 := invoke(t, "perplexity", "-m", model, "-f", text)
 	r2.failed(t, exitError, "windows of 512 need at least 1024")
-	invoke(t, "perplexity", "-m", model, "-f", filepath.Join(t.TempDir(), "absent")).failed(t, exitError, "absent")
+	long := filepath.Join(t.TempDir(), "long")
+	if err := os.WriteFile(long, []byte(strings.Repeat("the and ", 300)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var whole perplexityResult
+	if decodeStrict(t, invoke(t, "perplexity", "-m", model, "-f", long, "-c", "0", "-o", "json").ok(t), &whole); whole.Context != 256 {
+		t.Errorf("windows of %d, want the model's 256", whole.Context)
+	}
+	absent := filepath.Join(t.TempDir(), "absent")
+	_, err := os.Open(absent)
+	for _, args := range [][]string{{"perplexity"}, {"tokenize"}, {"run"}} {
+		if r := invoke(t, append(args, "-m", model, "-f", absent)...); r.code != exitError || r.stderr != "fucina: "+err.Error()+"\n" {
+			t.Errorf("%s: exit %d, stderr %q", args, r.code, r.stderr)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if r := invokeContext(t, ctx, "perplexity", "-m", model, "-f", text, "-c", "8"); r.code != exitInterrupted || r.stdout != "" {

@@ -34,7 +34,7 @@ type planner struct {
 func openPlanner(name string) (*planner, error) {
 	device, err := providers.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, explainProvider(err, name)
 	}
 	cpu, err := providers.OpenCPU(1)
 	if err != nil {

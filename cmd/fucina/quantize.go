@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/fucina-go/fucina/llm/quantize"
@@ -63,6 +64,9 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 		AllowRequantize: *requantize,
 		Threads:         *threads,
 	}
+	if sameFile(fs.Arg(0), fs.Arg(1)) {
+		return usagef("quantize: IN and OUT are the same file, %s", fs.Arg(1))
+	}
 	if *imatrix != "" {
 		if opt.Importance, err = quantize.ReadImportance(*imatrix); err != nil {
 			return err
@@ -84,6 +88,13 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	return r.print(t)
 }
 
+// sameFile reports whether two paths lead to one file that is there.
+func sameFile(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
 // tellTensor says which tensor is next.
 func (t *tool) tellTensor(i, n int, c quantize.Choice) {
 	from, to := c.Tensor.DType.String(), "kept"
@@ -100,11 +111,7 @@ func (t *tool) tellTensor(i, n int, c quantize.Choice) {
 func summarize(list []quantize.Choice) *quantization {
 	r := &quantization{Tensors: []quantizedTensor{}}
 	for _, c := range list {
-		elements := int64(1)
-		for _, n := range c.Tensor.Shape {
-			elements *= int64(n)
-		}
-		r.Elements += elements
+		r.Elements += elements(c.Tensor.Shape)
 		r.BytesIn += c.Tensor.Size
 		r.BytesOut += c.Size
 		r.Tensors = append(r.Tensors, quantizedTensor{

@@ -185,7 +185,13 @@ func TestQuantizeFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	invoke(t, "quantize", out, out, "Q4_0").failed(t, exitError, "quantized already")
+	quantized := filepath.Join(t.TempDir(), "in.gguf")
+	if err := os.WriteFile(quantized, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	invoke(t, "quantize", quantized, out, "Q4_0").failed(t, exitError, "quantized already")
+	// What is lost in a file cannot be had back, so none is quantized onto itself.
+	invoke(t, "quantize", "--allow-requantize", out, filepath.Join(dir, ".", "out.gguf"), "Q4_0").failed(t, exitUsage, "same file")
 	if r := invokeContext(t, ctx, "quantize", in, out, "Q4_0"); r.code != exitInterrupted {
 		t.Errorf("interrupted: %+v", r)
 	}
@@ -193,6 +199,6 @@ func TestQuantizeFailures(t *testing.T) {
 	if now, err := os.ReadFile(out); err != nil || !bytes.Equal(now, old) {
 		t.Errorf("the old file changed, or %v", err)
 	}
-	invoke(t, "quantize", "--allow-requantize", out, out, "Q4_0").ok(t)
+	invoke(t, "quantize", "--allow-requantize", quantized, out, "Q4_0").ok(t)
 	only(t, dir, "out.gguf")
 }

@@ -71,11 +71,11 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	prompt := fs.String("p", "", "`prompt` to go on from")
 	file := fs.String("f", "", "`file` to read the prompt from; - is standard input")
 	n := fs.intRange("n", -1, -1, maxTokens, "`tokens` to generate; -1 is until the text ends or the context is full")
-	length := fs.intRange("c", 0, 1, maxTokens, "`tokens` of context (default the model's, at most 4096)")
+	length := fs.intRange("c", defaultLength, ownLength, maxTokens, "`tokens` of context; 0 is all that the model was trained for (default that, at most 4096)")
 	sampling := fs.sampling()
 	chat := fs.chat()
 	special := fs.Bool("special", false, "read special tokens in the prompt and show those that are generated")
-	verbose := fs.Bool("v", false, "show timings, which otherwise only a terminal gets")
+	verbose := fs.Bool("v", false, "show timings, which otherwise only a terminal gets, and in a -chat nobody")
 	out := fs.format()
 	if err := fs.parse(t, args, 0); err != nil {
 		return err
@@ -97,12 +97,14 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer func() { err = shorter(errors.Join(err, l.close())) }()
 
+	t.warnLength(l)
 	opt := llm.GenerateOptions{MaxTokens: *n, Sampling: params, Stop: sampling.stop, Special: *special}
 	if chat.on {
 		opt.MaxTokens = max(opt.MaxTokens, 0) // 0 is no limit to Send
-		return t.converse(ctx, l.session, chat, opt, *prompt)
+		c := &conversation{flags: chat, opt: opt, verbose: *verbose, load: l.seconds, person: isTerminal(t.stdin)}
+		return t.converse(ctx, l.session, c, *prompt)
 	}
 	r := &generation{
 		Model:     m.name(),
@@ -179,8 +181,11 @@ func (t *tool) read(ctx context.Context, file string) (string, error) {
 	}()
 	select {
 	case c := <-done:
-		if c.err != nil {
-			return "", fmt.Errorf("prompt: %w", c.err)
+		switch {
+		case c.err != nil && file == "-":
+			return "", fmt.Errorf("standard input: %w", c.err)
+		case c.err != nil:
+			return "", c.err // names the file
 		}
 		return string(c.data), nil
 	case <-ctx.Done():
@@ -194,25 +199,15 @@ func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.Generat
 	if err := emit(r.Prompt); err != nil {
 		return err
 	}
-	start := time.Now()
-	var first time.Time // when the prompt's logits were there
-	stop := func() {
-		now := time.Now()
-		if first.IsZero() {
-			first = now
-		}
-		r.Timings.finish(len(r.PromptIDs), len(r.IDs), first.Sub(start), now.Sub(first))
-	}
+	watch := startWatch()
+	defer func() { watch.stop(&r.Timings, len(r.PromptIDs), len(r.IDs)) }()
 	if opt.MaxTokens == 0 {
-		err := r.evaluate(ctx, s, opt)
-		stop()
-		return err
+		return r.evaluate(ctx, s, opt)
 	}
 	opt.MaxTokens = max(opt.MaxTokens, 0) // 0 is no limit to Generate
 	opt.OnPrompt = func(ids []int32) { r.PromptIDs = append(r.PromptIDs, ids...) }
 	opt.OnLogits = func(logits []float32) {
-		if first.IsZero() {
-			first = time.Now()
+		if watch.predicted() {
 			r.FirstLogits = append(r.FirstLogits, logits...)
 		}
 	}
@@ -230,7 +225,6 @@ func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.Generat
 		}
 		return nil
 	}()
-	stop()
 	r.Text += generated.String()
 	return err
 }
@@ -250,16 +244,43 @@ func (r *generation) evaluate(ctx context.Context, s *llm.Session, opt llm.Gener
 	return nil
 }
 
-func (t *timings) finish(promptTokens, genTokens int, prompt, gen time.Duration) {
+// stopwatch takes the times of one text.
+type stopwatch struct {
+	start time.Time
+	first time.Time // when the prompt's logits were there
+}
+
+func startWatch() *stopwatch { return &stopwatch{start: time.Now()} }
+
+// predicted notes that there are logits, and reports whether they are the first.
+func (w *stopwatch) predicted() bool {
+	if !w.first.IsZero() {
+		return false
+	}
+	w.first = time.Now()
+	return true
+}
+
+// stop fills in all of t but Load.
+func (w *stopwatch) stop(t *timings, promptTokens, genTokens int) {
+	now := time.Now()
+	if w.first.IsZero() {
+		w.first = now
+	}
 	t.PromptTokens, t.GenTokens = promptTokens, genTokens
-	t.Prompt, t.Gen = prompt.Seconds(), gen.Seconds()
+	t.Prompt, t.Gen = w.first.Sub(w.start).Seconds(), now.Sub(w.first).Seconds()
 	t.PromptRate = rate(promptTokens, t.Prompt)
 	t.GenRate = rate(genTokens-1, t.Gen)
 }
 
+// String leaves out a Load of 0: there was none.
 func (t timings) String() string {
-	return fmt.Sprintf("load %.3f s; prompt %d tokens, %.3f s, %.1f tok/s; generated %d tokens, %.3f s, %.1f tok/s",
-		t.Load, t.PromptTokens, t.Prompt, t.PromptRate, t.GenTokens, t.Gen, t.GenRate)
+	load := ""
+	if t.Load > 0 {
+		load = fmt.Sprintf("load %.3f s; ", t.Load)
+	}
+	return fmt.Sprintf("%sprompt %d tokens, %.3f s, %.1f tok/s; generated %d tokens, %.3f s, %.1f tok/s",
+		load, t.PromptTokens, t.Prompt, t.PromptRate, t.GenTokens, t.Gen, t.GenRate)
 }
 
 // lineWriter passes text on and knows whether the last line is ended.

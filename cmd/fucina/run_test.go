@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -157,6 +158,73 @@ func TestRunFillsContext(t *testing.T) {
 	decodeStrict(t, invoke(t, "run", "-m", tinyModel(t), "-p", "a", "-c", "12", "--temp", "0", "-o", "json").ok(t), &g)
 	if n := len(g.PromptIDs) + len(g.IDs); n != 12+1 { // the last token needs no room
 		t.Errorf("%d prompt tokens and %d more in a context of 12", len(g.PromptIDs), len(g.IDs))
+	}
+}
+
+// -c 0 is the model's own length, where the default is at most 4096; more than what
+// it was trained for is told, and goes.
+func TestRunContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long.gguf")
+	if err := tinyllama.WriteFile(path, tinyllama.Options{Context: 5000}); err != nil {
+		t.Fatal(err)
+	}
+	threads := 1
+	for _, tc := range []struct{ length, want int }{{defaultLength, 4096}, {ownLength, 5000}, {12, 12}, {6000, 6000}} {
+		l, err := newTool(nil, io.Discard, io.Discard, false, false).load(t.Context(), &modelFlags{path: path, threads: &threads}, tc.length)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.session.Context(); got != tc.want {
+			t.Errorf("-c %d gives a context of %d, want %d", tc.length, got, tc.want)
+		}
+		if err := l.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for length, want := range map[string]string{
+		"0":    "",
+		"5000": "",
+		"5001": "fucina: warning: a context of 5001 tokens, but the model was trained for 5000\n",
+	} {
+		if r := invoke(t, "run", "-m", path, "-p", "a", "-n", "1", "-c", length); r.code != exitOK || r.stderr != want {
+			t.Errorf("-c %s: exit %d, stderr %q", length, r.code, r.stderr)
+		}
+	}
+}
+
+// A context that no memory holds is an error that says what to do.
+func TestRunMemory(t *testing.T) {
+	err := shorter(fmt.Errorf("cache: %w", fucina.ErrNoMemory))
+	if !errors.Is(err, fucina.ErrNoMemory) || !strings.Contains(err.Error(), "-c") {
+		t.Error(err)
+	}
+	if err := shorter(io.EOF); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// What this build does not have may come with a tag; those that are named exist.
+func TestProviderTags(t *testing.T) {
+	model := tinyModel(t)
+	for _, args := range [][]string{{"run", "-p", "a", "-m", model}, {"inspect", model}} {
+		r := invoke(t, append(args, "--provider", "nonesuch")...)
+		r.failed(t, exitError, "this build has cpu")
+		r.failed(t, exitError, "others need a build tag, as discrete needs -tags accel")
+	}
+	for name, tag := range tagged {
+		source, err := os.ReadFile(filepath.Join("..", "..", "providers", name+".go"))
+		if err != nil || !strings.HasPrefix(string(source), "//go:build "+tag+"\n") || !strings.Contains(string(source), strconv.Quote(name)) {
+			t.Errorf("package providers has no %s under the tag %s: %v", name, tag, err)
+		}
+		if slices.Contains(providers.Names(), name) {
+			continue
+		}
+		r := invoke(t, "run", "-p", "a", "-m", model, "--provider", name)
+		r.failed(t, exitError, "it needs a build with -tags "+tag)
+		t.Setenv(providers.Env, name)
+		if got := invoke(t, "run", "-p", "a", "-m", model); got.stderr != r.stderr {
+			t.Errorf("by the variable: %q", got.stderr)
+		}
 	}
 }
 

@@ -8,9 +8,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
 // An interrupt from the terminal ends a running process as it should.
@@ -19,9 +22,13 @@ func TestSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := filepath.Join(t.TempDir(), "patient.gguf")
+	if err := tinyllama.WriteFile(path, tinyllama.Options{Context: 100000}); err != nil {
+		t.Fatal(err)
+	}
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), exe, "run", "-m", tinyModel(t), "-p", "a b", "-c", "100000", "--temp", "0")
+			cmd := exec.CommandContext(t.Context(), exe, "run", "-m", path, "-p", "a b", "-c", "0", "--temp", "0")
 			cmd.Env = append(os.Environ(), asMain+"=1")
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr

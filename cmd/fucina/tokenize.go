@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
 
@@ -43,7 +44,7 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	}
 	tok, err := openTokenizer(*model)
 	if err != nil {
-		return fmt.Errorf("%s: %w", *model, err)
+		return err
 	}
 	r := &tokenization{Model: filepath.Base(*model), Pieces: []string{}}
 	if r.IDs, err = tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: !*noBOS, ParseSpecial: *special}); err != nil {
@@ -73,17 +74,11 @@ func openTokenizer(path string) (_ *tokenizer.Tokenizer, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	cfg, err := tokenizer.FromMetadata(func(key string) (any, bool) {
-		v, ok := f.Value(key)
-		if !ok {
-			return nil, false
-		}
-		return v.Interface(), true
-	})
+	tok, err := llm.NewTokenizer(f)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return tokenizer.New(cfg)
+	return tok, nil
 }
 
 // list is "[1, 2, 3]".

@@ -46,14 +46,23 @@ func TestTokenize(t *testing.T) {
 func TestTokenizeErrors(t *testing.T) {
 	model := tinyModel(t)
 	invoke(t, "tokenize", "-m", model, "-f", filepath.Join(t.TempDir(), "absent")).failed(t, exitError, "absent")
-	invoke(t, "tokenize", "-m", filepath.Join(t.TempDir(), "none.gguf"), "-p", "a").failed(t, exitError, "none.gguf")
+	absent := invoke(t, "tokenize", "-m", filepath.Join(t.TempDir(), "none.gguf"), "-p", "a")
+	absent.failed(t, exitError, "none.gguf")
+	directory := t.TempDir()
+	none := invoke(t, "tokenize", "-m", directory, "-p", "a")
+	none.failed(t, exitError, "regular file")
+	if strings.Count(absent.stderr, "none.gguf") != 1 || strings.Count(none.stderr, directory) != 1 {
+		t.Errorf("the path is told again: %q, %q", absent.stderr, none.stderr)
+	}
 	m := tinyllama.New(tinyllama.Options{})
 	m.Set("tokenizer.ggml.model", "klingon")
 	path := filepath.Join(t.TempDir(), "odd.gguf")
 	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	invoke(t, "tokenize", "-m", path, "-p", "a").failed(t, exitError, "klingon")
+	odd := invoke(t, "tokenize", "-m", path, "-p", "a")
+	odd.failed(t, exitError, "klingon")
+	odd.failed(t, exitError, "odd.gguf")
 }
 
 // A vocabulary is enough: no weights are read.

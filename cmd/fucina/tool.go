@@ -37,6 +37,7 @@ type tool struct {
 	tty    bool // stderr is a terminal
 
 	summary string // of the command that runs
+	turn    turn
 }
 
 // newTool returns an invocation; stdoutTTY and stderrTTY say which of its outputs are
@@ -49,14 +50,9 @@ func newTool(stdin io.Reader, stdout, stderr io.Writer, stdoutTTY, stderrTTY boo
 	return t
 }
 
-// run executes the command line args, without the program's name, and returns the
-// exit status. When ctx is done the command ends as after an interrupt.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newTool(stdin, stdout, stderr, isTerminal(stdout), isTerminal(stderr)).main(ctx, args)
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// isTerminal reports whether a reader or writer is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
@@ -79,6 +75,8 @@ var commands = []command{
 	{"version", "show the version", (*tool).version},
 }
 
+// main executes the command line args, without the program's name, and returns the
+// exit status. When ctx is done the command ends as after an interrupt.
 func (t *tool) main(ctx context.Context, args []string) int {
 	err := t.dispatch(ctx, args)
 	if s, ok := t.stdout.(*screen); ok {
