@@ -105,6 +105,9 @@ func (m *Manager) acquire(t *accel.Timeline, size int) (*Block, error) {
 	if err == nil || !errors.Is(err, accel.ErrOutOfMemory) {
 		return b, err
 	}
+	// One at a time looks for memory: what one gives up, no other takes for held.
+	m.scarce.Lock()
+	defer m.scarce.Unlock()
 	if b, err = m.retry(t, size); err == nil {
 		return b, nil
 	}
@@ -178,28 +181,35 @@ func free(uses accel.Fences, t *accel.Timeline) bool {
 	return true
 }
 
+// allocate asks the provider, which may be slow to answer: not under the lock, which
+// Free needs. The bytes count as used from before on.
 func (m *Manager) allocate(size int) (*Block, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	held := m.stats.Used + m.stats.Idle + m.stats.Quarantined
 	if int64(size) > m.budget-held {
+		m.mu.Unlock()
 		return nil, fmt.Errorf("%w: %d bytes over the %d held pass the budget of %d", accel.ErrOutOfMemory, size, held, m.budget)
 	}
-	mem, err := m.p.Alloc(size)
-	if err != nil {
-		return nil, err
-	}
-	b := &Block{m: m, mem: mem}
 	m.stats.Used += int64(size)
 	m.stats.UsedBlocks++
-	return b, nil
+	m.mu.Unlock()
+	mem, err := m.p.Alloc(size)
+	if err != nil {
+		m.mu.Lock()
+		m.stats.Used -= int64(size)
+		m.stats.UsedBlocks--
+		m.mu.Unlock()
+		return nil, err
+	}
+	return &Block{m: m, mem: mem}, nil
 }
 
 // trim gives idle blocks whose fences have ended back to the provider. Blocks of
-// the size that is wanted are kept.
+// the size that is wanted are kept. The provider may take its time, so it is called
+// without the lock; the bytes count as idle until then.
 func (m *Manager) trim(keep int) {
+	var ended []*Block
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	for size, list := range m.free {
 		if size == keep {
 			continue
@@ -209,17 +219,25 @@ func (m *Manager) trim(keep int) {
 			switch {
 			case !b.uses.Done():
 				rest = append(rest, b)
-				continue
 			case b.uses.Err() != nil:
+				m.stats.Idle -= int64(size)
 				m.quarantine(b)
 			default:
-				m.p.Free(b.mem)
+				ended = append(ended, b)
 			}
-			m.stats.Idle -= int64(size)
 		}
 		clear(list[len(rest):])
 		m.free[size] = rest
 	}
+	m.mu.Unlock()
+	var given int64
+	for _, b := range ended {
+		m.p.Free(b.mem)
+		given += int64(b.mem.Len)
+	}
+	m.mu.Lock()
+	m.stats.Idle -= given
+	m.mu.Unlock()
 }
 
 // settle waits for the fences of every idle block.

@@ -6,7 +6,8 @@
 // has no pinned memory).
 //
 // Invariants:
-//   - Giving a block back never waits. The block keeps the fences of its last
+//   - Giving a block back never waits, not even for another goroutine's allocation
+//     in the provider. The block keeps the fences of its last
 //     uses: the same queue may reuse it at once, another queue waits for them on
 //     the device. A block behind a failed fence is quarantined until Close.
 //   - A block is given back to the provider only when its fences have ended.

@@ -40,7 +40,9 @@ type Manager struct {
 	down    *ring
 	retired storage.Retired
 
-	mu          sync.Mutex
+	scarce sync.Mutex // held, outside mu, by who looks for memory that has run out
+
+	mu          sync.Mutex       // never held while the provider is called
 	free        map[int][]*Block // idle blocks by size, last freed last
 	quarantined []*Block
 	adopted     lru
@@ -136,18 +138,19 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	errs = append(errs, m.up.close(), m.down.close(), m.retired.Drain(ctx))
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	blocks := m.quarantined
 	for _, list := range m.free {
-		for _, b := range list {
-			m.p.Free(b.mem)
-		}
-	}
-	for _, b := range m.quarantined {
-		m.p.Free(b.mem)
+		blocks = append(blocks, list...)
 	}
 	clear(m.free)
 	m.quarantined = nil
 	m.stats.Idle, m.stats.Quarantined = 0, 0
+	m.mu.Unlock()
+	for _, b := range blocks {
+		m.p.Free(b.mem)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if n := m.stats.UsedBlocks; n != 0 {
 		errs = append(errs, fmt.Errorf("residency: close: buffers still hold %d device blocks, %d bytes", n, m.stats.Used))
 	}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
@@ -104,6 +105,77 @@ func TestBlockSize(t *testing.T) {
 			t.Errorf("blockSize(%d) = %d, want %d", tt[0], got, tt[1])
 		}
 	}
+}
+
+// slow is a device whose Alloc and Free wait for a signal.
+type slow struct {
+	*discrete.Device
+	entered, leave chan struct{}
+	on             atomic.Bool
+}
+
+func (s *slow) wait() {
+	if s.on.Load() {
+		s.entered <- struct{}{}
+		<-s.leave
+	}
+}
+
+func (s *slow) Alloc(n int) (provider.Mem, error) {
+	s.wait()
+	return s.Device.Alloc(n)
+}
+
+func (s *slow) Free(m provider.Mem) {
+	s.wait()
+	s.Device.Free(m)
+}
+
+// Giving a block back, and asking for the counters, waits for no allocation of
+// another goroutine, and for none of its blocks that the device takes back. What the
+// device is about to give or has not yet taken counts against the budget.
+func TestFreeDuringAlloc(t *testing.T) {
+	dev, err := discrete.New(discrete.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &slow{Device: dev, entered: make(chan struct{}), leave: make(chan struct{})}
+	m, err := New(s, Options{Budget: 12 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &bench{t: t, dev: dev, m: m}
+	if x.a, err = dev.NewQueue(provider.Compute); err != nil {
+		t.Fatal(err)
+	}
+	idle, _ := x.acquire(x.a, 4096)
+	used, _ := x.acquire(x.a, 256)
+	idle.Free(nil)
+	s.on.Store(true)
+	done := make(chan *Block)
+	go func() { // more than is left beside the idle block: Free, then Alloc
+		b, _, err := m.Acquire(x.a.Timeline(), 6<<10)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- b
+	}()
+	<-s.entered // Free of the idle block
+	if st := m.Stats(); st.Idle != 4096 || st.Used != 256 {
+		t.Errorf("while a block is taken back: %+v", st)
+	}
+	s.leave <- struct{}{}
+	<-s.entered // Alloc
+	if st := m.Stats(); st.Idle != 0 || st.Used != 8<<10+256 {
+		t.Errorf("while a block is allocated: %+v", st)
+	}
+	used.Free(nil)
+	s.on.Store(false)
+	s.leave <- struct{}{}
+	if b := <-done; b != nil {
+		b.Free(nil)
+	}
+	x.close()
 }
 
 // A block that work still uses goes to the same queue at once, the last freed
