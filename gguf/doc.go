@@ -16,13 +16,15 @@
 // reader, and no user-space check can prevent it.
 //
 // A model may be split into files that are named and numbered as llama.cpp's
-// gguf-split does ([SplitPath]); opening any of them opens all as one [File].
+// gguf-split does ([SplitPath]); opening any of them opens all as one [File]. Each
+// part has an alignment of its own.
 //
 // # Writing
 //
 // A [Writer] takes metadata and tensor descriptions first and then streams the
 // data. [Write] copies a file, to the same bytes if it is of the current version.
-// [WriteFile] replaces a file at once or not at all.
+// [WriteFile] replaces a file at once or not at all. The parts of a split file are
+// written as one.
 //
 // # What is accepted
 //

@@ -3,6 +3,7 @@ package gguf
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
 )
@@ -45,6 +46,15 @@ func Parse(data []byte) (*File, error) {
 
 // Parts returns the number of files that the tensors lie in, 1 if it is not split.
 func (f *File) Parts() int { return len(f.parts) }
+
+// OpenedFrom reports whether path leads to a file that f was opened from, under this
+// or another name: to one of the parts, if f is split.
+func (f *File) OpenedFrom(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && slices.ContainsFunc(f.parts, func(m *mapping) bool {
+		return m.info != nil && os.SameFile(m.info, info)
+	})
+}
 
 // Version returns the format version, 2 or 3; of a split file, that of part 0, as
 // does [File.Alignment].

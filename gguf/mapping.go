@@ -1,11 +1,15 @@
 package gguf
 
-import "sync/atomic"
+import (
+	"io/fs"
+	"sync/atomic"
+)
 
 // mapping is a file image shared by a File and the buffers that borrow from
 // it. It is dropped by whoever releases the last reference.
 type mapping struct {
 	data []byte
+	info fs.FileInfo // of the file, nil for an image in memory
 	refs atomic.Int64
 	// unmap and cold are nil for an image that the caller owns.
 	unmap func() error

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 
@@ -83,7 +84,7 @@ func openSplit(f *File, path string, count int) (_ *File, err error) {
 }
 
 func openPart(path string) (*File, error) {
-	m, err := mapFile(path)
+	m, info, err := mapFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -92,32 +93,33 @@ func openPart(path string) (*File, error) {
 		_ = m.Unmap() // the file's fault is the error to report
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	f.parts = []*mapping{newMapping(m.Bytes(), m.Unmap, m.DropPages)}
+	image := newMapping(m.Bytes(), m.Unmap, m.DropPages)
+	image.info = info
+	f.parts = []*mapping{image}
 	return f, nil
 }
 
-func mapFile(path string) (m offheap.Mapping, err error) {
+func mapFile(path string) (m offheap.Mapping, info fs.FileInfo, err error) {
 	// Before opening: the open of a named pipe would wait for a writer.
-	info, err := os.Stat(path)
-	if err != nil {
-		return m, fmt.Errorf("gguf: %w", err)
+	if info, err = os.Stat(path); err != nil {
+		return m, nil, fmt.Errorf("gguf: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return m, fmt.Errorf("%s: %w: not a regular file", path, ErrNotGGUF)
+		return m, nil, fmt.Errorf("%s: %w: not a regular file", path, ErrNotGGUF)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return m, fmt.Errorf("gguf: %w", err)
+		return m, nil, fmt.Errorf("gguf: %w", err)
 	}
 	defer file.Close() // the mapping does not need it
 	if info, err = file.Stat(); err != nil {
-		return m, fmt.Errorf("gguf: %w", err)
+		return m, nil, fmt.Errorf("gguf: %w", err)
 	}
 	if info.Size() > math.MaxInt {
-		return m, fmt.Errorf("%s: %w: %d bytes exceed the address space", path, ErrMalformed, info.Size())
+		return m, nil, fmt.Errorf("%s: %w: %d bytes exceed the address space", path, ErrMalformed, info.Size())
 	}
 	if m, err = offheap.MapFile(file, info.Size()); err != nil {
-		return m, fmt.Errorf("gguf: map %s: %w", path, err)
+		return m, nil, fmt.Errorf("gguf: map %s: %w", path, err)
 	}
-	return m, nil
+	return m, info, nil
 }

@@ -543,3 +543,14 @@ func sample() []byte {
 	b.AddTensor("c", dtype.F16, []int{3}, make([]byte, 6))
 	return b.Bytes()
 }
+
+func TestElements(t *testing.T) {
+	for _, tt := range []struct {
+		shape []int
+		want  int64
+	}{{[]int{1}, 1}, {[]int{7}, 7}, {[]int{2, 3, 4, 5}, 120}, {[]int{3, 0, 2}, 0}} {
+		if got := (gguf.TensorInfo{Shape: tt.shape}).Elements(); got != tt.want {
+			t.Errorf("%v: %d elements, want %d", tt.shape, got, tt.want)
+		}
+	}
+}

@@ -8,27 +8,33 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 )
 
-// Real models and vocab-only files, where they lie beside the module: each
-// opens, and its tensors are read through buffers.
-func TestRealFiles(t *testing.T) {
-	shared := filepath.Join("..", "..", "shared")
-	var paths []string
+// realFiles returns the images of real models and vocab-only files, by path, of those
+// that lie beside the module: none in a clone of its own.
+func realFiles(t *testing.T) map[string][]byte {
+	t.Helper()
+	images := make(map[string][]byte)
 	for _, pattern := range []string{"models/*.gguf", "models/*/*.gguf", "vocab/*.gguf"} {
-		found, err := filepath.Glob(filepath.Join(shared, pattern))
+		paths, err := filepath.Glob(filepath.Join("..", "..", "shared", pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
-		paths = append(paths, found...)
-	}
-	if len(paths) == 0 {
-		t.Skip("no model files in ../shared beside the module")
-	}
-	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			image, err := os.ReadFile(path)
-			if err != nil {
+		for _, path := range paths {
+			if images[path], err = os.ReadFile(path); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+	return images
+}
+
+// Each real file opens, and its tensors are read through buffers.
+func TestRealFiles(t *testing.T) {
+	images := realFiles(t)
+	if len(images) == 0 {
+		t.Skip("no model files in ../shared beside the module")
+	}
+	for path, image := range images {
+		t.Run(filepath.Base(path), func(t *testing.T) {
 			parsed, err := gguf.Parse(image)
 			if err != nil {
 				t.Fatal(err)

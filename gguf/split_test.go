@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -255,5 +256,179 @@ func TestOpenSplitClosesParts(t *testing.T) {
 	}
 	if err := f.Close(); err != nil || maps() != 0 {
 		t.Errorf("%v, %d mappings after Close", err, maps())
+	}
+}
+
+// split writes f as count parts, as llama.cpp's gguf-split does: the first has the
+// metadata, and all the keys that number them.
+func split(t *testing.T, f *gguf.File, count int) [][]byte {
+	t.Helper()
+	tensors := f.Tensors()
+	parts := make([][]byte, count)
+	for no := range count {
+		var out bytes.Buffer
+		w := gguf.NewWriter(&out)
+		var err error
+		if no == 0 {
+			err = w.SetAll(&f.Metadata)
+		}
+		err = errors.Join(err,
+			w.Set("split.no", gguf.NewValue(uint16(no))),
+			w.Set("split.count", gguf.NewValue(uint16(count))),
+			w.Set("split.tensors.count", gguf.NewValue(int32(len(tensors)))))
+		own := tensors[no*len(tensors)/count : (no+1)*len(tensors)/count]
+		for _, ti := range own {
+			err = errors.Join(err, w.AddTensor(ti))
+		}
+		for _, ti := range own {
+			err = errors.Join(err, w.WriteTensor(ti.Name, f.Data(ti)))
+		}
+		if err = errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		parts[no] = out.Bytes()
+	}
+	return parts
+}
+
+// What is split and written as one file again is the same file, byte for byte, also
+// where only the first part has the model's alignment, and some parts have no tensors.
+func TestSplitAndMerge(t *testing.T) {
+	images := realFiles(t)
+	images["align 1"] = countedTensors(1).Bytes()
+	images["align 64"] = countedTensors(64).Bytes()
+	for name, image := range images {
+		f, err := gguf.Parse(image)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, count := range []int{2, 3, 7} {
+			merged, err := gguf.ParseSplit(split(t, f, count)...)
+			if err != nil {
+				t.Fatalf("%s in %d parts: %v", name, count, err)
+			}
+			var out bytes.Buffer
+			if err := gguf.Write(&out, merged); err != nil {
+				t.Fatalf("%s in %d parts: %v", name, count, err)
+			}
+			want := image
+			if len(f.Tensors()) == 0 { // gguf-split pads, and others need not
+				want = append(slices.Clone(image), make([]byte, max(0, out.Len()-len(image)))...)
+			}
+			if !bytes.Equal(out.Bytes(), want) {
+				t.Errorf("%s in %d parts: %d bytes that differ from the %d of the file", name, count, out.Len(), len(want))
+			}
+		}
+	}
+}
+
+// Every part keeps to its own alignment, and the whole to the first's.
+func TestSplitAlignments(t *testing.T) {
+	parts := make([][]byte, 3)
+	for no, align := range []uint32{64, 0, 1} {
+		b := part(no, 3, 6)
+		b.Alignment = align // 0 is none
+		parts[no] = b.Bytes()
+	}
+	f, err := gguf.ParseSplit(parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(f *gguf.File) {
+		t.Helper()
+		if f.Alignment() != 64 {
+			t.Errorf("alignment %d, want 64", f.Alignment())
+		}
+		for i, ti := range f.Tensors() {
+			if want := []byte{byte(i / 2), byte(i % 2), 7}; !bytes.Equal(f.Data(ti), want) {
+				t.Errorf("tensor %d has bytes %v, want %v", i, f.Data(ti), want)
+			}
+		}
+	}
+	check(f)
+	var out bytes.Buffer
+	if err := gguf.Write(&out, f); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = gguf.Parse(out.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	check(f)
+}
+
+// The names of parts lead to them, links too: a cache may keep the bytes elsewhere.
+// What is no file is refused with its name.
+func TestOpenSplitLinks(t *testing.T) {
+	store := writeParts(t, splitParts(3)...)
+	prefix := filepath.Join(t.TempDir(), "linked")
+	for no := range 3 {
+		symlink(t, gguf.SplitPath(store, no, 3), gguf.SplitPath(prefix, no, 3))
+	}
+	f, err := gguf.Open(gguf.SplitPath(prefix, 2, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Tensors()) != 6 {
+		t.Errorf("%d tensors, want 6", len(f.Tensors()))
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+
+	second := gguf.SplitPath(prefix, 1, 3)
+	replace := func(make func() error) {
+		t.Helper()
+		if err := errors.Join(os.Remove(second), make()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := gguf.Open(gguf.SplitPath(prefix, 0, 3))
+		if err == nil || !strings.Contains(err.Error(), filepath.Base(second)) {
+			t.Errorf("%v, want an error with the part's name", err)
+		}
+	}
+	replace(func() error { return os.Mkdir(second, 0o777) })
+	replace(func() error { return os.Symlink(second, second) })
+	replace(func() error { return os.Symlink(gguf.SplitPath(store, 2, 3), second) })
+	replace(func() error { return os.WriteFile(second, nil, 0o666) })
+}
+
+// A file knows those that it was opened from by any name, and no others.
+func TestOpenedFrom(t *testing.T) {
+	prefix := writeParts(t, splitParts(3)...)
+	dir := filepath.Dir(prefix)
+	other := filepath.Join(dir, "other.gguf")
+	if err := os.WriteFile(other, sample(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(gguf.SplitPath(prefix, 1, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	t.Chdir(dir)
+	for no := range 3 {
+		path := gguf.SplitPath(prefix, no, 3)
+		if !f.OpenedFrom(path) || !f.OpenedFrom(filepath.Base(path)) {
+			t.Errorf("part %d is unknown", no)
+		}
+	}
+	for _, path := range []string{other, filepath.Join(dir, "absent"), dir, ""} {
+		if f.OpenedFrom(path) {
+			t.Errorf("%q is taken for a part", path)
+		}
+	}
+	parsed, err := gguf.Parse(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parsed.OpenedFrom(other) {
+		t.Error("an image in memory is taken for a file")
+	}
+	if err := os.Link(gguf.SplitPath(prefix, 1, 3), filepath.Join(dir, "hard.gguf")); err == nil && !f.OpenedFrom("hard.gguf") {
+		t.Error("a further name of a part is unknown")
+	}
+	symlink(t, gguf.SplitPath(prefix, 2, 3), filepath.Join(dir, "soft.gguf"))
+	if !f.OpenedFrom("soft.gguf") {
+		t.Error("a link to a part is unknown")
 	}
 }

@@ -9,8 +9,12 @@ import (
 	"syscall"
 )
 
-// syncDir makes a rename in dir last past a crash of the system.
+// syncDir makes a rename in dir, "" for the current directory, last past a crash of
+// the system.
 func syncDir(dir string) error {
+	if dir == "" {
+		dir = "."
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("gguf: %w", err)

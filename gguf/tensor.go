@@ -36,6 +36,16 @@ type TensorInfo struct {
 	noDims bool
 }
 
+// Elements returns the product of the dims. That of a tensor of a [File] fits, and
+// is 0 for an empty one.
+func (t TensorInfo) Elements() int64 {
+	n := int64(1)
+	for _, d := range t.Shape {
+		n *= int64(d)
+	}
+	return n
+}
+
 // extent is where a file says that a tensor begins, in the data section.
 type extent struct {
 	id     uint32 // ggml_type

@@ -13,20 +13,21 @@ import (
 // The file is written aside, in the same directory, forced to the disk and then
 // renamed, so that path holds the old file or the whole new one whatever happens;
 // files that are open keep the old bytes, except on Windows, where a file that is
-// open or mapped cannot be replaced. WriteFile closes the Writer. After an error,
-// which may be fill's, or a panic of fill, nothing is left aside.
+// open or mapped cannot be replaced: a fill that reads the old file closes it before
+// it returns. WriteFile closes the Writer. After an error, which may be fill's, or a
+// panic of fill, nothing is left aside.
 //
-// A path that is there and is not a regular file is refused; a symbolic link to
-// one is replaced, not followed.
+// A symbolic link is followed, as by any output: what it leads to is made or
+// replaced, beside which the file is written aside. A new file has the permissions
+// that the system gives to any; a replaced one keeps its permission bits, though not
+// its owner or further names (hard links). Before fill is called, WriteFile refuses a
+// path that is there and is not a regular file, or is read-only.
 func WriteFile(path string, fill func(w *Writer) error) (err error) {
-	switch info, err := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("gguf: %w", err)
-	case !info.Mode().IsRegular():
-		return misuse("%s is not a regular file", path)
+	path, old, err := followLinks(path)
+	if err != nil {
+		return err
 	}
-	file, err := createAside(path)
+	file, err := createAside(path, old)
 	if err != nil {
 		return fmt.Errorf("gguf: %w", err)
 	}
@@ -42,6 +43,9 @@ func WriteFile(path string, fill func(w *Writer) error) (err error) {
 		_ = os.Remove(file.Name())
 	}()
 
+	if err := keepMode(file, old); err != nil {
+		return fmt.Errorf("gguf: %w", err)
+	}
 	w := NewWriter(file)
 	if err := fill(w); err != nil {
 		return err
@@ -60,19 +64,79 @@ func WriteFile(path string, fill func(w *Writer) error) (err error) {
 		return fmt.Errorf("gguf: %w", err)
 	}
 	renamed = true
-	return syncDir(filepath.Dir(path))
+	dir, _ := filepath.Split(path)
+	return syncDir(dir)
+}
+
+// maxLinks is how many symbolic links in a row lead to a file at most; systems give
+// up at 40 or before.
+const maxLinks = 40
+
+// followLinks returns the path of the file that path leads to, and what is there, nil
+// if there is nothing. It fails if that cannot be replaced.
+func followLinks(path string) (string, fs.FileInfo, error) {
+	for range maxLinks {
+		dir, base := filepath.Split(path)
+		if base == "" {
+			return "", nil, misuse("%q is not the name of a file", path)
+		}
+		info, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return path, nil, nil
+		case err != nil:
+			return "", nil, fmt.Errorf("gguf: %w", err)
+		case info.Mode()&fs.ModeSymlink == 0:
+			if !info.Mode().IsRegular() {
+				return "", nil, misuse("%s is not a regular file", path)
+			}
+			if info.Mode().Perm()&0o222 == 0 {
+				return "", nil, misuse("%s is read-only: %w", path, fs.ErrPermission)
+			}
+			return path, info, nil
+		}
+		link, err := os.Readlink(path)
+		if err != nil {
+			return "", nil, fmt.Errorf("gguf: %w", err)
+		}
+		if !filepath.IsAbs(link) {
+			// Here and below no filepath.Join: a ".." behind a link to a directory leads
+			// elsewhere than it reads.
+			link = dir + link
+		}
+		path = link
+	}
+	return "", nil, misuse("%s is one of more than %d symbolic links in a row", path, maxLinks)
 }
 
 // createAside creates a file of a new name beside path. Unlike os.CreateTemp it
-// leaves the permissions to the umask, as for any output.
-func createAside(path string) (*os.File, error) {
+// leaves the permissions to the umask, as for any output, within those of old, the
+// file to replace, if there is one.
+func createAside(path string, old fs.FileInfo) (*os.File, error) {
+	mode := fs.FileMode(0o666)
+	if old != nil {
+		mode = old.Mode().Perm()
+	}
 	dir, base := filepath.Split(path)
 	for range 1000 {
-		name := filepath.Join(dir, fmt.Sprintf(".%s.%08x.tmp", base, rand.Uint32()))
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		name := fmt.Sprintf("%s.%s.%08x.tmp", dir, base, rand.Uint32())
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err
 		}
 	}
 	return nil, fmt.Errorf("no free name beside %s: %w", path, fs.ErrExist)
+}
+
+// keepMode gives file the permission bits of old, if there is one. Where they are
+// the same it asks nothing of file systems that have none to set.
+func keepMode(file *os.File, old fs.FileInfo) error {
+	if old == nil {
+		return nil
+	}
+	info, err := file.Stat()
+	if err != nil || info.Mode().Perm() == old.Mode().Perm() {
+		return err
+	}
+	return file.Chmod(old.Mode().Perm())
 }

@@ -55,7 +55,7 @@ func NewWriter(out io.Writer) *Writer {
 }
 
 func misuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrWrite, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %w", ErrWrite, fmt.Errorf(format, args...))
 }
 
 // reason is what an error of the parser's checks says, without its verdict.
@@ -121,6 +121,17 @@ func (w *Writer) Remove(key string) error {
 func (w *Writer) SetAll(m *Metadata) error {
 	for key, v := range m.All() {
 		if err := w.Set(key, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveSplit takes away the keys by which the parts of a split file know each other,
+// for a file that holds all of what such parts did.
+func (w *Writer) RemoveSplit() error {
+	for _, key := range []string{splitNoKey, splitCountKey, splitTensorsKey} {
+		if err := w.Remove(key); err != nil {
 			return err
 		}
 	}
@@ -371,10 +382,8 @@ func Write(out io.Writer, f *File) error {
 		return err
 	}
 	if len(f.parts) > 1 {
-		for _, key := range []string{splitNoKey, splitCountKey, splitTensorsKey} {
-			if err := w.Remove(key); err != nil {
-				return err
-			}
+		if err := w.RemoveSplit(); err != nil {
+			return err
 		}
 	}
 	for _, t := range f.tensors {

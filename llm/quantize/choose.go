@@ -49,6 +49,8 @@ func isEmbedding(name string) bool {
 	return name == "token_embd.weight" || name == "per_layer_token_embd.weight"
 }
 
+func isFeedForward(p part) bool { return p == ffnUp || p == ffnGate || p == ffnDown }
+
 func partOf(name string) part {
 	switch {
 	case name == "output.weight":
@@ -127,7 +129,7 @@ func (h *hyper) groups() int {
 // which it tells by the number of layers.
 func (h *hyper) is70B() bool {
 	switch h.arch {
-	case "llama":
+	case "llama", "llama-embed":
 		return h.layers == 80 && h.heads != h.kvHeads && h.experts != 8
 	case "qwen2", "olmo", "deci":
 		return h.layers == 80
@@ -196,6 +198,8 @@ type Choice struct {
 	// Fallback says that the recipe's format does not fit the tensor's rows, and To
 	// stands for it.
 	Fallback bool
+	// Weighted says that the tensor is converted and [Options.Importance] knows it.
+	Weighted bool
 }
 
 // Converts reports whether the tensor's bytes change.
@@ -252,26 +256,18 @@ func Plan(f *gguf.File, opt Options) ([]Choice, error) {
 				return nil, err
 			}
 		}
-		if err := c.check(ch); err != nil {
+		var err error
+		if ch.Weighted, err = c.check(ch); err != nil {
 			return nil, err
 		}
 		ch.Size = t.Size
 		if ch.Converts() {
-			n := elements(t.Shape) / int64(ch.To.BlockSize())
+			n := t.Elements() / int64(ch.To.BlockSize())
 			ch.Size = n * int64(ch.To.Size())
 		}
 		list[i] = ch
 	}
 	return list, nil
-}
-
-// elements multiplies the dims of a tensor of an open file, whose product fits.
-func elements(shape []int) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= int64(d)
-	}
-	return n
 }
 
 // layerOf returns the number of the block that a tensor's name says, or -1.
@@ -348,11 +344,13 @@ func (c *chooser) mixed(t gguf.TensorInfo, base dtype.DType) (dtype.DType, error
 	p := partOf(t.Name)
 	isOutput := p == output || p == embedding && c.tied
 	if c.opt.Type == MXFP4_MOE {
-		// Only stacks of experts get the short format.
-		if !isOutput && len(t.Shape) > 2 && t.Shape[len(t.Shape)-3] > 1 {
-			return base, nil
+		// Only stacks get the short format: experts, and of architectures other than this
+		// one also the attention's of a matrix per head.
+		stack := len(t.Shape) > 2 && t.Shape[len(t.Shape)-3] > 1
+		if isOutput || !stack || c.model.arch == "bailingmoe3" && !isFeedForward(p) {
+			return dtype.Q8_0, nil
 		}
-		return dtype.Q8_0, nil
+		return base, nil
 	}
 	if isOutput {
 		switch {
@@ -372,7 +370,7 @@ func (c *chooser) mixed(t gguf.TensorInfo, base dtype.DType) (dtype.DType, error
 		s.layers = c.values
 	}
 	// The experts of a block may be tensors of their own, in any order.
-	if feedForward := p == ffnUp || p == ffnGate || p == ffnDown; feedForward && c.model.experts > 1 && !c.mix.tiny {
+	if isFeedForward(p) && c.model.experts > 1 && !c.mix.tiny {
 		s.layer = layerOf(t.Name)
 		if s.layer < 0 || s.layer >= c.model.layers {
 			return 0, fmt.Errorf("%w: %s is in none of the model's %d layers", ErrMetadata, quoted(t), c.model.layers)
@@ -434,32 +432,33 @@ func orBase(d, base dtype.DType) dtype.DType {
 	return d
 }
 
-// check returns an error if the choice cannot be carried out.
-func (c *chooser) check(ch Choice) error {
+// check returns an error if the choice cannot be carried out, and otherwise whether
+// there are weights for it.
+func (c *chooser) check(ch Choice) (weighted bool, err error) {
 	t := ch.Tensor
 	special := isEmbedding(t.Name) || t.Name == "output.weight"
 	needs := !special && (wantsImportance(ch.To) || ch.To == dtype.Q2_K && c.opt.Type == Q2_K_S)
 	if needs && c.opt.Importance == nil && quantizable(t) {
-		return fmt.Errorf("%w: %s as %s of %s needs some, and none was given", ErrImportance, quoted(t), ch.To, c.opt.Type)
+		return false, fmt.Errorf("%w: %s as %s of %s needs some, and none was given", ErrImportance, quoted(t), ch.To, c.opt.Type)
 	}
 	if !ch.Converts() {
-		return nil
+		return false, nil
 	}
 	switch d := t.DType; {
 	case d == dtype.F32, d == dtype.F16, d == dtype.BF16:
 	case !d.IsBlockQuantized():
-		return fmt.Errorf("%w: %s is %s, want a float or block format", ErrTensor, quoted(t), d)
+		return false, fmt.Errorf("%w: %s is %s, want a float or block format", ErrTensor, quoted(t), d)
 	case !c.opt.AllowRequantize:
-		return fmt.Errorf("%w: %s is %s", ErrQuantized, quoted(t), d)
+		return false, fmt.Errorf("%w: %s is %s", ErrQuantized, quoted(t), d)
 	}
 	weights, err := c.opt.Importance.of(t)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if weights == nil && (needs || quant.RequiresImportance(ch.To)) {
-		return fmt.Errorf("%w: none for %s, which %s needs", ErrImportance, quoted(t), ch.To)
+		return false, fmt.Errorf("%w: none for %s, which %s needs", ErrImportance, quoted(t), ch.To)
 	}
-	return nil
+	return weights != nil, nil
 }
 
 // wantsImportance lists the formats that give garbage without importance data.

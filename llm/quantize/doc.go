@@ -29,4 +29,9 @@
 // errors, the first before anything is written. It checks tensors that are copied
 // for such values; here they are copied as they are. The keys of an input that was
 // quantized with importance data before stay where none is given now, as there.
+//
+// Importance data with a negative number, an entry that comes twice, counts that are
+// not finite or do not divide the entry's length, or an end that is cut off is refused
+// here, and taken there. llama.cpp takes any name of five bytes for one that ends in
+// "weight".
 package quantize

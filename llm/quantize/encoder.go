@@ -52,11 +52,8 @@ func (e *encoder) start(c Choice, src []byte, weights []float32) error {
 	shape := c.Tensor.Shape
 	e.choice, e.src, e.weights, e.decode = c, src, weights, decode
 	e.cols = shape[len(shape)-1]
-	e.rows = int(elements(shape[:len(shape)-1]))
+	e.rows = int(c.Tensor.Elements()) / max(1, e.cols)
 	e.matrix = shape[len(shape)-2]
-	if elements(shape) == 0 {
-		e.rows = 0
-	}
 	e.perTask = max(1, taskElements/max(1, e.cols))
 	e.next, e.rest = 0, nil
 	return nil

@@ -14,6 +14,8 @@ var (
 	ErrImportance = errors.New("quantize: importance data")
 	// ErrTensor reports a tensor that cannot be stored in the format chosen for it.
 	ErrTensor = errors.New("quantize: tensor")
+	// ErrOutput reports an output that is the input, or a part of it: it would be lost.
+	ErrOutput = errors.New("quantize: output")
 	// ErrMetadata reports a model whose metadata lacks what the choice of formats
 	// depends on.
 	ErrMetadata = errors.New("quantize: metadata")

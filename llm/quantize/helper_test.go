@@ -78,6 +78,7 @@ type skeleton struct {
 	Tied       bool
 	Fused      bool // queries, keys and values are one tensor
 	Sparse     bool // only every other block has attention
+	Latent     bool // keys and values come from latent ones, by a stack of a matrix per head
 	Cols, FF   int
 	Importance bool
 }
@@ -97,6 +98,8 @@ var skeletons = []skeleton{
 	{Name: "falcon16-blind", Arch: "falcon", Layers: 16, Heads: 8, KVHeads: 8, Fused: true, Cols: 256, FF: 256},
 	{Name: "qwen2-24", Arch: "qwen2", Layers: 24, Heads: 14, KVHeads: 2, Tied: true, Cols: 256, FF: 512, Importance: true},
 	{Name: "llama16-sparse", Arch: "llama", Layers: 16, Heads: 8, KVHeads: 4, Sparse: true, Cols: 256, FF: 256, Importance: true},
+	{Name: "llama8-latent", Arch: "llama", Layers: 8, Heads: 2, KVHeads: 1, Experts: 4, Latent: true, Cols: 256, FF: 256, Importance: true},
+	{Name: "bailingmoe3-8", Arch: "bailingmoe3", Layers: 8, Heads: 2, KVHeads: 1, Experts: 4, Latent: true, Cols: 256, FF: 256, Importance: true},
 	{Name: "phi3-8", Arch: "phi3", Layers: 8, Heads: 8, KVHeads: 8, Fused: true, Cols: 256, FF: 256, Importance: true},
 }
 
@@ -114,6 +117,16 @@ func (s *skeleton) image() []byte {
 	if s.Experts > 0 {
 		set("expert_count", s.Experts)
 		set("expert_used_count", 2)
+	}
+	if s.Arch == "bailingmoe3" {
+		// llama.cpp does not open the file without these.
+		for _, key := range []string{
+			"attention.key_length_mla", "attention.value_length_mla", "attention.kv_lora_rank", "ssm.conv_kernel", "kda.head_dim",
+			"expert_feed_forward_length", "expert_shared_count", "leading_dense_block_count", "expert_gating_func",
+		} {
+			set(key, 2)
+		}
+		b.SetFloat32(s.Arch+".kda.gate_lower_bound", -5)
 	}
 	b.SetFloat32(s.Arch+".attention.layer_norm_rms_epsilon", 1e-5)
 	b.SetFloat32(s.Arch+".attention.layer_norm_epsilon", 1e-5)
@@ -135,6 +148,11 @@ func (s *skeleton) image() []byte {
 		block("attn_norm.weight", s.Cols)
 		switch {
 		case s.Sparse && i%2 == 1:
+		case s.Latent:
+			block("attn_q.weight", 2, s.Cols)
+			block("attn_kv_a_mqa.weight", 2, s.Cols)
+			block("attn_k_b.weight", s.Heads, 2, s.Cols)
+			block("attn_v_b.weight", s.Heads, 2, s.Cols)
 		case s.Fused:
 			block("attn_qkv.weight", 2, s.Cols)
 		default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/fucina-go/fucina/gguf"
 )
@@ -16,10 +17,6 @@ const (
 
 	quantizationVersion = 2 // GGML_QNT_VERSION
 )
-
-// splitKeys number the parts of a model that lies in several files. The result is
-// one file.
-var splitKeys = []string{"split.no", "split.count", "split.tensors.count"}
 
 // Options say how to quantize.
 type Options struct {
@@ -40,10 +37,10 @@ type Options struct {
 }
 
 // File quantizes the model at in, one file or the parts of a split one, to the file
-// at out, which may be the same where the system lets a file in use be replaced
-// (Windows does not). The result is written aside and renamed: out holds the old
-// file or the whole new one, and after an error nothing is left. It returns what
-// was done to each tensor.
+// at out. The result is written aside and renamed, as [gguf.WriteFile] does: out
+// holds the old file or the whole new one, and after an error nothing is left. As with
+// llama.cpp's tool, out is not the input, under this or another name, nor a part of it:
+// see [ErrOutput]. It returns what was done to each tensor.
 //
 // When ctx is done File ends soon, with its error.
 func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err error) {
@@ -52,6 +49,9 @@ func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err err
 		return nil, fmt.Errorf("quantize: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if f.OpenedFrom(out) {
+		return nil, fmt.Errorf("%w: %s is the input or a part of it", ErrOutput, out)
+	}
 	// A plan that fails must not touch the directory of out.
 	list, err := Plan(f, opt)
 	if err != nil {
@@ -132,15 +132,13 @@ func setMetadata(w *gguf.Writer, f *gguf.File, opt *Options) error {
 	}
 	put(versionKey, gguf.NewValue(uint32(quantizationVersion)))
 	put(fileTypeKey, gguf.NewValue(uint32(opt.Type)))
-	for _, key := range splitKeys {
-		errs = append(errs, w.Remove(key))
-	}
+	errs = append(errs, w.RemoveSplit()) // the result is one file
 	if m := opt.Importance; m != nil {
 		if m.file != "" {
-			put("quantize.imatrix.file", gguf.NewValue(m.file))
+			put("quantize.imatrix.file", gguf.NewValue(override(m.file)))
 		}
 		if len(m.datasets) > 0 {
-			put("quantize.imatrix.dataset", gguf.NewValue(m.datasets[0]))
+			put("quantize.imatrix.dataset", gguf.NewValue(override(m.datasets[0])))
 		}
 		put("quantize.imatrix.entries_count", gguf.NewValue(uint32(m.Len())))
 		if m.chunks > 0 {
@@ -148,4 +146,12 @@ func setMetadata(w *gguf.Writer, f *gguf.File, opt *Options) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// override returns what llama.cpp stores of a string: its tool passes these keys as
+// llama_model_kv_override, which has room for 127 bytes and ends strings with a NUL.
+// A character may be cut in the middle there, and so it is here.
+func override(s string) string {
+	s, _, _ = strings.Cut(s, "\x00")
+	return s[:min(len(s), 127)]
 }

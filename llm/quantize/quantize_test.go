@@ -233,6 +233,13 @@ func TestRefusals(t *testing.T) {
 		{"importance of another width", plain, quantize.Options{Type: quantize.Q4_0,
 			Importance: parseRamp(t, oneMatrix(weight, dtype.F32, []int{2, 128}, matrix(2, 128, nil)))},
 			quantize.ErrImportance, "128 weights"},
+		{"importance of one expert for all", oneMatrix("blk.0.ffn_up_exps.weight", dtype.F32, []int{3, 2, 64}, matrix(6, 64, nil)),
+			quantize.Options{Type: quantize.Q4_0, Pure: true,
+				Importance: parseRamp(t, oneMatrix("blk.0.ffn_up_exps.weight", dtype.F32, []int{2, 64}, matrix(2, 64, nil)))},
+			quantize.ErrImportance, "64 weights for \"blk.0.ffn_up_exps.weight\", want 192"},
+		{"importance of all experts for one", plain, quantize.Options{Type: quantize.Q4_0,
+			Importance: parseRamp(t, oneMatrix(weight, dtype.F32, []int{3, 2, 256}, matrix(6, 256, nil)))},
+			quantize.ErrImportance, "768 weights"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := quantized(t, parse(t, tc.image), tc.opt)
@@ -431,7 +438,7 @@ func TestMetadata(t *testing.T) {
 	for key, want := range map[string]gguf.Value{
 		"general.quantization_version":   gguf.NewValue(uint32(2)),
 		"general.file_type":              gguf.NewValue(uint32(9)),
-		"quantize.imatrix.file":          gguf.NewValue(path),
+		"quantize.imatrix.file":          gguf.NewValue(path[:min(len(path), 127)]),
 		"quantize.imatrix.dataset":       gguf.NewValue("a text"),
 		"quantize.imatrix.entries_count": gguf.NewValue(uint32(2)),
 		"quantize.imatrix.chunks_count":  gguf.NewValue(uint32(3)),
@@ -442,6 +449,110 @@ func TestMetadata(t *testing.T) {
 	}
 	if f.Alignment() != 64 || f.Tensors()[0].Name != "a.weight" {
 		t.Errorf("alignment %d, first tensor %q", f.Alignment(), f.Tensors()[0].Name)
+	}
+}
+
+// Strings of importance data are cut where llama.cpp cuts them.
+func TestLongStrings(t *testing.T) {
+	image := oneMatrix("a.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))
+	base, a, e := t.TempDir(), strings.Repeat("a", 124), strings.Repeat("\u00e9", 70)
+	t.Chdir(base)
+	for _, tc := range []struct{ file, text, wantFile, wantText string }{
+		{"short", "", "short", "none"},
+		{a + "127", a + "127", a + "127", a + "127"},
+		{a + "1278", a + "1278", a + "127", a + "127"},
+		{e, e, e[:127], e[:127]}, // in the middle of a character
+		{"nul", "a\x00b", "nul", "a"},
+	} {
+		b := &legacyBuilder{}
+		b.entry("a.weight", 1, make([]float32, 32))
+		if err := os.WriteFile(tc.file, b.finish(1, 3, tc.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		importance, err := quantize.ReadImportance(tc.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if importance.File() != tc.file {
+			t.Errorf("file %q, want %q", importance.File(), tc.file)
+		}
+		out, err := quantized(t, parse(t, image), quantize.Options{Type: quantize.Q8_0, Importance: importance})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := parse(t, out)
+		file, err := f.String("quantize.imatrix.file")
+		if err != nil || file != tc.wantFile {
+			t.Errorf("file %q, %v, want %q", file, err, tc.wantFile)
+		}
+		if text, err := f.StringOr("quantize.imatrix.dataset", "none"); err != nil || text != tc.wantText {
+			t.Errorf("dataset %q, %v, want %q", text, err, tc.wantText)
+		}
+	}
+}
+
+// Models that llama.cpp takes for one of 70 billion parameters have better value
+// matrices, by its results for these.
+func Test70B(t *testing.T) {
+	for _, tc := range []struct {
+		arch   string
+		layers int
+		want   dtype.DType
+	}{
+		{"llama", 80, dtype.Q5_K}, {"llama", 79, dtype.Q4_K}, {"llama-embed", 80, dtype.Q5_K}, {"mistral3", 80, dtype.Q4_K},
+		{"qwen2", 80, dtype.Q5_K}, {"qwen3", 80, dtype.Q4_K}, {"olmo", 80, dtype.Q5_K}, {"deci", 80, dtype.Q5_K},
+		{"jais2", 68, dtype.Q5_K}, {"jais2", 80, dtype.Q4_K},
+	} {
+		s := skeleton{Arch: tc.arch, Layers: tc.layers, Heads: 8, KVHeads: 4, Cols: 256, FF: 256}
+		list, err := quantize.Plan(parse(t, s.image()), quantize.Options{Type: quantize.Q4_K_S})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list {
+			if c.Tensor.Name == "blk.9.attn_v.weight" && c.To != tc.want {
+				t.Errorf("%s with %d layers: %s, want %s", tc.arch, tc.layers, c.To, tc.want)
+			}
+		}
+	}
+}
+
+// A tensor that importance data does not know is encoded without, and the plan tells.
+func TestPartialImportance(t *testing.T) {
+	const known, unknown, kept = "blk.0.attn_k.weight", "blk.0.attn_q.weight", "blk.0.attn_k_norm.weight"
+	data := matrix(2, 256, nil)
+	build := func(names ...string) []byte {
+		return small(func(b *ggufbuild.Builder) {
+			for _, name := range names {
+				b.AddTensor(name, dtype.F32, []int{2, 256}, data)
+			}
+		})
+	}
+	f := parse(t, build(known, unknown, kept))
+	opt := quantize.Options{Type: quantize.Q4_0, Pure: true}
+	blind, err := quantized(t, f, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Importance = parseRamp(t, build(known, kept, "blk.9.attn_q.weight"))
+	list, err := quantize.Plan(f, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list {
+		if c.Weighted != (c.Tensor.Name == known) {
+			t.Errorf("%s: weighted %v", c.Tensor.Name, c.Weighted)
+		}
+	}
+	out, err := quantized(t, f, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, h := parse(t, out), parse(t, blind)
+	for _, ti := range g.Tensors() {
+		o, _ := h.Tensor(ti.Name)
+		if same := bytes.Equal(g.Data(ti), h.Data(o)); same == (ti.Name == known) {
+			t.Errorf("%s: the bytes are those without importance data: %v", ti.Name, same)
+		}
 	}
 }
 
@@ -461,8 +572,7 @@ func onlyFile(t *testing.T, dir, name string, content []byte) {
 	}
 }
 
-// An interrupt or an error in the middle leaves nothing, and the input may be the
-// output.
+// An interrupt or an error in the middle leaves nothing, and an old output as it was.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.gguf")
@@ -491,9 +601,20 @@ func TestFile(t *testing.T) {
 	}
 	onlyFile(t, dir, "model.gguf", image)
 
+	out := filepath.Join(t.TempDir(), "out.gguf")
+	if err := os.WriteFile(out, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	if _, err := quantize.File(ctx, path, out, opt); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want canceled", err)
+	}
+	onlyFile(t, filepath.Dir(out), "out.gguf", []byte("old"))
+
 	var seen []string
 	opt.Progress = func(i, n int, c quantize.Choice) { seen = append(seen, fmt.Sprint(i, n, c.Tensor.Name)) }
-	list, err := quantize.File(t.Context(), path, path, opt)
+	list, err := quantize.File(t.Context(), path, out, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -506,7 +627,63 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	onlyFile(t, dir, "model.gguf", want)
+	onlyFile(t, filepath.Dir(out), "out.gguf", want)
+}
+
+// An output that is the input, under any name, or a part of it is refused before any
+// work, and the input is as it was.
+func TestFileOverInput(t *testing.T) {
+	dir := t.TempDir()
+	image := oneMatrix("a.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))
+	path := filepath.Join(dir, "model.gguf")
+	prefix := filepath.Join(dir, "parts")
+	files := map[string][]byte{path: image}
+	for no := range 2 {
+		files[gguf.SplitPath(prefix, no, 2)] = small(func(b *ggufbuild.Builder) {
+			b.SetUint16("split.no", uint16(no))
+			b.SetUint16("split.count", 2)
+			b.SetInt32("split.tensors.count", 2)
+			b.AddTensor(fmt.Sprintf("%d.weight", no), dtype.F32, []int{2, 32}, matrix(2, 32, nil))
+		})
+	}
+	for path, image := range files {
+		if err := os.WriteFile(path, image, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opt := quantize.Options{Type: quantize.Q8_0, Progress: func(int, int, quantize.Choice) { t.Error("work was done") }}
+	first, second := gguf.SplitPath(prefix, 0, 2), gguf.SplitPath(prefix, 1, 2)
+	cases := [][2]string{{path, path}, {first, first}, {first, second}, {second, first}}
+	for i, link := range []func(old, name string) error{os.Symlink, os.Link} {
+		name := filepath.Join(dir, fmt.Sprint("link", i))
+		if err := link(path, name); err == nil {
+			cases = append(cases, [2]string{path, name}, [2]string{name, path})
+		}
+	}
+	for _, c := range cases {
+		if _, err := quantize.File(t.Context(), c[0], c[1], opt); !errors.Is(err, quantize.ErrOutput) || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%s to %s: %v, want ErrOutput", c[0], c[1], err)
+		}
+	}
+	for path, image := range files {
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, image) {
+			t.Errorf("%s changed, or %v", path, err)
+		}
+	}
+	// The parts of a split model become one file.
+	opt.Progress = nil
+	out := filepath.Join(dir, "out.gguf")
+	if _, err := quantize.File(t.Context(), second, out, opt); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, numbered := f.Value("split.count"); numbered || f.Parts() != 1 || len(f.Tensors()) != 2 {
+		t.Errorf("%d tensors in %d parts, keys %q", len(f.Tensors()), f.Parts(), f.Keys())
+	}
 }
 
 func TestFileTypes(t *testing.T) {
