@@ -1,13 +1,13 @@
 package llm
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
@@ -295,8 +295,8 @@ func (l *loader) divisors(has presence, name string, p *Params) []float32 {
 		l.fail(fmt.Errorf("%w: %s is %s %v, want f32 [%d]", ErrInvalidModel, name, t.DType, t.Shape, p.RoPE.Dims/2))
 		return nil
 	}
-	values, err := storage.Elements[float32](l.f.Data(t))
-	if err != nil {
+	values := make([]float32, t.Shape[0])
+	if _, err := binary.Decode(l.f.Data(t), binary.LittleEndian, values); err != nil {
 		l.fail(fmt.Errorf("%w: %s: %w", ErrInvalidModel, name, err))
 		return nil
 	}
@@ -306,7 +306,7 @@ func (l *loader) divisors(has presence, name string, p *Params) []float32 {
 			return nil
 		}
 	}
-	return append([]float32(nil), values...)
+	return values
 }
 
 // wants reports whether the tensor is one to load: if it may be absent, whether it

@@ -220,9 +220,6 @@ func (b *Buffer) DropHost() {
 	}
 }
 
-// poisonByte is that of offheap: a large negative number in every float format.
-const poisonByte = 0xDB
-
 // Poison fills the host memory of a reclaimed buffer that owns it, so that whoever
 // still reads it is found out. Only its Reclaimer may call it.
 func (b *Buffer) Poison() {
@@ -232,10 +229,7 @@ func (b *Buffer) Poison() {
 	if b.block.Cap() == 0 || !b.HasHost() {
 		return
 	}
-	p := b.bytes()
-	for i := range p {
-		p[i] = poisonByte
-	}
+	offheap.Poison(b.bytes())
 }
 
 // Destroy frees the memory of a buffer without references, or ends its loan. Only

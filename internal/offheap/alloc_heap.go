@@ -37,6 +37,6 @@ func release(b Block) {
 	if invariants.Enabled || invariants.RaceEnabled {
 		// Under the race detector the write also exposes an access that the
 		// release does not happen after.
-		poison(b.Bytes())
+		Poison(b.Bytes())
 	}
 }

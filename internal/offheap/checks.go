@@ -12,7 +12,7 @@ import (
 	"github.com/fucina-go/fucina/internal/invariants"
 )
 
-// Reached under invariants.Enabled only, except for poison.
+// Reached under invariants.Enabled only, except for Poison.
 
 const (
 	// poisonByte fills memory that nobody may read. As a float16, bfloat16,
@@ -67,7 +67,7 @@ var debug struct {
 func recordAlloc(b *Block) {
 	r := &record{}
 	r.allocated.capture()
-	poison(b.slack())
+	Poison(b.slack())
 
 	debug.mu.Lock()
 	defer debug.mu.Unlock()
@@ -127,7 +127,8 @@ func Leaks() []string {
 // slack is what lies between the block's length and its capacity.
 func (b Block) slack() []byte { return unsafe.Slice((*byte)(b.ptr), b.cap)[b.n:] }
 
-func poison(p []byte) {
+// Poison fills memory that nobody may read.
+func Poison(p []byte) {
 	for i := range p {
 		p[i] = poisonByte
 	}

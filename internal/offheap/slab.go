@@ -80,7 +80,7 @@ func (c *class) take(n int) (unsafe.Pointer, error) {
 // give takes a cell back.
 func (c *class) give(p unsafe.Pointer) {
 	if invariants.Enabled {
-		poison(unsafe.Slice((*byte)(p), c.size))
+		Poison(unsafe.Slice((*byte)(p), c.size))
 	}
 	c.mu.Lock()
 	c.free = append(c.free, p)
