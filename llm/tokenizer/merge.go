@@ -20,23 +20,22 @@ type pairer interface {
 	pair(text string, l, r *symbol) (priority uint32, id int32, ok bool)
 }
 
-// bigram is a symbol that may merge with the one behind it. It is stale once
-// either was merged: both only grow, so size is then no longer the sum of theirs.
-type bigram struct {
-	// key is the priority above the index of the left symbol: bigrams merge by
-	// priority, then leftmost.
-	key  uint64
-	size int32
-	id   int32
-}
+// bigram is a symbol that may merge with the one behind it. Its key is the
+// priority above the index of the left symbol: bigrams merge by priority, then
+// leftmost.
+type bigram = keyed[union]
+
+// union is what a bigram merges into. It is stale once either symbol was merged:
+// both only grow, so size is then no longer the sum of theirs.
+type union struct{ size, id int32 }
 
 // merger merges neighbours in a text until no pair is left that merges. Its
 // memory serves one text after the other.
 type merger struct {
 	text    string
 	symbols []symbol
-	first   []bigram // of the text as it was, sorted by key
-	queue   []bigram // those that merges make: a heap by key, of four children to a parent
+	first   []bigram    // of the text as it was, sorted by key
+	queue   heap[union] // those that merges make
 }
 
 // reset begins a text of at most n symbols.
@@ -73,7 +72,7 @@ func (m *merger) merge(p pairer) {
 		if len(m.queue) == 0 || len(first) > 0 && first[0].key <= m.queue[0].key {
 			b, first = first[0], first[1:]
 		} else {
-			b = m.pop()
+			b = m.queue.pop()
 		}
 		li := int32(uint32(b.key))
 		left := &m.symbols[li]
@@ -81,11 +80,11 @@ func (m *merger) merge(p pairer) {
 			continue
 		}
 		right := &m.symbols[left.next]
-		if left.size+right.size != b.size {
+		if left.size+right.size != b.value.size {
 			continue
 		}
-		left.size = b.size
-		left.id = b.id
+		left.size = b.value.size
+		left.id = b.value.id
 		left.next = right.next
 		right.size = 0
 		if left.prev >= 0 {
@@ -102,59 +101,12 @@ func (m *merger) merge(p pairer) {
 func (m *merger) bigram(p pairer, left, right int32) (bigram, bool) {
 	l, r := &m.symbols[left], &m.symbols[right]
 	priority, id, ok := p.pair(m.text, l, r)
-	return bigram{uint64(priority)<<32 | uint64(uint32(left)), l.size + r.size, id}, ok
+	return bigram{union{l.size + r.size, id}, uint64(priority)<<32 | uint64(uint32(left))}, ok
 }
 
 // propose queues two neighbours if they merge.
 func (m *merger) propose(p pairer, left, right int32) {
-	b, ok := m.bigram(p, left, right)
-	if !ok {
-		return
+	if b, ok := m.bigram(p, left, right); ok {
+		m.queue.push(b)
 	}
-	m.queue = append(m.queue, b)
-	q := m.queue
-	i := len(q) - 1
-	for i > 0 {
-		parent := (i - 1) / 4
-		if q[parent].key <= b.key {
-			break
-		}
-		q[i] = q[parent]
-		i = parent
-	}
-	q[i] = b
-}
-
-func (m *merger) pop() bigram {
-	top := m.queue[0]
-	n := len(m.queue) - 1
-	last := m.queue[n]
-	m.queue = m.queue[:n]
-	if n > 0 {
-		m.down(0, last)
-	}
-	return top
-}
-
-// down puts b into the heap that has its hole at i.
-func (m *merger) down(i int, b bigram) {
-	q := m.queue
-	for {
-		first := 4*i + 1
-		if first >= len(q) {
-			break
-		}
-		child, key := first, q[first].key
-		for c := first + 1; c < min(first+4, len(q)); c++ {
-			if k := q[c].key; k < key {
-				child, key = c, k
-			}
-		}
-		if key >= b.key {
-			break
-		}
-		q[i] = q[child]
-		i = child
-	}
-	q[i] = b
 }

@@ -3,8 +3,8 @@ package tokenizer
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
-	"strings"
 )
 
 // specials finds the tokens that are recognised in raw text.
@@ -12,8 +12,9 @@ import (
 // The tokens take turns, longest first, and each claims its occurrences among
 // the bytes that are still free. Trying every token on every text would cost
 // their product, and vocabularies with thousands of special tokens are common;
-// so one pass of an Aho-Corasick automaton first tells which tokens occur at
-// all. (A. Aho, M. Corasick, "Efficient string matching", CACM 18(6), 1975.)
+// so one pass of an Aho-Corasick automaton finds the longest token that ends with
+// each byte, and a queue brings these in the order of their turns. (A. Aho,
+// M. Corasick, "Efficient string matching", CACM 18(6), 1975.)
 type specials struct {
 	tokens []special // in the order of their turns
 	// turns holds the index in tokens of those that strip white space, by id.
@@ -39,11 +40,16 @@ type edge struct {
 	b    byte
 }
 
+// node stands for a text that begins a token.
 type node struct {
-	fail   int32 // longest proper suffix of this node that is a node
-	token  int32 // index of the token that ends here, or -1
-	output int32 // nearest node on the fail chain where a token ends, or 0
+	fail int32 // longest proper suffix of this node that is a node
+	// any is the index of the longest token that ends here, and always that of the
+	// longest that is always recognised; none if there is none.
+	any, always int32
 }
+
+// none is the turn of no token.
+const none = -1
 
 // match is a special token, and the white space that it strips, at text[start:end].
 type match struct {
@@ -65,7 +71,7 @@ func newSpecials(v *vocab, cfg *Config) (*specials, error) {
 		return nil, err
 	}
 	total := 0
-	s := &specials{turns: make(map[int32]int32), next: make(map[edge]int32), nodes: []node{{token: -1}}}
+	s := &specials{turns: make(map[int32]int32)}
 	for i, kind := range v.kind {
 		if kind == Control || kind == Unknown || kind == UserDefined {
 			if total += len(v.text[i]); total > maxSpecialBytes {
@@ -79,12 +85,11 @@ func newSpecials(v *vocab, cfg *Config) (*specials, error) {
 		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.id, b.id))
 	})
 	for i, t := range s.tokens {
-		s.insert(t.text, int32(i))
 		if t.stripBefore || t.stripAfter {
 			s.turns[t.id] = int32(i)
 		}
 	}
-	s.link()
+	s.build()
 	return s, nil
 }
 
@@ -100,54 +105,49 @@ func idSet(name string, ids []int32, v *vocab) (map[int32]bool, error) {
 	return set, nil
 }
 
-func (s *specials) insert(text string, token int32) {
-	at := int32(0)
-	for i := range len(text) {
-		to := s.step(at, text[i])
-		if to == 0 {
-			to = int32(len(s.nodes))
-			s.nodes = append(s.nodes, node{token: -1})
-			if at == 0 {
-				s.root[text[i]] = to
-			} else {
-				s.next[edge{at, text[i]}] = to
+// build makes the automaton, nodes nearer to the root first.
+func (s *specials) build() {
+	s.next = make(map[edge]int32)
+	s.nodes = []node{{any: none, always: none}}
+	at := make([]int32, len(s.tokens)) // where the first bytes of each lead
+	for depth := 0; ; depth++ {
+		for len(at) > 0 && len(s.tokens[len(at)-1].text) == depth {
+			at = at[:len(at)-1] // it has ended, as the shortest of those that are left
+		}
+		if len(at) == 0 {
+			return
+		}
+		for i, from := range at {
+			t := &s.tokens[i]
+			to := s.child(from, t.text[depth])
+			at[i] = to
+			if len(t.text) == depth+1 {
+				s.nodes[to].any = int32(i)
+				if t.always {
+					s.nodes[to].always = int32(i)
+				}
 			}
 		}
-		at = to
 	}
-	s.nodes[at].token = token
 }
 
-// link sets the fail and output links, nodes nearer to the root first.
-func (s *specials) link() {
-	type child struct {
-		edge
-		to int32
+// child returns the node behind at by b, which it makes if there is none. All
+// nodes as near to the root as at are there.
+func (s *specials) child(at int32, b byte) int32 {
+	if to := s.step(at, b); to != 0 {
+		return to
 	}
-	children := make([][]child, len(s.nodes))
-	for e, to := range s.next {
-		children[e.node] = append(children[e.node], child{e, to})
+	to := int32(len(s.nodes))
+	n := node{any: none, always: none}
+	if at == 0 {
+		s.root[b] = to
+	} else {
+		n.fail = s.advance(s.nodes[at].fail, b)
+		n.any, n.always = s.nodes[n.fail].any, s.nodes[n.fail].always
+		s.next[edge{at, b}] = to
 	}
-	var queue []int32
-	for _, to := range s.root {
-		if to != 0 {
-			queue = append(queue, to)
-		}
-	}
-	for len(queue) > 0 {
-		at := queue[0]
-		queue = queue[1:]
-		for _, c := range children[at] {
-			fail := s.advance(s.nodes[at].fail, c.b)
-			n := &s.nodes[c.to]
-			n.fail = fail
-			n.output = fail
-			if s.nodes[fail].token < 0 {
-				n.output = s.nodes[fail].output
-			}
-			queue = append(queue, c.to)
-		}
-	}
+	s.nodes = append(s.nodes, n)
+	return to
 }
 
 func (s *specials) step(at int32, b byte) int32 {
@@ -170,57 +170,33 @@ func (s *specials) advance(at int32, b byte) int32 {
 	}
 }
 
-// present returns the indices of the tokens that occur in text, in order.
-func (s *specials) present(text string) []int32 {
-	var found []int32
-	var seen []bool // by node; allocated on the first occurrence
-	at := int32(0)
-	for i := range len(text) {
-		at = s.advance(at, text[i])
-		n := at
-		if n != 0 && s.nodes[n].token < 0 {
-			n = s.nodes[n].output
-		}
-		// A node that was seen has had the rest of its chain seen with it.
-		for n != 0 && (seen == nil || !seen[n]) {
-			if seen == nil {
-				seen = make([]bool, len(s.nodes))
-			}
-			seen[n] = true
-			found = append(found, s.nodes[n].token)
-			n = s.nodes[n].output
-		}
-	}
-	slices.Sort(found)
-	return found
-}
-
 // find returns the special tokens of text, in order, and where what they leave
 // begins and ends: at 0 and len(text), but for the white space that before and
 // after strip. These are the special tokens in front of text and behind it, or
 // None.
 func (s *specials) find(text string, parseSpecial bool, before, after int32) (matches []match, from, to int) {
-	turns := s.present(text)
-	for _, id := range []int32{before, after} {
-		if i, ok := s.turns[id]; ok {
-			turns = append(turns, i)
-		}
+	f := finder{specials: s, text: text, parse: parseSpecial}
+	f.scan(0, len(text))
+	if i, ok := s.turns[before]; ok && s.tokens[i].stripAfter {
+		f.wait(i, textStart)
 	}
-	slices.Sort(turns)
-	f := finder{text: text}
+	if i, ok := s.turns[after]; ok && s.tokens[i].stripBefore {
+		f.wait(i, textEnd)
+	}
 	from, to = 0, len(text)
-	for _, i := range slices.Compact(turns) {
-		t := &s.tokens[i]
-		if t.id == before && t.stripAfter {
+	for len(f.waiting) > 0 {
+		key := f.waiting.pop().key
+		turn, end := int32(key>>32), uint32(key)
+		t := &s.tokens[turn]
+		switch {
+		case end == textStart:
 			from = f.spaceAfter(0)
-			f.claim(0, from)
-		}
-		if t.always || parseSpecial {
-			f.take(t)
-		}
-		if t.id == after && t.stripBefore {
+			f.claim(0, from, t)
+		case end == textEnd:
 			to = f.spaceBefore(len(text))
-			f.claim(to, len(text))
+			f.claim(to, len(text), t)
+		case f.longest[end-1] == turn:
+			f.take(t, int(end))
 		}
 	}
 	slices.SortFunc(f.matches, func(a, b match) int { return cmp.Compare(a.start, b.start) })
@@ -228,52 +204,103 @@ func (s *specials) find(text string, parseSpecial bool, before, after int32) (ma
 }
 
 // finder is the state of find.
+//
+// A token that was found may lose bytes to another before its turn comes. It has
+// then lost its last byte, and no token can end there any more; or a token that
+// still may is no longer than what is free in front of it, and scanning anew from
+// the end of the claim finds the longest of those. So the longest token in free
+// bytes is known for every byte at all times, and that is the only one to wait:
+// when its turn comes, it claims, and shorter ones that end there are lost.
 type finder struct {
+	*specials
 	text    string
+	parse   bool
 	matches []match
-	// until holds, for every byte that is claimed, the end of its claim, and 0 for
-	// the others. It is nil until the first claim.
-	until []int32
+	// longest holds, for every byte, the token that may end with it: none, or
+	// claimed if the byte is not free. It is nil as long as there is no other.
+	longest []int32
+	// waiting holds the tokens whose turn is to come, and those that have lost
+	// bytes since. The key is the turn above where the token ends.
+	waiting heap[struct{}]
 }
 
-// take claims the occurrences of t that are free, and the white space it strips.
-func (f *finder) take(t *special) {
-	for pos := 0; ; {
-		k := strings.Index(f.text[pos:], t.text)
-		if k < 0 {
+// claimed stands for the token that ends with a byte that is taken.
+const claimed = -2
+
+// What waits beside tokens in the text, as if it ended at one of these: the token
+// in front of the text, ahead of its own occurrences, and the one behind the text,
+// after them.
+const (
+	textStart uint32 = 0
+	textEnd   uint32 = math.MaxUint32
+)
+
+func (f *finder) wait(turn int32, end uint32) {
+	f.waiting.push(keyed[struct{}]{key: uint64(turn)<<32 | uint64(end)})
+}
+
+// scan makes the longest tokens in text[start:end] wait, as far as its bytes are
+// free.
+func (f *finder) scan(start, end int) {
+	at := int32(0)
+	for i := start; i < end; i++ {
+		if f.longest != nil && f.longest[i] == claimed {
 			return
 		}
-		start := pos + k
-		end := start + len(t.text)
-		// Earlier claims are at least as long, or reach the start or the end of the
-		// text. So one that overlaps this occurrence holds its first or its last
-		// byte, and overlaps every further occurrence that starts before the end of
-		// that claim.
-		if f.until != nil {
-			if u := max(f.until[start], f.until[end-1]); u != 0 {
-				pos = int(u)
+		at = f.advance(at, f.text[i])
+		turn := f.nodes[at].always
+		if f.parse {
+			turn = f.nodes[at].any
+		}
+		if f.longest == nil {
+			if turn == none {
 				continue
 			}
+			f.allocate()
 		}
-		if t.stripBefore {
-			start = f.spaceBefore(start)
+		if f.longest[i] != turn {
+			f.longest[i] = turn
+			if turn != none {
+				f.wait(turn, uint32(i)+1)
+			}
 		}
-		if t.stripAfter {
-			end = f.spaceAfter(end)
-		}
-		f.claim(start, end)
-		f.matches = append(f.matches, match{start, end, t.id})
-		pos = end
 	}
 }
 
-func (f *finder) claim(start, end int) {
-	if f.until == nil {
-		f.until = make([]int32, len(f.text))
+func (f *finder) allocate() {
+	f.longest = make([]int32, len(f.text))
+	for i := range f.longest {
+		f.longest[i] = none
+	}
+}
+
+// take claims an occurrence of t, and the white space that it strips.
+func (f *finder) take(t *special, end int) {
+	start := end - len(t.text)
+	if t.stripBefore {
+		start = f.spaceBefore(start)
+	}
+	if t.stripAfter {
+		end = f.spaceAfter(end)
+	}
+	f.matches = append(f.matches, match{start, end, t.id})
+	f.claim(start, end, t)
+}
+
+// claim takes text[start:end], which is free, in the turn of t. The tokens that
+// wait are no longer than t: those that lose bytes, but not the last, end less
+// than its length behind the claim.
+func (f *finder) claim(start, end int, t *special) {
+	if start == end {
+		return
+	}
+	if f.longest == nil {
+		f.allocate()
 	}
 	for i := start; i < end; i++ {
-		f.until[i] = int32(end)
+		f.longest[i] = claimed
 	}
+	f.scan(end, min(end+len(t.text)-1, len(f.text)))
 }
 
 // spaceAfter returns the end of the white space that is free from pos on.
@@ -295,5 +322,5 @@ func (f *finder) spaceBefore(pos int) int {
 // freeSpace reports whether a byte is white space, as C has it, and free.
 func (f *finder) freeSpace(i int) bool {
 	b := f.text[i]
-	return (b == ' ' || b >= '\t' && b <= '\r') && (f.until == nil || f.until[i] == 0)
+	return (b == ' ' || b >= '\t' && b <= '\r') && (f.longest == nil || f.longest[i] != claimed)
 }
