@@ -18,9 +18,8 @@ type Pattern struct {
 	// moves holds, for every state and class, the state that follows, times two,
 	// plus one if a match ends in front of the character. The class behind the
 	// last stands for the end of the text.
-	moves  []uint32
-	width  int // classes, the end counted
-	states int
+	moves []uint32
+	width int // classes, the end counted
 }
 
 const (
@@ -47,15 +46,6 @@ func Compile(expr string) (*Pattern, error) {
 		return nil, fmt.Errorf("%w: %.80q: %w", errSyntax, expr, err)
 	}
 	return p, nil
-}
-
-// MustCompile is Compile for expressions known to be valid; it panics otherwise.
-func MustCompile(expr string) *Pattern {
-	p, err := Compile(expr)
-	if err != nil {
-		panic(err)
-	}
-	return p
 }
 
 // classify finds the classes of characters that no set of the program tells
@@ -195,7 +185,6 @@ func (p *Pattern) determinize(prog []inst, members []rune) error {
 			p.moves = append(p.moves, move)
 		}
 	}
-	p.states = len(lists)
 	return nil
 }
 
