@@ -60,9 +60,9 @@ func (t *tool) bench(ctx context.Context, args []string) (err error) {
 		if test.n == 0 {
 			continue
 		}
-		rates, err := b.repeat(ctx, *reps, test.n, test.run)
-		if err != nil {
-			return err
+		var rates []float64
+		if rates, err = b.repeat(ctx, *reps, test.n, test.run); err != nil {
+			break
 		}
 		list = append(list, measurement{
 			Test:     fmt.Sprintf("%s%d", test.prefix, test.n),
@@ -73,7 +73,16 @@ func (t *tool) bench(ctx context.Context, args []string) (err error) {
 			Provider: l.engine.Provider(),
 		})
 	}
-	if *out == jsonl {
+	// An interrupt, or an error, takes nothing from what was measured before.
+	if len(list) > 0 {
+		err = errors.Join(err, t.tell(list, *out))
+	}
+	return err
+}
+
+// tell prints the results.
+func (t *tool) tell(list []measurement, out format) error {
+	if out == jsonl {
 		return t.writeJSON(list)
 	}
 	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)

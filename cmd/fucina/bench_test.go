@@ -91,6 +91,30 @@ func TestBenchErrors(t *testing.T) {
 	}
 }
 
+// What was measured before an interrupt is told.
+func TestBenchInterrupted(t *testing.T) {
+	model := tinyModel(t)
+	some := false
+	for n := int64(1); n < 512 && !some; n += 3 {
+		r := invokeContext(t, newCountdown(t, n), "bench", "-m", model, "-p", "2", "-n", "40", "-r", "1", "-o", "json")
+		if r.code == exitOK {
+			break
+		}
+		if r.code != exitInterrupted || r.stderr != "" {
+			t.Fatalf("exit %d, stderr %q", r.code, r.stderr)
+		}
+		if r.stdout == "" {
+			continue
+		}
+		var list []measurement
+		decodeStrict(t, r.stdout, &list)
+		some = len(list) == 1 && list[0].Test == "pp2"
+	}
+	if !some {
+		t.Error("no run kept its first measurement")
+	}
+}
+
 func TestMedian(t *testing.T) {
 	for _, tc := range []struct {
 		values []float64

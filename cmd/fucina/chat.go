@@ -216,7 +216,7 @@ func readLines(r io.Reader) <-chan inputLine {
 			}
 			if err != nil {
 				if !errors.Is(err, io.EOF) {
-					lines <- inputLine{err: fmt.Errorf("input: %w", err)}
+					lines <- inputLine{err: fmt.Errorf("standard input: %w", err)}
 				}
 				return
 			}

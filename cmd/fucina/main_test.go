@@ -165,6 +165,7 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{"", "no command"},
 		{"walk", `no command "walk"`},
+		{"help run walk", `unexpected operand "walk"`},
 		{"run", "-m"},
 		{"run -m x", "-p"},
 		{"run -m x -p a -f b", "two prompts"},

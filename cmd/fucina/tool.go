@@ -104,8 +104,11 @@ func (t *tool) dispatch(ctx context.Context, args []string) error {
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
-		if len(args) == 1 {
+		switch {
+		case len(args) == 1:
 			return t.help()
+		case len(args) > 2:
+			return usagef("help: unexpected operand %q; see fucina help", args[2])
 		}
 		args = []string{args[1], "-h"}
 	case "-version", "--version":
