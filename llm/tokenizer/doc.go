@@ -70,8 +70,8 @@
 //
 // A Tokenizer never changes after New and may be used by any number of
 // goroutines. Encoding takes O(n log n) time and O(n) memory for n bytes of
-// text, and O(n) more for each special token that occurs in it; for "bert" O(n)
-// times the length of its longest token, which is bounded. Vocabularies come from untrusted files:
-// New checks every length and id, and no vocabulary that it accepts makes a
-// later call panic.
+// text, whatever special tokens it holds; for "bert" O(n) times the length of the
+// longest token, which is bounded, and the logarithm of the vocabulary's size.
+// Vocabularies come from untrusted files: New checks every length and id, and no
+// vocabulary that it accepts makes a later call panic.
 package tokenizer

@@ -205,12 +205,12 @@ func (s *specials) find(text string, parseSpecial bool, before, after int32) (ma
 
 // finder is the state of find.
 //
-// A token that was found may lose bytes to another before its turn comes. It has
-// then lost its last byte, and no token can end there any more; or a token that
-// still may is no longer than what is free in front of it, and scanning anew from
-// the end of the claim finds the longest of those. So the longest token in free
-// bytes is known for every byte at all times, and that is the only one to wait:
-// when its turn comes, it claims, and shorter ones that end there are lost.
+// For every free byte it knows the longest token that ends there and lies in free
+// bytes, and only that one waits: the shorter ones that end there wait for nothing,
+// since it claims their last byte when its turn comes. A claim leaves what waits
+// without its last byte, which ends it, or only without bytes in front; scanning
+// anew from the end of the claim then finds a shorter token in its place, if there
+// is one. The shorter token's turn is later, so no turn is missed.
 type finder struct {
 	*specials
 	text    string

@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"fmt"
 	"slices"
+	"sort"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -22,10 +24,10 @@ const maxWordPiece = 512
 type wordPiece struct {
 	lower, strip bool
 	unk          int32
-	// next is a trie over the spellings, with its root at 0, and tokens the token
-	// that ends in each node, or None.
-	next   map[edge]int32
-	tokens []int32
+	text         []string // the spellings, by id
+	// order holds the ids by spelling, and within, for each of them, the place in
+	// order of the longest token that begins its spelling without being it, or None.
+	order, within []int32
 }
 
 func newWordPiece(v *vocab, cfg *Config) (*wordPiece, error) {
@@ -38,23 +40,45 @@ func newWordPiece(v *vocab, cfg *Config) (*wordPiece, error) {
 	w := &wordPiece{
 		lower: cfg.Lowercase, strip: cfg.StripAccents,
 		unk:    cfg.UNK,
-		next:   make(map[edge]int32),
-		tokens: []int32{None},
+		text:   v.text,
+		order:  make([]int32, len(v.text)),
+		within: make([]int32, len(v.text)),
 	}
-	for i, text := range v.text {
-		at := int32(0)
-		for _, b := range []byte(text) {
-			to := w.next[edge{at, b}]
-			if to == 0 {
-				to = int32(len(w.tokens))
-				w.next[edge{at, b}] = to
-				w.tokens = append(w.tokens, None)
-			}
-			at = to
-		}
-		w.tokens[at] = int32(i)
+	for i := range w.order {
+		w.order[i] = int32(i)
+	}
+	slices.SortFunc(w.order, func(a, b int32) int { return strings.Compare(w.text[a], w.text[b]) })
+	for i := range w.order {
+		w.within[i] = w.prefix(int32(i)-1, []byte(w.text[w.order[i]]))
 	}
 	return w, nil
+}
+
+// longest returns the longest token that begins text, or None. Whatever stands in
+// order between a prefix of text and text begins with that prefix: so the longest
+// token is the last that is not behind text, or one that begins it.
+func (w *wordPiece) longest(text []byte) int32 {
+	n := sort.Search(len(w.order), func(i int) bool { return w.text[w.order[i]] > string(text) })
+	if i := w.prefix(int32(n)-1, text); i != None {
+		return w.order[i]
+	}
+	return None
+}
+
+// prefix returns the place of the longest token that begins text, among the one at
+// place i and those that begin it.
+func (w *wordPiece) prefix(i int32, text []byte) int32 {
+	if i == None {
+		return None
+	}
+	n, last := 0, w.text[w.order[i]]
+	for n < len(last) && n < len(text) && last[n] == text[n] {
+		n++
+	}
+	for i != None && len(w.text[w.order[i]]) > n {
+		i = w.within[i]
+	}
+	return i
 }
 
 func (w *wordPiece) appendText(dst []int32, text string) ([]int32, error) {
@@ -104,21 +128,12 @@ func (w *wordPiece) appendText(dst []int32, text string) ([]int32, error) {
 func (w *wordPiece) appendWord(dst []int32, word []byte) []int32 {
 	n := len(dst)
 	for pos := 0; pos < len(word); {
-		id, end := None, 0
-		at := int32(0)
-		for i := pos; i < len(word); i++ {
-			if at = w.next[edge{at, word[i]}]; at == 0 {
-				break
-			}
-			if w.tokens[at] != None {
-				id, end = w.tokens[at], i+1
-			}
-		}
+		id := w.longest(word[pos:])
 		if id == None {
 			return append(dst[:n], w.unk)
 		}
 		dst = append(dst, id)
-		pos = end
+		pos += len(w.text[id])
 	}
 	return dst
 }

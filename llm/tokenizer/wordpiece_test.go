@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +93,41 @@ func TestWordPiece(t *testing.T) {
 	}
 	if got := tok.Decode([]int32{1, 3, 6, 2}); got != " unaffable" {
 		t.Errorf("decoded %q", got)
+	}
+}
+
+// The longest token that begins a text, in vocabularies whose tokens begin each
+// other, by trying them all.
+func TestLongestIsNaive(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	random := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = "aab\x00\xff"[rng.IntN(5)]
+		}
+		return string(b)
+	}
+	for range 300 {
+		var tokens []string
+		for range rng.IntN(30) {
+			if text := random(1 + rng.IntN(7)); !slices.Contains(tokens, text) {
+				tokens = append(tokens, text)
+			}
+		}
+		cfg := smallWordPiece(tokens...)
+		w := mustNew(t, cfg).enc.(*wordPiece)
+		for range 100 {
+			text := random(rng.IntN(10))
+			want := None
+			for id, token := range cfg.Tokens {
+				if strings.HasPrefix(text, token) && (want == None || len(token) > len(cfg.Tokens[want])) {
+					want = int32(id)
+				}
+			}
+			if got := w.longest([]byte(text)); got != want {
+				t.Fatalf("%q in %q: token %d, want %d", text, cfg.Tokens, got, want)
+			}
+		}
 	}
 }
 
@@ -211,13 +247,38 @@ func FuzzWordPiece(f *testing.F) {
 	})
 }
 
+// The vocabulary of testdata, and one as large as those in use.
 func BenchmarkWordPiece(b *testing.B) {
-	tok := mustNew(b, loadWordPiece(b))
-	text := strings.Repeat("Once upon a time, there was a little girl named Lily; «кофе» 漢字!\n", 1<<20/75)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		if _, err := tok.Encode(text, EncodeOptions{}); err != nil {
-			b.Fatal(err)
-		}
+	for _, bc := range []struct {
+		name string
+		cfg  func(testing.TB) Config
+	}{
+		{"small", loadWordPiece},
+		{"large", func(t testing.TB) Config {
+			gpt2 := configFromFile(t, shared(t, "vocab", "ggml-vocab-gpt-2.gguf"))
+			cfg := smallWordPiece()
+			seen := make(map[string]bool)
+			for _, text := range gpt2.Tokens {
+				text = strings.ToLower(strings.ReplaceAll(text, "Ġ", spaceMark))
+				if !seen[text] {
+					seen[text] = true
+					cfg.Tokens = append(cfg.Tokens, text)
+				}
+			}
+			cfg.Types = nil
+			return cfg
+		}},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			tok := mustNew(b, bc.cfg(b))
+			text := strings.Repeat("Once upon a time, there was a little girl named Lily; «кофе» 漢字!\nInternational organisations disestablished unquestionably.\n", 1<<20/132)
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := tok.Encode(text, EncodeOptions{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
