@@ -33,5 +33,6 @@
 // Importance data with a negative number, an entry that comes twice, counts that are
 // not finite or do not divide the entry's length, or an end that is cut off is refused
 // here, and taken there. llama.cpp takes any name of five bytes for one that ends in
-// "weight".
+// "weight". A model whose alignment is not 32 keeps it here; there the key stays, and
+// the tensors are laid out for 32.
 package quantize
