@@ -79,7 +79,7 @@ func FuzzScreen(f *testing.F) {
 func TestModelOnTerminal(t *testing.T) {
 	m := tinyModel(t)
 	// The token of the byte ESC, always.
-	args := []string{"run", "-m", m, "-p", "\x1b[2J", "-n", "2", "--temp", "0", "--logit-bias", "30+1000"}
+	args := []string{"run", "-m", m, "-p", "\x1b[2J\x7f", "-n", "2", "--temp", "0", "--logit-bias", "30+1000"}
 	on := func(terminal bool, input string, args ...string) string {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
@@ -88,15 +88,15 @@ func TestModelOnTerminal(t *testing.T) {
 		}
 		return stdout.String()
 	}
-	if got, want := on(true, "", args...), `\x1b[2J\x1b\x1b`+"\n"; got != want {
+	if got, want := on(true, "", args...), `\x1b[2J\x7f\x1b\x1b`+"\n"; got != want {
 		t.Errorf("a terminal gets %q, want %q", got, want)
 	}
-	if got, want := on(false, "", args...), "\x1b[2J\x1b\x1b\n"; got != want {
+	if got, want := on(false, "", args...), "\x1b[2J\x7f\x1b\x1b\n"; got != want {
 		t.Errorf("a pipe gets %q, want %q", got, want)
 	}
 	for _, terminal := range []bool{true, false} {
 		var g generation
-		if decodeStrict(t, on(terminal, "", append(args, "-o", "json")...), &g); g.Text != "\x1b[2J\x1b\x1b" {
+		if decodeStrict(t, on(terminal, "", append(args, "-o", "json")...), &g); g.Text != "\x1b[2J\x7f\x1b\x1b" {
 			t.Errorf("JSON has the text %q", g.Text)
 		}
 	}
