@@ -96,7 +96,7 @@ func randomWord(rng *rand.Rand, n int) string {
 func TestFindIsPartition(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	stripped := 0
-	for range 2000 {
+	for range 1000 {
 		cfg := randomSpecials(rng)
 		s := mustNew(t, cfg).vocab.specials
 		// Also None and tokens that are not special.
@@ -117,7 +117,7 @@ func TestFindIsPartition(t *testing.T) {
 			}
 		}
 	}
-	if stripped < 100 {
+	if stripped < 50 {
 		t.Errorf("white space was stripped on both sides %d times only", stripped)
 	}
 }
@@ -212,9 +212,9 @@ func TestManySpecialTokens(t *testing.T) {
 	}{
 		{"all in one text", numbers("<%05d>"), strings.Join(numbers("<%05d>"), ""), true, n},
 		{"overlapping", append(numbers("<%05d>"), numbers("%05d>>")...), strings.Join(numbers("<%05d>>"), ""), true, n},
-		{"nested", nested(1000), strings.Repeat("q", 1_000_000), true, 1000},
-		{"nested in what is longer", append(nested(1000), "p"+strings.Repeat("q", 1000)), strings.Repeat("p"+strings.Repeat("q", 1001), 500), true, 1000},
-		{"nested, one recognised", nested(1000), strings.Repeat("q", 1_000_000), false, 1_000_000},
+		{"nested", nested(1000), strings.Repeat("q", 300_000), true, 300},
+		{"nested in what is longer", append(nested(1000), "p"+strings.Repeat("q", 1000)), strings.Repeat("p"+strings.Repeat("q", 1001), 200), true, 400},
+		{"nested, one recognised", nested(1000), strings.Repeat("q", 300_000), false, 300_000},
 	} {
 		cfg := small()
 		for i, text := range tc.tokens {
