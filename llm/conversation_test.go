@@ -199,7 +199,13 @@ func TestGenerateStopsAtStrings(t *testing.T) {
 			t.Errorf("stopped at %q: %q, want %q", stop, text, want)
 		}
 	}
+	// The beginning of a stop string is held back, and told where nothing follows.
 	s := openSession(t, m, llm.SessionOptions{})
+	_, text, err := collect(context.Background(), s, g.Prompt, llm.GenerateOptions{MaxTokens: len(g.IDs), Stop: []string{whole[len(whole)-3:] + "\x00"}})
+	if err != nil || text != whole {
+		t.Errorf("%q, %v, want %q", text, err, whole)
+	}
+	s = openSession(t, m, llm.SessionOptions{})
 	for _, err := range s.Generate(context.Background(), g.Prompt, llm.GenerateOptions{Stop: []string{""}}) {
 		if err == nil || errors.Is(err, fucina.ErrBusy) {
 			t.Errorf("an empty stop string: %v", err)

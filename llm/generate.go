@@ -21,7 +21,8 @@ type GenerateOptions struct {
 	Stop []string
 	// Special parses special tokens in the prompt and shows those in the output.
 	Special bool
-	// OnPrompt, if set, is called with the prompt's ids before they are decoded.
+	// OnPrompt, if set, is called with the prompt's ids before they are decoded, if
+	// they fit into the context.
 	OnPrompt func(ids []int32)
 	// OnLogits, if set, is called with the logits that each token is chosen from;
 	// the slice is only good during the call.
@@ -83,14 +84,14 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	if err != nil {
 		return fmt.Errorf("llm: %w", err)
 	}
-	if opt.OnPrompt != nil {
-		opt.OnPrompt(ids)
-	}
 	if len(ids) == 0 {
 		return errors.New("llm: the prompt has no tokens")
 	}
 	if past := s.Past(); len(ids) > s.opt.Context-past {
 		return fmt.Errorf("llm: %w: a prompt of %d tokens after %d in a context of %d", ErrContextFull, len(ids), past, s.opt.Context)
+	}
+	if opt.OnPrompt != nil {
+		opt.OnPrompt(ids)
 	}
 	// The whole sequence is the history of the penalties, whether it was decoded now
 	// or before.

@@ -173,7 +173,8 @@ func TestGenerateFillsContext(t *testing.T) {
 		t.Errorf("ids %v and %d tokens held, want %v and %d", ids, s.Past(), g.IDs[:5], n+4)
 	}
 	short := openSession(t, m, llm.SessionOptions{Context: n - 1})
-	if _, _, err := collect(context.Background(), short, g.Prompt, llm.GenerateOptions{}); !errors.Is(err, llm.ErrContextFull) {
+	told := func([]int32) { t.Error("a prompt that does not fit is told") }
+	if _, _, err := collect(context.Background(), short, g.Prompt, llm.GenerateOptions{OnPrompt: told}); !errors.Is(err, llm.ErrContextFull) {
 		t.Errorf("a long prompt: %v, want ErrContextFull", err)
 	}
 }

@@ -204,6 +204,25 @@ func TestRepeatPenaltyOfPositiveLogit(t *testing.T) {
 	checkDistribution(t, distribution(t, s, []float32{2, 1}), []Candidate{{0, 0.5}, {1, 0.5}})
 }
 
+// Top-p ends with the token that reaches its mass, and typical-p with the one that
+// passes it, as llama.cpp's do. Halves and quarters are exact.
+func TestMassReachedExactly(t *testing.T) {
+	logits := []float32{1, 1, 1, 1}
+	for _, tt := range []struct {
+		p    Params
+		want int
+	}{
+		{Params{TopP: 0.25}, 1}, {Params{TopP: 0.5}, 2}, {Params{TopP: 0.75}, 3},
+		{Params{TypicalP: 0.25}, 2}, {Params{TypicalP: 0.5}, 3}, {Params{TypicalP: 0.75}, 4},
+		{Params{MinP: 1}, 4},
+	} {
+		tt.p.Temperature = 1
+		if d := distribution(t, mustNew(t, tt.p), logits); len(d) != tt.want {
+			t.Errorf("%+v leaves %d tokens, want %d", tt.p, len(d), tt.want)
+		}
+	}
+}
+
 // At temperature 0 the likeliest is chosen of what the stages leave.
 func TestGreedyChain(t *testing.T) {
 	for _, tt := range []struct {
