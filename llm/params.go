@@ -212,9 +212,9 @@ func readRoPE(r *reader, fam *family, p *Params) fucina.RoPE {
 			rope.FreqScale = 1 / factor
 		}
 		if kind == "yarn" {
-			rope.ExtFactor = 1
-			rope.BetaFast = r.number("rope.scaling.yarn_beta_fast", 32, math.SmallestNonzeroFloat64)
-			rope.BetaSlow = r.number("rope.scaling.yarn_beta_slow", 1, math.SmallestNonzeroFloat64)
+			// rope.scaling.yarn_beta_fast and yarn_beta_slow are not read: llama.cpp
+			// reads them for other families only, and runs these with its defaults.
+			rope.ExtFactor, rope.BetaFast, rope.BetaSlow = 1, 32, 1
 		}
 		if kind == "yarn" || fam.frequency == longFactors {
 			rope.OriginalContext = r.size("rope.scaling.original_context_length", p.Context, maxLength)

@@ -190,6 +190,24 @@ var families = []struct {
 		m.Set("llama.rope.scaling.original_context_length", uint32(64))
 		return m
 	}},
+	// The original context is long enough for the ramp to end inside the head.
+	{"llama-yarn-ramp", func() *Model {
+		m := NewShape(Shape{Output: true, HeadLength: 32})
+		m.Set("llama.rope.scaling.type", "yarn")
+		m.Set("llama.rope.scaling.factor", float32(4))
+		m.Set("llama.rope.scaling.original_context_length", uint32(4096))
+		return m
+	}},
+	// llama.cpp does not read the ends of the ramp from the files of these families.
+	{"qwen2-yarn-betas", func() *Model {
+		m := NewShape(Shape{Architecture: "qwen2", Heads: 2, KVHeads: 1, HeadLength: 32, QKVBias: true, Output: true})
+		m.Set("qwen2.rope.scaling.type", "yarn")
+		m.Set("qwen2.rope.scaling.factor", float32(4))
+		m.Set("qwen2.rope.scaling.original_context_length", uint32(4096))
+		m.Set("qwen2.rope.scaling.yarn_beta_fast", float32(4))
+		m.Set("qwen2.rope.scaling.yarn_beta_slow", float32(2))
+		return m
+	}},
 	{"llama-3", func() *Model {
 		m := NewShape(Shape{})
 		m.Set("llama.rope.freq_base", float32(500000))

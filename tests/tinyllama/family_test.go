@@ -14,6 +14,8 @@ func TestFamilyBytesArePinned(t *testing.T) {
 		"llama-yarn":           "588e15a94a9ef6b6f8c0fa76ef4bc963777a3e0d63a35d3735b39b6c6fef7fae",
 		"llama-yarn-magnitude": "86736582180a2bcc5ed4172c24d6ac2822ddf67769d885c5905add46cb4dc040",
 		"llama-yarn-shorter":   "96f492d548b31bda40b9b3e681048ee97691a31984fb2b1341b9c3741997f221",
+		"llama-yarn-ramp":      "4fe68626ac9280f8092ff773e2f7c48e92b4ae4130f5c4ecbe9faeb3de4c3856",
+		"qwen2-yarn-betas":     "dbdb7277ae101b45f27e50660b91efc6cde3a792980f168e6d99919f2ad07651",
 		"llama-3":              "e83f38c6af7f2332923edd8f557e487b3543f0bd306ba922e6e4ce03eda4688c",
 		"llama-bias":           "5be8b98e30e0a387d13be6645dc72d82cea31e631d5a3409f87ba95c4ede3d7e",
 		"qwen2":                "fbd217481b0ad6c0b311a8460ee1b1c19d661f288445d906ffa2ddcd737295aa",
