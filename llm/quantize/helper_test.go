@@ -191,29 +191,55 @@ func ramp(i int) float32 { return 0.25 + float32(i*37%64)/32 }
 // importanceFile returns importance data in the older format for every matrix of a
 // model; weight gives the weights, by column and then expert.
 func importanceFile(image []byte, weight func(i int) float32) []byte {
-	f, err := gguf.Parse(image)
-	if err != nil {
-		panic(err)
-	}
 	const calls = 4
 	b := &legacyBuilder{}
 	var n int32
-	for _, t := range f.Tensors() {
-		if len(t.Shape) < 2 {
-			continue
-		}
-		cols := t.Shape[len(t.Shape)-1]
-		if len(t.Shape) > 2 {
-			cols *= t.Shape[0]
-		}
-		sums := make([]float32, cols)
+	eachMatrix(image, func(name string, experts, cols int) {
+		sums := make([]float32, experts*cols)
 		for i := range sums {
 			sums[i] = calls * weight(i)
 		}
-		b.entry(t.Name, calls, sums)
+		b.entry(name, calls, sums)
 		n++
-	}
+	})
 	return b.finish(n, 3, "a text")
+}
+
+// importanceFileGGUF returns the same as GGUF, where every expert saw as many inputs as
+// the router gave it.
+func importanceFileGGUF(image []byte, weight func(i int) float32) []byte {
+	var b ggufbuild.Builder
+	b.SetString("general.type", "imatrix")
+	b.SetStrings("imatrix.datasets", []string{"a text"})
+	b.SetUint32("imatrix.chunk_count", 3)
+	b.SetUint32("imatrix.chunk_size", 512)
+	eachMatrix(image, func(name string, experts, cols int) {
+		sums, counts := make([]float32, experts*cols), make([]float32, experts)
+		for e := range counts {
+			counts[e] = float32(96 + 7*e)
+		}
+		for i := range sums {
+			sums[i] = counts[i/cols] * weight(i)
+		}
+		addEntry(&b, name, sums, counts)
+	})
+	return b.Bytes()
+}
+
+// eachMatrix calls f for every matrix of a model, or stack of one for each expert.
+func eachMatrix(image []byte, f func(name string, experts, cols int)) {
+	m, err := gguf.Parse(image)
+	if err != nil {
+		panic(err)
+	}
+	for _, t := range m.Tensors() {
+		switch n := len(t.Shape); {
+		case n == 2:
+			f(t.Name, 1, t.Shape[1])
+		case n > 2:
+			f(t.Name, t.Shape[0], t.Shape[n-1])
+		}
+	}
 }
 
 // digest is how files are recorded.
