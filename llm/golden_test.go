@@ -41,6 +41,43 @@ func TestTinyGoldens(t *testing.T) {
 	}
 }
 
+// Exact mode gives the ids of llama.cpp on a model in every block format, and those
+// of the same model with its weights decoded to f32 beforehand.
+func TestFormatGoldens(t *testing.T) {
+	eng := openExact(t)
+	for i, f := range tinyllama.Formats() {
+		t.Run(f.DType.String(), func(t *testing.T) {
+			if i%4 != 0 && (testing.Short() || invariants.RaceEnabled) {
+				t.Skip("one format in four, where encoding is slow")
+			}
+			model := f.Model()
+			coded := openModel(t, eng, writeModel(t, model), llm.Options{})
+			ids, first, err := greedy(openSession(t, coded, llm.SessionOptions{}), f.PromptIDs, len(f.IDs))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var eighths []float32
+			for i := 0; i < len(first); i += 8 {
+				eighths = append(eighths, first[i])
+			}
+			checkLogits(t, "first token", eighths, f.Logits, 1e-4)
+			if !slices.Equal(ids, f.IDs) {
+				t.Errorf("ids %v\nwant %v", ids, f.IDs)
+			}
+			model.Widen()
+			wide := openModel(t, eng, writeModel(t, model), llm.Options{})
+			wideIDs, wideFirst, err := greedy(openSession(t, wide, llm.SessionOptions{}), f.PromptIDs, len(f.IDs))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkLogits(t, "beside decoded weights", first, wideFirst, 1e-5)
+			if !slices.Equal(ids, wideIDs) {
+				t.Errorf("ids %v\nwith decoded weights %v", ids, wideIDs)
+			}
+		})
+	}
+}
+
 // Exact mode gives the ids of llama.cpp on a real model, in every format that it
 // was stored in.
 func TestStoriesGoldens(t *testing.T) {

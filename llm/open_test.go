@@ -114,7 +114,6 @@ func badModels() []badModel {
 		{"scaling of another type", set(scaling, uint32(1)), invalid, scaling},
 		{"NaN scaling factor", sets(scaling, "linear", "llama.rope.scaling.factor", nan), invalid, "rope.scaling.factor"},
 		{"yarn over no context", sets(scaling, "yarn", "llama.rope.scaling.original_context_length", uint32(0)), invalid, "original_context_length"},
-		{"yarn without a ramp", sets(scaling, "yarn", "llama.rope.scaling.yarn_beta_fast", float32(0)), invalid, "yarn_beta_fast"},
 
 		{"mixture of experts", set("llama.expert_count", uint32(8)), unsupported, "llama.expert_count"},
 		{"experts of another type", set("llama.expert_count", "8"), invalid, "llama.expert_count"},

@@ -22,8 +22,8 @@ type Options struct {
 	Heads       int // 4
 	KVHeads     int // 2
 	Context     int // 256
-	// DType is the format of all matrices: f32 (the default), f16, bf16, q8_0 or
-	// q4_0. Norms are f32.
+	// DType is the format of all matrices: f32 (the default), f16, bf16 or one whose
+	// blocks divide the rows. Norms are f32.
 	DType dtype.DType
 	// Tied leaves out the output matrix, so that the embedding stands for it.
 	Tied bool
@@ -231,7 +231,11 @@ func (g *generator) add(name string, d dtype.DType, shape []int, values []float3
 	if last := shape[len(shape)-1]; last%d.BlockSize() != 0 {
 		panic(fmt.Sprintf("tinyllama: %s has rows of %d, want whole blocks of %s (%d)", name, last, d, d.BlockSize()))
 	}
-	if err := quant.EncodeRow(data, d, values); err != nil {
+	var importance []float32
+	if quant.RequiresImportance(d) {
+		importance = slices.Repeat([]float32{1}, shape[len(shape)-1])
+	}
+	if err := quant.EncodeRows(data, d, values, shape[len(shape)-1], importance); err != nil {
 		panic(fmt.Sprintf("tinyllama: %s: %v", name, err))
 	}
 	g.m.Tensors = append(g.m.Tensors, Tensor{name, d, shape, data})

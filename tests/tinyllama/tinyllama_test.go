@@ -96,7 +96,8 @@ func TestBadOptionsPanic(t *testing.T) {
 		"odd head": {Embedding: 20, Heads: 4},
 		"KV heads": {KVHeads: 3},
 		"blocks":   {FeedForward: 100, DType: dtype.Q8_0},
-		"encoder":  {DType: dtype.Q4_K},
+		"rows":     {DType: dtype.Q4_K},
+		"encoder":  {DType: dtype.F64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -135,6 +136,9 @@ func TestWriteWidened(t *testing.T) {
 	}
 	for _, f := range families {
 		models[f.name] = f.build()
+	}
+	for _, d := range matrixFormats() {
+		models["format-"+d.String()] = (&Format{DType: d}).Model()
 	}
 	for name, m := range models {
 		m.Widen()
