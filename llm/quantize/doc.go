@@ -20,7 +20,8 @@
 //
 // The input is read from its mapping, whose pages are dropped tensor by tensor.
 // Rows are encoded a band at a time and go straight to the output: memory is
-// bounded by the largest tensor, and what is not the file's own by a few megabytes.
+// bounded by the largest tensor, and what is not the file's own by about a megabyte
+// for each of [Options.Threads].
 //
 // # Differences
 //

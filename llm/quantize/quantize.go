@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"strings"
 
@@ -29,7 +30,8 @@ type Options struct {
 	AllowRequantize bool
 	// Importance weighs errors; nil is none.
 	Importance *Importance
-	// Threads is how many rows are encoded at once; 0 is one per processor.
+	// Threads is how many rows are encoded at once; 0 is one per processor. Each
+	// takes 9/8 MiB at most, more only for rows of over 2^15 elements.
 	Threads int
 	// Progress, if set, is called before each of n tensors is written, with its
 	// number from 0, on the goroutine that called.
@@ -59,9 +61,19 @@ func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err err
 	}
 	err = gguf.WriteFile(out, func(w *gguf.Writer) error { return write(ctx, w, f, list, &opt) })
 	if err != nil {
-		return nil, err
+		return nil, naming(out, err)
 	}
 	return list, nil
+}
+
+// naming returns err of the path that was given, where it is of the file aside, whose
+// name says nothing to who reads it.
+func naming(out string, err error) error {
+	var at *fs.PathError
+	if !errors.As(err, &at) {
+		return err
+	}
+	return fmt.Errorf("quantize: %w", &fs.PathError{Op: at.Op, Path: out, Err: at.Err})
 }
 
 // Write declares and writes f, quantized, with w, which it does not close. See

@@ -639,6 +639,12 @@ func TestFile(t *testing.T) {
 		t.Errorf("%v, want no such file", err)
 	}
 	onlyFile(t, dir, "model.gguf", image)
+	// The file that is written aside is nobody's concern.
+	lost := filepath.Join(dir, "none", "out.gguf")
+	if _, err := quantize.File(t.Context(), path, lost, quantize.Options{Type: quantize.Q8_0}); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.HasPrefix(err.Error(), "quantize: open "+lost+": ") {
+		t.Errorf("%v, want one of %s", err, lost)
+	}
 	// Also where all tensors are copied.
 	if _, err := quantize.File(ctx, path, filepath.Join(dir, "out.gguf"), quantize.Options{Type: quantize.F32}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want canceled", err)

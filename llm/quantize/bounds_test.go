@@ -1,0 +1,79 @@
+package quantize_test
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm/quantize"
+)
+
+// What is allocated to encode a tensor depends on the number of threads, not on the
+// tensor's size.
+func TestMemory(t *testing.T) {
+	const cols, perThread, rest = 1 << 10, 9 << 17, 128 << 10 // see Options.Threads
+	allocated := func(rows, threads int) int {
+		f := parse(t, oneMatrix("a.weight", dtype.F16, []int{rows, cols}, make([]byte, 2*rows*cols)))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w := gguf.NewWriter(io.Discard)
+		if err := quantize.Write(t.Context(), w, f, quantize.Options{Type: quantize.F32, Threads: threads}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		return int(after.TotalAlloc - before.TotalAlloc)
+	}
+	allocated(1, 1) // what is built once
+	for _, threads := range []int{1, 3} {
+		for _, rows := range []int{1 << 10, 1 << 12} { // bands are of 256 rows for each thread
+			if got, limit := allocated(rows, threads), perThread*threads+rest; got > limit {
+				t.Errorf("%d rows on %d threads: %d bytes allocated, want at most %d", rows, threads, got, limit)
+			}
+		}
+	}
+}
+
+// meeting is a context that the goroutines which encode look at: their first look
+// returns when both are there. The very first is of the goroutine that writes, before
+// a tensor.
+type meeting struct {
+	context.Context
+	looks atomic.Int32
+	both  chan struct{}
+	alone atomic.Bool
+}
+
+func (m *meeting) Err() error {
+	switch m.looks.Add(1) {
+	case 2:
+		select {
+		case <-m.both:
+		case <-time.After(30 * time.Second):
+			m.alone.Store(true)
+		}
+	case 3:
+		close(m.both)
+	}
+	return m.Context.Err()
+}
+
+// Rows are encoded at once: one goroutine does not go on until another has begun.
+func TestParallel(t *testing.T) {
+	m := &meeting{Context: t.Context(), both: make(chan struct{})}
+	f := parse(t, oneMatrix("a.weight", dtype.F32, []int{256, 256}, matrix(256, 256, nil)))
+	w := gguf.NewWriter(io.Discard)
+	if err := quantize.Write(m, w, f, quantize.Options{Type: quantize.Q8_0, Pure: true, Threads: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if m.alone.Load() {
+		t.Error("a goroutine waited for another in vain")
+	}
+}
