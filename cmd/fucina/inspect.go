@@ -124,7 +124,7 @@ func describe(f *gguf.File) *inspection {
 			total = &typeTotal{DType: name}
 			types[name] = total
 		}
-		elements := elements(info.Shape)
+		elements := info.Elements()
 		total.Tensors++
 		total.Elements += elements
 		total.Bytes += info.Size
@@ -138,15 +138,6 @@ func describe(f *gguf.File) *inspection {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.DType, b.DType))
 	})
 	return r
-}
-
-// elements returns the product of dims. It fits: it is a number of a file's.
-func elements(shape []int) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= int64(d)
-	}
-	return n
 }
 
 func describeValue(key string, v gguf.Value) metadatum {

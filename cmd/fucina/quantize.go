@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/fucina-go/fucina/llm/quantize"
@@ -64,16 +63,13 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 		AllowRequantize: *requantize,
 		Threads:         *threads,
 	}
-	if sameFile(fs.Arg(0), fs.Arg(1)) {
-		return usagef("quantize: IN and OUT are the same file, %s", fs.Arg(1))
-	}
 	if *imatrix != "" {
 		if opt.Importance, err = quantize.ReadImportance(*imatrix); err != nil {
 			return err
 		}
 	}
 	if t.tty || *verbose {
-		opt.Progress = t.tellTensor
+		opt.Progress = func(i, n int, c quantize.Choice) { t.tellTensor(i, n, c, opt.Importance != nil) }
 	}
 	list, err := quantize.File(ctx, fs.Arg(0), fs.Arg(1), opt)
 	if err != nil {
@@ -88,20 +84,16 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	return r.print(t)
 }
 
-// sameFile reports whether two paths lead to one file that is there.
-func sameFile(a, b string) bool {
-	x, err1 := os.Stat(a)
-	y, err2 := os.Stat(b)
-	return err1 == nil && err2 == nil && os.SameFile(x, y)
-}
-
-// tellTensor says which tensor is next.
-func (t *tool) tellTensor(i, n int, c quantize.Choice) {
+// tellTensor says which tensor is next. Calibrated says that there is importance data.
+func (t *tool) tellTensor(i, n int, c quantize.Choice, calibrated bool) {
 	from, to := c.Tensor.DType.String(), "kept"
 	if c.Converts() {
 		to = fmt.Sprintf("-> %s, %d bytes", c.To, c.Size)
 		if c.Fallback {
 			to += " (rows do not fit the type)"
+		}
+		if calibrated && !c.Weighted {
+			to += " (no importance data)"
 		}
 	}
 	fmt.Fprintf(t.stderr, "[%*d/%d] %s %v %s, %d bytes %s\n", len(fmt.Sprint(n)), i+1, n,
@@ -111,7 +103,7 @@ func (t *tool) tellTensor(i, n int, c quantize.Choice) {
 func summarize(list []quantize.Choice) *quantization {
 	r := &quantization{Tensors: []quantizedTensor{}}
 	for _, c := range list {
-		r.Elements += elements(c.Tensor.Shape)
+		r.Elements += c.Tensor.Elements()
 		r.BytesIn += c.Tensor.Size
 		r.BytesOut += c.Size
 		r.Tensors = append(r.Tensors, quantizedTensor{

@@ -149,12 +149,22 @@ func TestQuantizeImportance(t *testing.T) {
 	invoke(t, "quantize", "--imatrix", filepath.Join(dir, "none"), in, out, "Q4_0").failed(t, exitError, "none")
 	only(t, dir)
 
-	invoke(t, "quantize", "--imatrix", some, in, out, "Q4_0").ok(t)
+	r := invoke(t, "quantize", "-v", "--imatrix", some, in, out, "Q4_0")
+	if r.code != exitOK {
+		t.Errorf("exit %d", r.code)
+	}
+	for line := range strings.Lines(r.stderr) {
+		lacks := strings.Contains(line, " -> ") && !strings.Contains(line, "blk.0.attn_q.weight")
+		if strings.HasSuffix(line, " (no importance data)\n") != lacks {
+			t.Errorf("-v tells %q", line)
+		}
+	}
 	f, err := gguf.Open(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if file, err := f.String("quantize.imatrix.file"); err != nil || file != some {
+	// As in llama.cpp, 127 bytes of a path are kept.
+	if file, err := f.String("quantize.imatrix.file"); err != nil || file != some[:min(len(some), 127)] {
 		t.Errorf("quantize.imatrix.file is %q, %v", file, err)
 	}
 	if n, err := f.Int("quantize.imatrix.chunks_count"); err != nil || n != 5 {
@@ -171,7 +181,8 @@ func TestQuantizeFailures(t *testing.T) {
 	out := filepath.Join(dir, "out.gguf")
 	invoke(t, "quantize", filepath.Join(dir, "absent"), out, "Q8_0").failed(t, exitError, "absent")
 	invoke(t, "quantize", in, dir, "Q8_0").failed(t, exitError, "regular file")
-	invoke(t, "quantize", in, filepath.Join(dir, "no", "out.gguf"), "Q8_0").failed(t, exitError, "no")
+	lost := filepath.Join(dir, "no", "out.gguf")
+	invoke(t, "quantize", in, lost, "Q8_0").failed(t, exitError, "open "+lost+": ")
 	invoke(t, "quantize", in, out, "NVFP4", "--pure").failed(t, exitError, "rows of 160")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -191,7 +202,7 @@ func TestQuantizeFailures(t *testing.T) {
 	}
 	invoke(t, "quantize", quantized, out, "Q4_0").failed(t, exitError, "quantized already")
 	// What is lost in a file cannot be had back, so none is quantized onto itself.
-	invoke(t, "quantize", "--allow-requantize", out, filepath.Join(dir, ".", "out.gguf"), "Q4_0").failed(t, exitUsage, "same file")
+	invoke(t, "quantize", "--allow-requantize", out, filepath.Join(dir, ".", "out.gguf"), "Q4_0").failed(t, exitError, "out.gguf is the input")
 	if r := invokeContext(t, ctx, "quantize", in, out, "Q4_0"); r.code != exitInterrupted {
 		t.Errorf("interrupted: %+v", r)
 	}

@@ -193,27 +193,34 @@ func (t *tool) read(ctx context.Context, file string) (string, error) {
 	}
 }
 
-// stream generates into r, and gives emit the prompt and then each piece of text as
-// it comes. Whatever error it returns, r holds what was generated before.
+// stream generates into r, and gives emit the prompt, if it fits the context, and then
+// each piece of text as it comes. Whatever error it returns, r holds what was generated
+// before.
 func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.GenerateOptions, emit func(string) error) error {
-	if err := emit(r.Prompt); err != nil {
-		return err
+	ids, err := s.Model().Tokenizer().Encode(r.Prompt, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: opt.Special})
+	if err != nil {
+		return fmt.Errorf("prompt: %w", err)
+	}
+	r.PromptIDs = append(r.PromptIDs, ids...)
+	if len(ids) <= s.Context() {
+		if err := emit(r.Prompt); err != nil {
+			return err
+		}
 	}
 	watch := startWatch()
 	defer func() { watch.stop(&r.Timings, len(r.PromptIDs), len(r.IDs)) }()
 	if opt.MaxTokens == 0 {
-		return r.evaluate(ctx, s, opt)
+		return r.evaluate(ctx, s)
 	}
-	opt.MaxTokens = max(opt.MaxTokens, 0) // 0 is no limit to Generate
-	opt.OnPrompt = func(ids []int32) { r.PromptIDs = append(r.PromptIDs, ids...) }
+	opt.MaxTokens = max(opt.MaxTokens, 0) // 0 is no limit to GenerateIDs
 	opt.OnLogits = func(logits []float32) {
 		if watch.predicted() {
 			r.FirstLogits = append(r.FirstLogits, logits...)
 		}
 	}
 	var generated strings.Builder
-	err := func() error {
-		for token, err := range s.Generate(ctx, r.Prompt, opt) {
+	err = func() error {
+		for token, err := range s.GenerateIDs(ctx, ids, opt) {
 			if err != nil {
 				return err
 			}
@@ -230,14 +237,9 @@ func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.Generat
 }
 
 // evaluate runs the prompt alone.
-func (r *generation) evaluate(ctx context.Context, s *llm.Session, opt llm.GenerateOptions) error {
-	ids, err := s.Model().Tokenizer().Encode(r.Prompt, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: opt.Special})
-	if err != nil {
-		return fmt.Errorf("prompt: %w", err)
-	}
-	r.PromptIDs = append(r.PromptIDs, ids...)
+func (r *generation) evaluate(ctx context.Context, s *llm.Session) error {
 	logits := make([]float32, s.Model().Params().Vocabulary)
-	if err := s.Decode(ctx, ids, logits); err != nil {
+	if err := s.Decode(ctx, r.PromptIDs, logits); err != nil {
 		return err
 	}
 	r.FirstLogits = logits

@@ -293,14 +293,19 @@ func TestRunErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no file":       {[]string{"-m", model + ".not"}, "tiny.gguf.not"},
-		"not a file":    {[]string{"-m", filepath.Dir(model)}, "regular file"},
-		"broken":        {[]string{"-m", broken}, "gguf"},
-		"no provider":   {[]string{"-m", model, "--provider", "nonesuch"}, "nonesuch"},
-		"small context": {[]string{"-m", model, "-c", "1"}, "context"},
+		"no file":                  {[]string{"-m", model + ".not"}, "tiny.gguf.not"},
+		"not a file":               {[]string{"-m", filepath.Dir(model)}, "regular file"},
+		"broken":                   {[]string{"-m", broken}, "gguf"},
+		"no provider":              {[]string{"-m", model, "--provider", "nonesuch"}, "nonesuch"},
+		"small context":            {[]string{"-m", model, "-c", "1"}, "context"},
+		"small context, no tokens": {[]string{"-m", model, "-c", "1", "-n", "0"}, "context"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			invoke(t, append([]string{"run", "-p", "a b c"}, tc.args...)...).failed(t, exitError, tc.want)
+			r := invoke(t, append([]string{"run", "-p", "a b c"}, tc.args...)...)
+			r.failed(t, exitError, tc.want)
+			if r.stdout != "" {
+				t.Errorf("stdout %q", r.stdout)
+			}
 		})
 	}
 }
