@@ -207,6 +207,8 @@ func TestRefusedArguments(t *testing.T) {
 			a.In[0], a.Out = operand(dtype.F32, plain, 2, 3, 8), operand(dtype.F32, plain, 2, 3, 6)
 		}, nan, "multiple of the 2 KV heads"},
 		{"cache format", provider.OpAttention, func(a *provider.Args) { a.In[1].DType = dtype.BF16 }, provider.ErrUnsupported, "k is bf16"},
+		{"partial block", provider.OpAttention, func(a *provider.Args) { a.In[1].DType = dtype.Q8_0 }, shape.ErrInvalidShape, "k: "},
+		{"partial block of values", provider.OpAttention, func(a *provider.Args) { a.In[2].DType = dtype.Q8_0 }, shape.ErrInvalidShape, "v: "},
 		{"unaligned out", provider.OpSoftmax, func(a *provider.Args) { setMem(&a.Out, 2, a.Out.Mem.Host) }, nil, "out does not start on a multiple of 4"},
 		// Fault 35: writes through a view whose elements share memory.
 		{"broadcast out", provider.OpAdd, func(a *provider.Args) { a.Out.Strides.Set(0, 0) }, provider.ErrUnsupported, "share memory"},

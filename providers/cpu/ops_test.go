@@ -2,10 +2,12 @@ package cpu
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/quant"
 )
 
 // Tolerances as normalised mean squared errors: what the design allows to a fast
@@ -552,6 +554,46 @@ func TestAttention(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Attention over a q8_0 cache, of which keys as well as values are of unit scale and
+// so all have weight, is that over what the cache decodes to.
+func TestAttentionQuantizedCache(t *testing.T) {
+	es, rng := executors(t), newRand()
+	for _, c := range []attentionCase{
+		{t: 1, s: 100, heads: 1, kvHeads: 1, d: 32, dv: 32, past: 99},
+		{t: 9, s: 150, heads: 4, kvHeads: 2, d: 32, dv: 32, past: 130},
+		{t: 5, s: 70, heads: 6, kvHeads: 2, d: 32, dv: 96, past: 65},
+		{t: 21, s: 200, heads: 6, kvHeads: 2, d: 64, dv: 64, past: 130, window: 50},
+		{t: 7, s: 90, heads: 3, kvHeads: 3, d: 64, dv: 32, past: 80, softCap: 2},
+		{t: 5, s: 140, heads: 4, kvHeads: 1, d: 128, dv: 128, past: 130, window: 70, softCap: 3},
+		{t: 33, s: 33, heads: 8, kvHeads: 2, d: 128, dv: 64},
+	} {
+		for _, l := range []layout{plain, padded} {
+			t.Run(name(c, l), func(t *testing.T) {
+				a := provider.Args{
+					Scale: float32(8 / math.Sqrt(float64(c.d))), SoftCap: c.softCap, Past: c.past, Window: c.window,
+					Out: operand(dtype.F32, padded, c.t, c.heads, c.dv),
+				}
+				a.In[0] = random(operand(dtype.F32, padded, c.t, c.heads, c.d), rng)
+				a.In[1] = encoded(operand(dtype.Q8_0, l, c.s, c.kvHeads, c.d), rng)
+				a.In[2] = encoded(operand(dtype.Q8_0, l, c.s, c.kvHeads, c.dv), rng)
+				closeTo(t, execute(t, es, provider.OpAttention, a), attentionRef(&a), 1e-12)
+			})
+		}
+	}
+}
+
+// encoded fills the whole memory of o, of a block format, with numbers of [-1, 1).
+func encoded(o provider.Operand, rng *rand.Rand) provider.Operand {
+	values := make([]float32, len(o.Mem.Host)/o.DType.Size()*o.DType.BlockSize())
+	for i := range values {
+		values[i] = rng.Float32()*2 - 1
+	}
+	if err := quant.EncodeRow(o.Mem.Host, o.DType, values); err != nil {
+		panic(err)
+	}
+	return o
 }
 
 // A token gives the same bits alone, as in decoding, and among others, as in a
