@@ -272,28 +272,6 @@ func TestWideScale(t *testing.T) {
 	}
 }
 
-// A q8_0 cache says much the same as an f32 one, in every family; heads must be
-// whole blocks.
-func TestQuantizedCache(t *testing.T) {
-	eng := openExact(t)
-	for _, f := range tinyllama.Families() {
-		m := openModel(t, eng, writeModel(t, f.Model()), llm.Options{})
-		if m.Params().KeyLength%32 != 0 {
-			_, err := m.NewSession(llm.SessionOptions{KV: dtype.Q8_0})
-			if err == nil || !strings.Contains(err.Error(), "multiples of 32") {
-				t.Errorf("%s: error %v, want one about multiples of 32", f.Name, err)
-			}
-			continue
-		}
-		want := decode(t, openSession(t, m, llm.SessionOptions{}), f.PromptIDs...)
-		got := decode(t, openSession(t, m, llm.SessionOptions{KV: dtype.Q8_0}), f.PromptIDs...)
-		checkLogits(t, f.Name, got, want, 0.3)
-		if slices.Equal(got, want) {
-			t.Errorf("%s: a q8_0 cache gives the very logits of an f32 cache", f.Name)
-		}
-	}
-}
-
 // The parts of a fused weight are views of one upload.
 func TestFusedWeightsGoOverOnce(t *testing.T) {
 	if testProvider() == "cpu" {
