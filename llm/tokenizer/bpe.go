@@ -39,8 +39,8 @@ func newBPE(v *vocab, cfg *Config) (*bpe, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(cfg.Merges) > math.MaxInt32/4-len(v.text) {
-		return nil, fmt.Errorf("%w: %d merges", ErrVocab, len(cfg.Merges))
+	if most := math.MaxInt32/4 - len(v.text); len(cfg.Merges) > most {
+		return nil, fmt.Errorf("%w: %d merges, want at most %d", ErrVocab, len(cfg.Merges), most)
 	}
 	e := &bpe{
 		whole:  pre.whole,

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -518,17 +517,5 @@ func BenchmarkNewBPE(b *testing.B) {
 		if _, err := New(cfg); err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-func TestDescending(t *testing.T) {
-	order := []float32{float32(math.Inf(1)), math.MaxFloat32, 1, math.SmallestNonzeroFloat32, 0, -math.SmallestNonzeroFloat32, -1, -math.MaxFloat32, float32(math.Inf(-1))}
-	for i := 1; i < len(order); i++ {
-		if a, b := descending(order[i-1]), descending(order[i]); a >= b {
-			t.Errorf("%v is %#x, %v is %#x", order[i-1], a, order[i], b)
-		}
-	}
-	if descending(float32(math.Copysign(0, -1))) != descending(0) {
-		t.Error("the two zeros differ")
 	}
 }

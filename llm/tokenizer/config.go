@@ -72,11 +72,10 @@ type Config struct {
 	Types []TokenType
 
 	// Ids of the tokens with a role, or None.
-	BOS, EOS, UNK                   int32
-	SEP                             int32 // ends a text of ModelWordPiece
-	EOT, EOM                        int32 // end of turn, end of message
-	FIMPrefix, FIMSuffix, FIMMiddle int32 // fill in the middle
-	FIMPad, FIMRepo, FIMSep         int32
+	BOS, EOS, UNK int32
+	SEP           int32 // ends a text of ModelWordPiece
+	EOT, EOM      int32 // end of turn, end of message
+	FIM           FIM
 
 	// AddBOS and AddEOS say whether EncodeOptions.AddSpecial puts BOS in front
 	// and EOS behind. For ModelWordPiece they say nothing: BOS, which is [CLS],
@@ -94,6 +93,17 @@ type Config struct {
 	Lowercase, StripAccents bool
 }
 
+// FIM holds the ids, or None, of the tokens that mark the parts of a prompt whose
+// middle is to be filled in: what comes before the gap, what comes after it, and where
+// the answer begins; and padding, a repository's name, and the end of a file among
+// several.
+type FIM struct {
+	Prefix, Suffix, Middle int32
+	Pad, Repo, Sep         int32
+}
+
+var noFIM = FIM{None, None, None, None, None, None}
+
 // Defaults returns the Config that holds for a model where its file is silent,
 // without a vocabulary:
 //
@@ -108,8 +118,7 @@ func Defaults(model string) (Config, error) {
 		Model: model,
 		BOS:   None, EOS: None, UNK: None, SEP: None,
 		EOT: None, EOM: None,
-		FIMPrefix: None, FIMSuffix: None, FIMMiddle: None,
-		FIMPad: None, FIMRepo: None, FIMSep: None,
+		FIM: noFIM,
 	}
 	switch model {
 	case ModelSPM:
@@ -139,15 +148,15 @@ var idKeys = []struct {
 	{"tokenizer.ggml.eom_token_id", func(c *Config) *int32 { return &c.EOM }},
 	{"tokenizer.ggml.unknown_token_id", func(c *Config) *int32 { return &c.UNK }},
 	{"tokenizer.ggml.seperator_token_id", func(c *Config) *int32 { return &c.SEP }}, // sic
-	{"tokenizer.ggml.fim_pre_token_id", func(c *Config) *int32 { return &c.FIMPrefix }},
-	{"tokenizer.ggml.fim_suf_token_id", func(c *Config) *int32 { return &c.FIMSuffix }},
-	{"tokenizer.ggml.fim_mid_token_id", func(c *Config) *int32 { return &c.FIMMiddle }},
-	{"tokenizer.ggml.fim_pad_token_id", func(c *Config) *int32 { return &c.FIMPad }},
-	{"tokenizer.ggml.fim_rep_token_id", func(c *Config) *int32 { return &c.FIMRepo }},
-	{"tokenizer.ggml.fim_sep_token_id", func(c *Config) *int32 { return &c.FIMSep }},
-	{"tokenizer.ggml.prefix_token_id", func(c *Config) *int32 { return &c.FIMPrefix }},
-	{"tokenizer.ggml.suffix_token_id", func(c *Config) *int32 { return &c.FIMSuffix }},
-	{"tokenizer.ggml.middle_token_id", func(c *Config) *int32 { return &c.FIMMiddle }},
+	{"tokenizer.ggml.fim_pre_token_id", func(c *Config) *int32 { return &c.FIM.Prefix }},
+	{"tokenizer.ggml.fim_suf_token_id", func(c *Config) *int32 { return &c.FIM.Suffix }},
+	{"tokenizer.ggml.fim_mid_token_id", func(c *Config) *int32 { return &c.FIM.Middle }},
+	{"tokenizer.ggml.fim_pad_token_id", func(c *Config) *int32 { return &c.FIM.Pad }},
+	{"tokenizer.ggml.fim_rep_token_id", func(c *Config) *int32 { return &c.FIM.Repo }},
+	{"tokenizer.ggml.fim_sep_token_id", func(c *Config) *int32 { return &c.FIM.Sep }},
+	{"tokenizer.ggml.prefix_token_id", func(c *Config) *int32 { return &c.FIM.Prefix }},
+	{"tokenizer.ggml.suffix_token_id", func(c *Config) *int32 { return &c.FIM.Suffix }},
+	{"tokenizer.ggml.middle_token_id", func(c *Config) *int32 { return &c.FIM.Middle }},
 }
 
 // FromMetadata reads a Config from the metadata of a model file. get returns
@@ -214,13 +223,16 @@ func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 		return Config{}, err
 	}
 	cfg.StripAccents = cfg.Lowercase
-	for key, dst := range map[string]*bool{
-		"tokenizer.ggml.add_bos_token":            &cfg.AddBOS,
-		"tokenizer.ggml.add_eos_token":            &cfg.AddEOS,
-		"tokenizer.ggml.add_space_prefix":         &cfg.AddSpacePrefix,
-		"tokenizer.ggml.normalizer.strip_accents": &cfg.StripAccents,
+	for _, flag := range []struct {
+		key string
+		dst *bool
+	}{
+		{"tokenizer.ggml.add_bos_token", &cfg.AddBOS},
+		{"tokenizer.ggml.add_eos_token", &cfg.AddEOS},
+		{"tokenizer.ggml.add_space_prefix", &cfg.AddSpacePrefix},
+		{"tokenizer.ggml.normalizer.strip_accents", &cfg.StripAccents},
 	} {
-		if err := read(get, key, dst); err != nil {
+		if err := read(get, flag.key, flag.dst); err != nil {
 			return Config{}, err
 		}
 	}

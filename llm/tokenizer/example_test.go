@@ -153,3 +153,26 @@ func ExampleTokenizer_EncodeBetween() {
 	fmt.Println(whole, text)
 	// Output: [8 3 9] [3]
 }
+
+// A prompt whose middle is to be filled in.
+func ExampleTokenizer_FIM() {
+	cfg := config()
+	cfg.Tokens = append(cfg.Tokens, "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+	cfg.Types = append(cfg.Types, tokenizer.Control, tokenizer.Control, tokenizer.Control)
+	cfg.Scores = nil
+	tok, err := tokenizer.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fim := tok.FIM()
+	for _, id := range []int32{fim.Prefix, fim.Suffix, fim.Middle} {
+		fmt.Println(tok.Text(id))
+	}
+	fmt.Println(fim.Pad == tokenizer.None)
+	// Output:
+	// <|fim_prefix|>
+	// <|fim_suffix|>
+	// <|fim_middle|>
+	// true
+}

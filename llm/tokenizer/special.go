@@ -58,7 +58,8 @@ type match struct {
 }
 
 // maxSpecialBytes bounds the text of all special tokens. The automaton takes
-// some eighty bytes for each, and vocabularies in use hold under 1 MiB.
+// some thirty bytes for each and three times that while it is built, and vocabularies
+// in use hold under 1 MiB.
 const maxSpecialBytes = 4 << 20
 
 func newSpecials(v *vocab, cfg *Config) (*specials, error) {

@@ -22,6 +22,7 @@ type Tokenizer struct {
 	// stripSpace says that Decode removes the space that encoding put in front.
 	stripSpace bool
 	bos, eos   int32
+	fim        FIM
 	// head and tail are what AddSpecial puts around a text, or None.
 	head, tail int32
 }
@@ -40,7 +41,7 @@ func New(cfg Config) (*Tokenizer, error) {
 	if cfg.Model == ModelNone {
 		return &Tokenizer{
 			vocab: &vocab{},
-			bos:   None, eos: None, head: None, tail: None,
+			bos:   None, eos: None, fim: noFIM, head: None, tail: None,
 		}, nil
 	}
 	if _, err := Defaults(cfg.Model); err != nil {
@@ -50,7 +51,7 @@ func New(cfg Config) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tokenizer{vocab: v, bos: cfg.BOS, eos: cfg.EOS}
+	t := &Tokenizer{vocab: v, bos: cfg.BOS, eos: cfg.EOS, fim: cfg.FIM}
 	if t.head, t.tail, err = frame(&cfg); err != nil {
 		return nil, err
 	}
@@ -161,6 +162,10 @@ func (t *Tokenizer) BOS() int32 { return t.bos }
 
 // EOS returns the id of the token that ends a text, or None.
 func (t *Tokenizer) EOS() int32 { return t.eos }
+
+// FIM returns the tokens of fill-in-the-middle prompts, as the metadata names them
+// or as their spelling tells.
+func (t *Tokenizer) FIM() FIM { return t.fim }
 
 // VocabSize returns the number of tokens. Ids run from 0 to VocabSize()-1.
 func (t *Tokenizer) VocabSize() int { return len(t.vocab.text) }

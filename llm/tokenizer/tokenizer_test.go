@@ -382,7 +382,7 @@ func TestNewErrors(t *testing.T) {
 		{"byte with a sign", func(c *Config) { c.Types[259], c.Tokens[259] = Byte, "<0x+1>" }, ErrVocab, "token 259 of type byte"},
 		{"BOS out of range", func(c *Config) { c.BOS = 260 }, ErrVocab, "bos_token_id is 260"},
 		{"EOS negative", func(c *Config) { c.EOS = -2 }, ErrVocab, "eos_token_id is -2"},
-		{"FIM out of range", func(c *Config) { c.FIMSep = math.MaxInt32 }, ErrVocab, "fim_sep_token_id"},
+		{"FIM out of range", func(c *Config) { c.FIM.Sep = math.MaxInt32 }, ErrVocab, "fim_sep_token_id"},
 		{"BOS to add", func(c *Config) { c.BOS = None }, ErrVocab, "no BOS"},
 		{"EOS to add", func(c *Config) { c.EOS, c.AddEOS = None, true }, ErrVocab, "no EOS"},
 		{"byte without token", func(c *Config) { c.Tokens[3+0x41], c.Types[3+0x41], c.UNK = "x", Normal, None }, ErrVocab, "<0x41>"},
@@ -441,7 +441,7 @@ func TestFromMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.BOS != 2 || cfg.EOS != 1 || cfg.EOT != 3 || cfg.UNK != 0 || cfg.FIMPad != None || cfg.FIMSep != None || cfg.FIMMiddle != 3 {
+	if cfg.BOS != 2 || cfg.EOS != 1 || cfg.EOT != 3 || cfg.UNK != 0 || cfg.FIM.Pad != None || cfg.FIM.Sep != None || cfg.FIM.Middle != 3 {
 		t.Errorf("roles: %+v", cfg)
 	}
 	if cfg.AddBOS || !cfg.AddEOS || cfg.AddSpacePrefix {
@@ -772,5 +772,17 @@ func BenchmarkStream(b *testing.B) {
 			s.Next(id)
 		}
 		s.Flush()
+	}
+}
+
+func TestDescending(t *testing.T) {
+	order := []float32{float32(math.Inf(1)), math.MaxFloat32, 1, math.SmallestNonzeroFloat32, 0, -math.SmallestNonzeroFloat32, -1, -math.MaxFloat32, float32(math.Inf(-1))}
+	for i := 1; i < len(order); i++ {
+		if a, b := descending(order[i-1]), descending(order[i]); a >= b {
+			t.Errorf("%v is %#x, %v is %#x", order[i-1], a, order[i], b)
+		}
+	}
+	if descending(float32(math.Copysign(0, -1))) != descending(0) {
+		t.Error("the two zeros differ")
 	}
 }

@@ -137,17 +137,17 @@ var roleTexts = []struct {
 	eog   bool // a token in this role ends a generation
 	texts []string
 }{
-	{func(c *Config) *int32 { return &c.FIMPrefix }, false, []string{
+	{func(c *Config) *int32 { return &c.FIM.Prefix }, false, []string{
 		"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"}},
-	{func(c *Config) *int32 { return &c.FIMSuffix }, false, []string{
+	{func(c *Config) *int32 { return &c.FIM.Suffix }, false, []string{
 		"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>", "<|suffix|>"}},
-	{func(c *Config) *int32 { return &c.FIMMiddle }, false, []string{
+	{func(c *Config) *int32 { return &c.FIM.Middle }, false, []string{
 		"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>", "<|middle|>"}},
-	{func(c *Config) *int32 { return &c.FIMPad }, true, []string{
+	{func(c *Config) *int32 { return &c.FIM.Pad }, true, []string{
 		"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
-	{func(c *Config) *int32 { return &c.FIMRepo }, true, []string{
+	{func(c *Config) *int32 { return &c.FIM.Repo }, true, []string{
 		"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
-	{func(c *Config) *int32 { return &c.FIMSep }, true, []string{
+	{func(c *Config) *int32 { return &c.FIM.Sep }, true, []string{
 		"<|file_sep|>"}},
 }
 

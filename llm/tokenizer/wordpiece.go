@@ -32,7 +32,7 @@ type wordPiece struct {
 
 func newWordPiece(v *vocab, cfg *Config) (*wordPiece, error) {
 	if cfg.UNK == None {
-		return nil, fmt.Errorf("%w: no unknown token", ErrVocab)
+		return nil, fmt.Errorf("%w: no unknown token, want one in UNK (tokenizer.ggml.unknown_token_id)", ErrVocab)
 	}
 	if v.maxLen > maxWordPiece {
 		return nil, fmt.Errorf("%w: a token of %d bytes, want at most %d", ErrVocab, v.maxLen, maxWordPiece)
