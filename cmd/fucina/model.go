@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -36,7 +37,7 @@ type modelFlags struct {
 	path     string
 	provider string
 	threads  *int
-	exact    bool
+	exact    *bool // nil where the environment decides
 	cache    cacheType
 }
 
@@ -61,7 +62,14 @@ func (f *flags) model() *modelFlags {
 	f.StringVar(&m.provider, "provider", "", "`name` of the provider to compute on, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
 	m.threads = f.intRange("t", 0, 1, maxThreads, "`threads` to compute with (default one per processor)")
 	f.Var(&m.cache, "cache-type", "`dtype` of the KV cache: f16, f32 or q8_0 (default f16, or f32 with -exact)")
-	f.BoolVar(&m.exact, "exact", false, "never round activations; as FUCINA_EXACT=1")
+	f.BoolFunc("exact", "never round activations; stands above FUCINA_EXACT, also as -exact=false", func(s string) error {
+		on, err := strconv.ParseBool(s)
+		if err != nil {
+			return errors.New("want true or false")
+		}
+		m.exact = &on
+		return nil
+	})
 	return m
 }
 
@@ -83,7 +91,8 @@ type loaded struct {
 }
 
 // load opens the engine, the model and a session of the given length, or one that
-// defaultLength or ownLength stand for. The caller closes the result.
+// defaultLength or ownLength stand for. It looks at ctx after each of these steps,
+// none of which can be cut short. The caller closes the result.
 func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, err error) {
 	start := time.Now()
 	var opts []fucina.Option
@@ -93,8 +102,8 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 	if *m.threads != 0 {
 		opts = append(opts, fucina.WithThreads(*m.threads))
 	}
-	if m.exact {
-		opts = append(opts, fucina.WithExact(true))
+	if m.exact != nil {
+		opts = append(opts, fucina.WithExact(*m.exact))
 	}
 	l := &loaded{}
 	defer func() {
@@ -105,10 +114,13 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 	if l.engine, err = fucina.Open(opts...); err != nil {
 		return nil, explainProvider(err, m.provider)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	progress := t.newProgress("loading " + m.name())
 	l.model, err = llm.Open(l.engine, m.path, llm.Options{Context: max(length, 0), Progress: progress.update})
 	progress.clear()
-	if err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
 	opt := llm.SessionOptions{KV: dtype.DType(m.cache)}
@@ -117,6 +129,9 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 	}
 	if l.session, err = l.model.NewSession(opt); err != nil {
 		return nil, shorter(err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	l.seconds = time.Since(start).Seconds()
 	return l, nil

@@ -395,6 +395,48 @@ func (c *countdown) Err() error {
 	return c.Context.Err()
 }
 
+// loadLooks is how often loading looks whether it was interrupted.
+const loadLooks = 3
+
+// An interrupt during loading is seen there, and leaves nothing to print.
+func TestLoadInterrupted(t *testing.T) {
+	model, number := tinyModel(t), 0
+	for n := range int64(loadLooks) {
+		_, err := newTool(nil, io.Discard, io.Discard, false, false).load(newCountdown(t, n), &modelFlags{path: model, threads: &number}, defaultLength)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("interrupted at look %d: %v", n, err)
+		}
+		for _, format := range []string{"text", "json"} {
+			if r := invokeContext(t, newCountdown(t, n), "run", "-m", model, "-p", "a", "-o", format); r != (result{code: exitInterrupted}) {
+				t.Errorf("interrupted at look %d: %+v", n, r)
+			}
+		}
+	}
+}
+
+// The flag stands above the variable, either way.
+func TestExact(t *testing.T) {
+	model := tinyModel(t)
+	for _, tc := range []struct {
+		env  string
+		args []string
+		want bool
+	}{
+		{"", nil, false},
+		{"1", nil, true},
+		{"", []string{"--exact"}, true},
+		{"0", []string{"--exact"}, true},
+		{"1", []string{"--exact=false"}, false},
+	} {
+		t.Setenv(fucina.ExactEnv, tc.env)
+		var g generation
+		decodeStrict(t, invoke(t, append([]string{"run", "-m", model, "-p", "a", "-n", "0", "-o", "json"}, tc.args...)...).ok(t), &g)
+		if g.Exact != tc.want {
+			t.Errorf("FUCINA_EXACT=%q %q: exact %v", tc.env, tc.args, g.Exact)
+		}
+	}
+}
+
 // In JSON mode an interrupted run prints the object with what was generated.
 func TestRunInterruptedJSON(t *testing.T) {
 	model := tinyModel(t)
@@ -405,7 +447,7 @@ func TestRunInterruptedJSON(t *testing.T) {
 		t.Fatalf("%d ids", len(whole.IDs))
 	}
 	some := false
-	for n := int64(0); n < 64; n += 9 {
+	for n := int64(loadLooks); n < 64; n += 9 {
 		r := invokeContext(t, newCountdown(t, n), args...)
 		if r.code != exitInterrupted || r.stderr != "" {
 			t.Fatalf("exit %d, stderr %q", r.code, r.stderr)
