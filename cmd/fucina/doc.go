@@ -17,9 +17,9 @@
 // and FUCINA_PROVIDER stand for --exact and --provider.
 //
 // The exit status is 0; 1 after an error, which is told in one line; 2 for a
-// wrong command line, told likewise; and 130 after an interrupt, which ends a text
-// cleanly and keeps what was printed. A second interrupt kills. To a chat with a
-// person, an interrupt during an answer ends the answer alone.
+// wrong command line, told likewise; and after an interrupt 130, after SIGTERM 143.
+// Either ends a text cleanly and keeps what was printed; a second one kills. To a
+// chat with a person, an interrupt during an answer ends the answer alone.
 //
 // A terminal gets control characters of texts, names and metadata escaped.
 package main

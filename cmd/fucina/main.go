@@ -8,7 +8,7 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	t := newTool(os.Stdin, os.Stdout, os.Stderr, isTerminal(os.Stdout), isTerminal(os.Stderr))
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -19,7 +19,7 @@ func main() {
 			}
 			// Once a signal has asked for a clean end, the next one kills.
 			signal.Stop(signals)
-			cancel()
+			cancel(signalled{s.(syscall.Signal)})
 			return
 		}
 	}()

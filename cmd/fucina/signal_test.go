@@ -16,7 +16,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// An interrupt from the terminal ends a running process as it should.
+// A signal ends a running process as it should, and the status tells which.
 func TestSignal(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -26,7 +26,7 @@ func TestSignal(t *testing.T) {
 	if err := tinyllama.WriteFile(path, tinyllama.Options{Context: 100000}); err != nil {
 		t.Fatal(err)
 	}
-	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+	for signal, status := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		t.Run(signal.String(), func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), exe, "run", "-m", path, "-p", "a b", "-c", "0", "--temp", "0")
 			cmd.Env = append(os.Environ(), asMain+"=1")
@@ -53,8 +53,8 @@ func TestSignal(t *testing.T) {
 				t.Fatal(err)
 			}
 			var exit *exec.ExitError
-			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
-				t.Errorf("ended with %v, want status %d", err, exitInterrupted)
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != status {
+				t.Errorf("ended with %v, want status %d", err, status)
 			}
 			if text := string(begun) + string(rest); !strings.HasPrefix(text, "a b") || !strings.HasSuffix(text, "\n") {
 				t.Errorf("printed %q", text)

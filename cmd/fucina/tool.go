@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -25,8 +26,24 @@ const (
 	exitOK          = 0
 	exitError       = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // what a shell reports after SIGINT
+	exitSignal      = 128 // plus the signal's number: what a shell reports after it
+	exitInterrupted = exitSignal + int(syscall.SIGINT)
 )
+
+// signalled is the cause of a context that a signal ended.
+type signalled struct{ signal syscall.Signal }
+
+func (s signalled) Error() string { return s.signal.String() }
+
+// exitEnded returns the exit status after the end of ctx: that of an interrupt, if
+// its cause is no other signal.
+func exitEnded(ctx context.Context) int {
+	var s signalled
+	if errors.As(context.Cause(ctx), &s) {
+		return exitSignal + int(s.signal)
+	}
+	return exitInterrupted
+}
 
 // tool is one invocation: where it reads and writes.
 type tool struct {
@@ -76,7 +93,8 @@ var commands = []command{
 }
 
 // main executes the command line args, without the program's name, and returns the
-// exit status. When ctx is done the command ends as after an interrupt.
+// exit status. When ctx is done the command ends as after an interrupt, or as after
+// the signal that is ctx's cause.
 func (t *tool) main(ctx context.Context, args []string) int {
 	err := t.dispatch(ctx, args)
 	if s, ok := t.stdout.(*screen); ok {
@@ -92,7 +110,7 @@ func (t *tool) main(ctx context.Context, args []string) int {
 		t.report(err)
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return exitInterrupted
+		return exitEnded(ctx)
 	}
 	t.report(err)
 	return exitError
