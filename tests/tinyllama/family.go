@@ -40,7 +40,9 @@ const postGain = 1.0 / 32
 
 // NewShape returns the model that s describes, without the metadata and tensors that
 // only some files of its family have: those are the caller's to add.
-func NewShape(s Shape) *Model {
+func NewShape(s Shape) *Model { return s.model(0) }
+
+func (s Shape) model(seed uint64) *Model {
 	s.Architecture = cmp.Or(s.Architecture, "llama")
 	s.Layers = cmp.Or(s.Layers, 2)
 	s.Embedding = cmp.Or(s.Embedding, 64)
@@ -69,7 +71,7 @@ func NewShape(s Shape) *Model {
 	v.set(m)
 
 	d, q, kv, ff := s.Embedding, s.Heads*s.HeadLength, s.KVHeads*s.HeadLength, s.FeedForward
-	g := generator{m: m, opt: Options{DType: s.DType}}
+	g := generator{m: m, seed: seed, dtype: s.DType}
 	gain := float64(embedGain)
 	if s.PostNorms {
 		// gemma multiplies the embeddings by the root of the width, and its norms keep

@@ -85,39 +85,12 @@ func New(opt Options) *Model {
 	if o.Embedding%o.Heads != 0 || o.Embedding/o.Heads%2 != 0 || o.Heads%o.KVHeads != 0 {
 		panic(fmt.Sprintf("tinyllama: width %d over %d heads over %d KV heads", o.Embedding, o.Heads, o.KVHeads))
 	}
-	m := &Model{}
-	m.Set("general.architecture", "llama")
+	m := Shape{
+		Layers: o.Layers, Embedding: o.Embedding, FeedForward: o.FeedForward, Heads: o.Heads, KVHeads: o.KVHeads,
+		HeadLength: o.Embedding / o.Heads, Context: o.Context, DType: o.DType, Output: !o.Tied,
+	}.model(o.Seed)
 	m.Set("general.name", "tinyllama")
-	m.Set("llama.block_count", uint32(o.Layers))
-	m.Set("llama.context_length", uint32(o.Context))
-	m.Set("llama.embedding_length", uint32(o.Embedding))
-	m.Set("llama.feed_forward_length", uint32(o.FeedForward))
-	m.Set("llama.attention.head_count", uint32(o.Heads))
-	m.Set("llama.attention.head_count_kv", uint32(o.KVHeads))
-	m.Set("llama.attention.layer_norm_rms_epsilon", float32(1e-5))
 	m.Set("llama.rope.dimension_count", uint32(o.Embedding/o.Heads))
-	v := newVocabulary()
-	v.set(m)
-
-	d, kv := o.Embedding, o.Embedding/o.Heads*o.KVHeads
-	g := generator{m: m, opt: o}
-	g.matrix("token_embd.weight", len(v.tokens), d, embedGain, 0)
-	for i := range o.Layers {
-		name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
-		g.norm(name("attn_norm"), d)
-		g.matrix(name("attn_q"), d, d, attnGain, 0)
-		g.matrix(name("attn_k"), kv, d, attnGain, 0)
-		g.matrix(name("attn_v"), kv, d, blockGain, 0)
-		g.matrix(name("attn_output"), d, d, blockGain, 0)
-		g.norm(name("ffn_norm"), d)
-		g.matrix(name("ffn_gate"), o.FeedForward, d, blockGain, 0)
-		g.matrix(name("ffn_up"), o.FeedForward, d, blockGain, 0)
-		g.matrix(name("ffn_down"), d, o.FeedForward, blockGain, 0)
-	}
-	g.norm("output_norm.weight", d)
-	if !o.Tied {
-		g.matrix("output.weight", len(v.tokens), d, outputGain, v.pieces)
-	}
 	return m
 }
 
@@ -199,8 +172,9 @@ func (m *Model) Bytes() []byte {
 
 // generator adds tensors to a model.
 type generator struct {
-	m   *Model
-	opt Options
+	m     *Model
+	seed  uint64
+	dtype dtype.DType // of matrices
 }
 
 // matrix adds rows x cols elements of variance gain²/cols. The rows below
@@ -215,7 +189,7 @@ func (g *generator) matrix(name string, rows, cols int, gain float64, quietRows 
 		}
 		values[i] *= scale
 	}
-	g.add(name, g.opt.DType, []int{rows, cols}, values)
+	g.add(name, g.dtype, []int{rows, cols}, values)
 }
 
 func (g *generator) norm(name string, n int) {
@@ -245,7 +219,7 @@ func (g *generator) add(name string, d dtype.DType, shape []int, values []float3
 func (g *generator) uniform(name string, n int) []float32 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	state := g.opt.Seed ^ h.Sum64()
+	state := g.seed ^ h.Sum64()
 	values := make([]float32, n)
 	for i := range values {
 		state += 0x9E3779B97F4A7C15
