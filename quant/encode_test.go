@@ -528,16 +528,17 @@ func ExampleEncodeRows() {
 	// Output: -3.15 -1.97
 }
 
-// BenchmarkEncodeRows reports millions of elements per second, in the mean of an
-// iteration as usual and in the best of them, which other load on the machine does
-// not touch.
+// BenchmarkEncodeRows encodes 64 rows of 4096 values in a call. It reports millions of
+// elements per second, in the mean of the calls as usual and in the best of them, which
+// other load on the machine touches least.
 func BenchmarkEncodeRows(b *testing.B) {
+	const rows, rowLen = 64, 4096
 	s := lcg(1)
-	x := make([]float32, 4096)
+	x := make([]float32, rows*rowLen)
 	for i := range x {
 		x[i] = s.bell()
 	}
-	ones := slices.Repeat([]float32{1}, len(x))
+	ones := slices.Repeat([]float32{1}, rowLen)
 	for _, d := range encodable() {
 		dst := make([]byte, len(x)/d.BlockSize()*d.Size())
 		for _, c := range []struct {
@@ -549,19 +550,16 @@ func BenchmarkEncodeRows(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%v/%s", d, c.name), func(b *testing.B) {
 				best := time.Duration(math.MaxInt64)
-				const rows = 4
 				for b.Loop() {
 					start := time.Now()
-					for range rows {
-						if err := EncodeRows(dst, d, x, len(x), c.importance); err != nil {
-							b.Fatal(err)
-						}
+					if err := EncodeRows(dst, d, x, rowLen, c.importance); err != nil {
+						b.Fatal(err)
 					}
 					best = min(best, time.Since(start))
 				}
-				b.SetBytes(rows * 4 * int64(len(x)))
-				b.ReportMetric(rows*float64(len(x))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Melem/s")
-				b.ReportMetric(rows*float64(len(x))/best.Seconds()/1e6, "best-Melem/s")
+				b.SetBytes(4 * int64(len(x)))
+				b.ReportMetric(float64(len(x))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Melem/s")
+				b.ReportMetric(float64(len(x))/best.Seconds()/1e6, "best-Melem/s")
 			})
 		}
 	}
