@@ -30,6 +30,9 @@ type Shape struct {
 	QKNorm     bool
 	PostNorms  bool
 	Fused      bool // attn_qkv for attn_q, attn_k and attn_v; ffn_up for ffn_gate and ffn_up
+
+	seed uint64
+	name string // general.name; with it stands rope.dimension_count
 }
 
 // postGain is the scale of norms that stand behind attention and MLP in gemma. ggml's
@@ -40,9 +43,9 @@ const postGain = 1.0 / 32
 
 // NewShape returns the model that s describes, without the metadata and tensors that
 // only some files of its family have: those are the caller's to add.
-func NewShape(s Shape) *Model { return s.model(0) }
+func NewShape(s Shape) *Model { return s.model() }
 
-func (s Shape) model(seed uint64) *Model {
+func (s Shape) model() *Model {
 	s.Architecture = cmp.Or(s.Architecture, "llama")
 	s.Layers = cmp.Or(s.Layers, 2)
 	s.Embedding = cmp.Or(s.Embedding, 64)
@@ -56,6 +59,9 @@ func (s Shape) model(seed uint64) *Model {
 	m := &Model{}
 	key := func(k string) string { return s.Architecture + "." + k }
 	m.Set("general.architecture", s.Architecture)
+	if s.name != "" {
+		m.Set("general.name", s.name)
+	}
 	m.Set(key("block_count"), uint32(s.Layers))
 	m.Set(key("context_length"), uint32(s.Context))
 	m.Set(key("embedding_length"), uint32(s.Embedding))
@@ -63,6 +69,9 @@ func (s Shape) model(seed uint64) *Model {
 	m.Set(key("attention.head_count"), uint32(s.Heads))
 	m.Set(key("attention.head_count_kv"), uint32(s.KVHeads))
 	m.Set(key("attention.layer_norm_rms_epsilon"), float32(1e-5))
+	if s.name != "" {
+		m.Set(key("rope.dimension_count"), uint32(s.HeadLength))
+	}
 	if s.HeadLength != s.Embedding/s.Heads {
 		m.Set(key("attention.key_length"), uint32(s.HeadLength))
 		m.Set(key("attention.value_length"), uint32(s.HeadLength))
@@ -71,7 +80,7 @@ func (s Shape) model(seed uint64) *Model {
 	v.set(m)
 
 	d, q, kv, ff := s.Embedding, s.Heads*s.HeadLength, s.KVHeads*s.HeadLength, s.FeedForward
-	g := generator{m: m, seed: seed, dtype: s.DType}
+	g := generator{m: m, seed: s.seed, dtype: s.DType}
 	gain := float64(embedGain)
 	if s.PostNorms {
 		// gemma multiplies the embeddings by the root of the width, and its norms keep

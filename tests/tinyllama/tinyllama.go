@@ -85,13 +85,11 @@ func New(opt Options) *Model {
 	if o.Embedding%o.Heads != 0 || o.Embedding/o.Heads%2 != 0 || o.Heads%o.KVHeads != 0 {
 		panic(fmt.Sprintf("tinyllama: width %d over %d heads over %d KV heads", o.Embedding, o.Heads, o.KVHeads))
 	}
-	m := Shape{
+	return Shape{
 		Layers: o.Layers, Embedding: o.Embedding, FeedForward: o.FeedForward, Heads: o.Heads, KVHeads: o.KVHeads,
 		HeadLength: o.Embedding / o.Heads, Context: o.Context, DType: o.DType, Output: !o.Tied,
-	}.model(o.Seed)
-	m.Set("general.name", "tinyllama")
-	m.Set("llama.rope.dimension_count", uint32(o.Embedding/o.Heads))
-	return m
+		seed: o.Seed, name: "tinyllama",
+	}.model()
 }
 
 // GGUF returns the file that opt describes. See [New].
