@@ -60,36 +60,52 @@ func (c *Conversation) Messages() []chat.Message {
 // Clear forgets all turns.
 func (c *Conversation) Clear() { c.turns = nil }
 
-// Send says text as the user and streams the model's answer, as Generate does. Only
-// what the session does not hold yet is decoded. When the stream ends, by itself or
-// because the caller breaks off, the question and the answer so far are turns of the
-// conversation; after an error they are not.
+// Send says text as the user and streams the model's answer, as Generate does, with
+// the same claim on the session. Only what the session does not hold yet is decoded.
+// When the stream ends, by itself or because the caller breaks off, the question and
+// the answer so far are turns of the conversation; after an error they are not.
+//
+// Special tokens are never recognised in messages, whatever opt.Special says, which
+// only shows those of the answer to the caller: the turn that is kept is without.
+// Sampling's seed is a conversation's: every turn draws numbers of its own.
+//
+// The sequence is for one loop: another one sends text again.
 func (c *Conversation) Send(ctx context.Context, text string, opt GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		turns := append(c.Messages(), chat.Message{Role: chat.User, Content: text})
-		ids, err := c.encode(turns)
-		if err == nil {
-			ids, err = c.s.Resume(ids)
-		}
-		if err != nil {
-			yield(Token{}, err)
-			return
-		}
-		// Every turn draws numbers of its own, the same ones in the same conversation.
-		opt.Sampling.Seed += uint64(len(c.turns))
-		var answer strings.Builder
-		for t, err := range c.s.GenerateIDs(ctx, ids, opt) {
-			if err != nil {
-				yield(t, err)
-				return
-			}
-			answer.WriteString(t.Text)
-			if !yield(t, nil) {
-				break
-			}
-		}
-		c.turns = append(turns, chat.Message{Role: chat.Assistant, Content: answer.String()})
+		c.s.claim(yield, func() error { return c.send(ctx, text, opt, yield) })
 	}
+}
+
+// send is Send inside of the session.
+func (c *Conversation) send(ctx context.Context, text string, opt GenerateOptions, yield func(Token, error) bool) error {
+	turns := append(c.Messages(), chat.Message{Role: chat.User, Content: text})
+	ids, err := c.encode(turns)
+	if err != nil {
+		return err
+	}
+	if ids, err = c.s.resume(ids); err != nil {
+		return err
+	}
+	plain, err := newSpeech(c.s.m.tok, false, opt.Stop)
+	if err != nil {
+		return err
+	}
+	// The same numbers in the same conversation.
+	opt.Sampling.Seed += uint64(len(c.turns))
+	var answer strings.Builder
+	err = c.s.generate(ctx, ids, opt, func(t Token, err error) bool {
+		said := t.Text
+		if opt.Special {
+			said = plain.beside(t)
+		}
+		answer.WriteString(said)
+		return yield(t, err)
+	})
+	if err != nil {
+		return err
+	}
+	c.turns = append(turns, chat.Message{Role: chat.Assistant, Content: answer.String()})
+	return nil
 }
 
 func (c *Conversation) encode(turns []chat.Message) ([]int32, error) {

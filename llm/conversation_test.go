@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/chat"
 	"github.com/fucina-go/fucina/llm/sample"
@@ -130,6 +129,75 @@ func TestConversationBreaksOff(t *testing.T) {
 	}
 }
 
+// Special tokens that are shown to the caller are no part of the turn that is kept,
+// which the next one is laid out with.
+func TestConversationSpecial(t *testing.T) {
+	const hello, again = "hello", "again"
+	plainModel := openChat(t, chatML)
+	first, err := openSession(t, plainModel, llm.SessionOptions{}).NewConversation("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []int32
+	for tok, err := range first.Send(context.Background(), hello, llm.GenerateOptions{MaxTokens: 6}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, tok.ID)
+	}
+	control, end := ids[2], ids[5]
+	model := tinyllama.New(tinyllama.Options{Context: 1024})
+	model.Set("tokenizer.chat_template", chatML)
+	model.Set("tokenizer.ggml.eos_token_id", uint32(end))
+	for _, p := range model.Meta {
+		if p.Key == "tokenizer.ggml.token_type" {
+			types := slices.Clone(p.Value.([]int32))
+			types[control], types[end] = int32(tokenizer.Control), int32(tokenizer.UserDefined)
+			model.Set(p.Key, types)
+			break
+		}
+	}
+	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+	spelling := func(id int32) string { return string(m.Tokenizer().AppendPiece(nil, id, true)) }
+	talk := func(special bool, stop ...string) (said []string, turns []chat.Message) {
+		c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{hello, again} {
+			answer, err := send(c, text, llm.GenerateOptions{MaxTokens: 8, Special: special, Stop: stop})
+			if err != nil {
+				t.Fatalf("special %v: %q: %v", special, text, err)
+			}
+			said = append(said, answer)
+		}
+		return said, c.Messages()
+	}
+	said, turns := talk(true)
+	plain, want := talk(false)
+	if !slices.Equal(turns, want) {
+		t.Errorf("turns %q, without special tokens %q", turns, want)
+	}
+	if !strings.Contains(said[0], spelling(control)) || !strings.HasSuffix(said[0], spelling(end)) || said[0] == plain[0] {
+		t.Errorf("the answer %q does not show %q and, at its end, %q", said[0], spelling(control), spelling(end))
+	}
+	if turns[1].Content != plain[0] {
+		t.Errorf("the turn is %q, want %q", turns[1].Content, plain[0])
+	}
+	// A stop string ends both, and one that a special token parts ends neither.
+	stop := plain[0][1:3]
+	if _, turns := talk(true, stop); turns[1].Content != plain[0][:1] {
+		t.Errorf("stopped at %q: the turn is %q, want %q", stop, turns[1].Content, plain[0][:1])
+	}
+	before, _, _ := strings.Cut(said[0], spelling(control))
+	if stop = plain[0][len(before)-1 : len(before)+1]; strings.Contains(said[0], stop) {
+		t.Fatalf("%q is in %q", stop, said[0])
+	}
+	if _, turns := talk(true, stop); turns[1].Content != plain[0] {
+		t.Errorf("a special token within %q: the turn is %q, want %q", stop, turns[1].Content, plain[0])
+	}
+}
+
 func TestConversationTemplates(t *testing.T) {
 	for _, tt := range []struct{ name, inFile, ask, want string }{
 		{"none", "", "", "the file carries none"},
@@ -182,8 +250,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Stop strings end the text before them, also across tokens, and every sampler stage
-// sees the prompt.
+// Stop strings end the text before them, also across tokens.
 func TestGenerateStopsAtStrings(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	m := openTiny(t, g.Options)
@@ -206,15 +273,14 @@ func TestGenerateStopsAtStrings(t *testing.T) {
 		t.Errorf("%q, %v, want %q", text, err, whole)
 	}
 	s = openSession(t, m, llm.SessionOptions{})
-	for _, err := range s.Generate(context.Background(), g.Prompt, llm.GenerateOptions{Stop: []string{""}}) {
-		if err == nil || errors.Is(err, fucina.ErrBusy) {
-			t.Errorf("an empty stop string: %v", err)
-		}
+	_, _, err = collect(context.Background(), s, g.Prompt, llm.GenerateOptions{Stop: []string{""}})
+	if !errors.Is(err, sample.ErrParams) {
+		t.Errorf("an empty stop string: %v, want sample.ErrParams", err)
 	}
 }
 
 // The penalties look back on the whole conversation, whether it was decoded for this
-// turn or before, and every turn draws numbers of its own.
+// turn or before.
 func TestConversationHistory(t *testing.T) {
 	m := openChat(t, chatML)
 	sampling := sample.Params{RepeatPenalty: 3, PenaltyWindow: -1, Temperature: 1, Seed: 5}
@@ -237,5 +303,39 @@ func TestConversationHistory(t *testing.T) {
 	cold := answers(s)
 	if warm := answers(s); !slices.Equal(warm, cold) {
 		t.Errorf("with a warm cache %q, with a cold one %q", warm, cold)
+	}
+}
+
+// Every turn draws numbers of its own: those of its place in the conversation and the
+// seed, which options that are used again keep.
+func TestConversationSeeds(t *testing.T) {
+	m := openChat(t, chatML)
+	s := openSession(t, m, llm.SessionOptions{})
+	c, err := s.NewConversation("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The hottest of draws: the logits, and so the prompt, hardly matter to them.
+	opt := llm.GenerateOptions{MaxTokens: 12, Sampling: sample.Params{Temperature: 1e6, Seed: 5}}
+	var turns [2][]int32
+	for i := range turns {
+		if turns[i], err = drain(c.Send(context.Background(), "hello", opt)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if slices.Equal(turns[0], turns[1]) {
+		t.Errorf("two turns draw the same: %v", turns[0])
+	}
+	c.Clear()
+	again := c.Send(context.Background(), "hello", opt)
+	for range 2 {
+		ids, err := drain(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(ids, turns[0]) {
+			t.Errorf("the first turn again gives %v, want %v", ids, turns[0])
+		}
+		c.Clear()
 	}
 }

@@ -20,12 +20,15 @@ type GenerateOptions struct {
 	// Stop ends the text before the first of these strings, which is not given out.
 	Stop []string
 	// Special parses special tokens in the prompt and shows those in the output.
+	// [Conversation.Send] only shows them.
 	Special bool
 	// OnPrompt, if set, is called with the prompt's ids before they are decoded, if
 	// they fit into the context.
 	OnPrompt func(ids []int32)
-	// OnLogits, if set, is called with the logits that each token is chosen from;
-	// the slice is only good during the call.
+	// OnLogits, if set, is called with the logits that each token is chosen from,
+	// one per vocabulary entry, before it is chosen. It may change them, and so the
+	// choice: a token whose logit it makes -Inf is not chosen. The slice is only good
+	// during the call.
 	OnLogits func(logits []float32)
 }
 
@@ -36,42 +39,137 @@ type Token struct {
 	// of a stop string: a token that ends inside one adds its text together with the
 	// token that decides.
 	Text string
+	// End says, at the last token, why it is the last, and is EndNone before.
+	End EndReason
+}
+
+// EndReason says why a generation ended.
+type EndReason uint8
+
+// The reasons for an end. Where several hold at one token, the first of them is
+// given.
+const (
+	EndNone      EndReason = iota // it goes on, or was ended by an error or the caller
+	EndToken                      // the model ended its text with the token for that
+	EndStop                       // a string of GenerateOptions.Stop came, and was cut off
+	EndMaxTokens                  // GenerateOptions.MaxTokens were generated
+	EndContext                    // the context is full
+)
+
+// String returns a few words for the reason.
+func (r EndReason) String() string {
+	switch r {
+	case EndNone:
+		return "none"
+	case EndToken:
+		return "end token"
+	case EndStop:
+		return "stop string"
+	case EndMaxTokens:
+		return "token limit"
+	case EndContext:
+		return "context full"
+	}
+	return fmt.Sprintf("EndReason(%d)", uint8(r))
 }
 
 // Generate appends the prompt to the session and streams the text that follows it.
 // The beginning-of-sequence token is added if the session is empty and the model
 // wants one. The sequence ends after MaxTokens, when the model ends its text (the
-// token that says so is the last, and adds no text of its own), at a stop string,
-// when the context is full, or with an error, which is the last pair; ctx's error if
-// ctx is done.
+// token that says so is the last, and adds no text of its own unless opt.Special
+// shows it), at a stop string, when the context is full, or with an error, which is
+// the last pair; ctx's error if ctx is done. Token.End tells these apart.
 //
 // The session holds the prompt and the tokens that were generated, save the last,
 // and can go on from there.
+//
+// The session is claimed from the first pair to the end of the loop: until then its
+// other methods, called from the loop's body, from opt's functions or from another
+// goroutine, fail with fucina.ErrBusy, save Past, Context and Model. So does a second
+// generation. A sequence that was begun with iter.Pull2 holds the claim until it has
+// ended or is stopped. An error is given out when the session is free again.
+//
+// The sequence is for one loop: another one appends the prompt again.
 func (s *Session) Generate(ctx context.Context, prompt string, opt GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		ids, err := s.m.tok.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: s.Past() == 0, ParseSpecial: opt.Special})
-		if err != nil {
-			yield(Token{}, fmt.Errorf("llm: prompt: %w", err))
-			return
-		}
-		s.stream(ctx, ids, opt, yield)
+		s.claim(yield, func() error {
+			ids, err := s.m.tok.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: s.Past() == 0, ParseSpecial: opt.Special})
+			if err != nil {
+				return fmt.Errorf("llm: prompt: %w", err)
+			}
+			return s.generate(ctx, ids, opt, yield)
+		})
 	}
 }
 
 // GenerateIDs is Generate after a prompt of token ids, to which it adds nothing.
 func (s *Session) GenerateIDs(ctx context.Context, ids []int32, opt GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		s.stream(ctx, append([]int32(nil), ids...), opt, yield)
+		s.claim(yield, func() error { return s.generate(ctx, append([]int32(nil), ids...), opt, yield) })
 	}
 }
 
-func (s *Session) stream(ctx context.Context, ids []int32, opt GenerateOptions, yield func(Token, error) bool) {
-	if err := s.generate(ctx, ids, opt, yield); err != nil {
+// claim calls run, which may yield tokens, inside of the session, and yields its
+// error outside.
+func (s *Session) claim(yield func(Token, error) bool, run func() error) {
+	err := s.enter()
+	if err == nil {
+		err = func() error {
+			defer s.exit()
+			return run()
+		}()
+	}
+	if err != nil {
 		yield(Token{}, err)
 	}
 }
 
-// generate owns ids.
+// speech is the text of generated tokens, up to a stop string.
+type speech struct {
+	tok     *tokenizer.Tokenizer
+	special bool // special tokens are spelled
+	stream  *tokenizer.Stream
+	stops   *sample.StopMatcher
+}
+
+func newSpeech(tok *tokenizer.Tokenizer, special bool, stop []string) (*speech, error) {
+	stops, err := sample.NewStopMatcher(stop...)
+	if err != nil {
+		return nil, fmt.Errorf("llm: %w", err)
+	}
+	return &speech{tok, special, tok.NewStream(tokenizer.StreamOptions{Special: special}), stops}, nil
+}
+
+// next returns the text that id adds, and whether a stop string has ended the text.
+// The token that ends a generation is a special one, whatever its type. Nothing is
+// held back after the last token.
+func (s *speech) next(id int32, last bool) (text string, stopped bool) {
+	if s.special || !s.tok.IsEOG(id) {
+		text = s.stream.Next(id)
+	}
+	if last {
+		text += s.stream.Flush()
+	}
+	text, stopped = s.stops.Next(text)
+	if last && !stopped {
+		text += s.stops.Flush()
+	}
+	return text, stopped
+}
+
+// beside returns what t, which another speech with special tokens has given out, adds
+// to one without. A special token parts the text: no stop string reaches across it.
+func (s *speech) beside(t Token) string {
+	parted := ""
+	if len(s.tok.AppendPiece(nil, t.ID, true)) > len(s.tok.AppendPiece(nil, t.ID, false)) {
+		parted = s.stops.Flush()
+		s.stops.Reset()
+	}
+	text, _ := s.next(t.ID, t.End != EndNone)
+	return parted + text
+}
+
+// generate owns ids. The caller has claimed the session.
 func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions, yield func(Token, error) bool) error {
 	if opt.MaxTokens < 0 {
 		return fmt.Errorf("llm: %d tokens to generate, want 1 or more, or 0 for no limit", opt.MaxTokens)
@@ -80,9 +178,10 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	if err != nil {
 		return fmt.Errorf("llm: %w", err)
 	}
-	stops, err := sample.NewStopMatcher(opt.Stop...)
+	tok := s.m.tok
+	speech, err := newSpeech(tok, opt.Special, opt.Stop)
 	if err != nil {
-		return fmt.Errorf("llm: %w", err)
+		return err
 	}
 	if len(ids) == 0 {
 		return errors.New("llm: the prompt has no tokens")
@@ -95,25 +194,19 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	}
 	// The whole sequence is the history of the penalties, whether it was decoded now
 	// or before.
-	if err := s.enter(); err != nil {
-		return err
-	}
 	for _, id := range s.ids {
 		sampler.Accept(id)
 	}
-	s.exit()
 	for _, id := range ids {
 		sampler.Accept(id)
 	}
-	tok := s.m.tok
 	choices := tok.VocabSize()
 	if choices == 0 {
 		choices = s.m.params.Vocabulary // a model without a vocabulary takes ids and gives ids
 	}
-	logits := make([]float32, s.m.params.Vocabulary)
-	stream := tok.NewStream(tokenizer.StreamOptions{Special: opt.Special})
-	for n := 0; opt.MaxTokens == 0 || n < opt.MaxTokens; n++ {
-		if err := s.Decode(ctx, ids, logits); err != nil {
+	logits := s.room(1)
+	for n := 1; ; n++ {
+		if err := s.decode(ctx, ids, logits); err != nil {
 			return err
 		}
 		if opt.OnLogits != nil {
@@ -124,23 +217,22 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 			return fmt.Errorf("llm: %w", err)
 		}
 		sampler.Accept(id)
-		last := tok.IsEOG(id) || n+1 == opt.MaxTokens || s.Past() == s.opt.Context
-		text := ""
-		if !tok.IsEOG(id) || opt.Special {
-			text = stream.Next(id)
+		end := EndNone
+		switch {
+		case tok.IsEOG(id):
+			end = EndToken
+		case n == opt.MaxTokens:
+			end = EndMaxTokens
+		case s.Past() == s.opt.Context:
+			end = EndContext
 		}
-		if last {
-			text += stream.Flush()
+		text, stopped := speech.next(id, end != EndNone)
+		if stopped && end != EndToken {
+			end = EndStop
 		}
-		text, stopped := stops.Next(text)
-		if last && !stopped {
-			text += stops.Flush()
-		}
-		last = last || stopped
-		if !yield(Token{ID: id, Text: text}, nil) || last {
+		if !yield(Token{ID: id, Text: text, End: end}, nil) || end != EndNone {
 			return nil
 		}
 		ids = append(ids[:0], id)
 	}
-	return nil
 }

@@ -3,12 +3,14 @@ package llm_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/sample"
@@ -203,6 +205,194 @@ func TestGenerateStops(t *testing.T) {
 	}
 }
 
+// A generation has the session to itself until its loop ends, however it ends.
+func TestGenerateClaims(t *testing.T) {
+	g := tinyllama.Goldens()[0]
+	m := openTiny(t, g.Options)
+	s := openSession(t, m, llm.SessionOptions{})
+	ctx := context.Background()
+	generate := func() iter.Seq2[llm.Token, error] {
+		return s.Generate(ctx, g.Prompt, llm.GenerateOptions{MaxTokens: 6})
+	}
+	talk, err := s.NewConversation("chatml", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := func(when string) {
+		t.Helper()
+		_, resumeErr := s.Resume([]int32{1})
+		_, generateErr := drain(s.GenerateIDs(ctx, []int32{1}, llm.GenerateOptions{}))
+		_, sendErr := drain(talk.Send(ctx, "a", llm.GenerateOptions{}))
+		for name, err := range map[string]error{
+			"Rewind": s.Rewind(0), "Resume": resumeErr, "Close": s.Close(), "Decode": s.Decode(ctx, []int32{1}, nil),
+			"DecodeAll": s.DecodeAll(ctx, []int32{1}, nil), "GenerateIDs": generateErr, "Send": sendErr,
+		} {
+			if !errors.Is(err, fucina.ErrBusy) {
+				t.Errorf("%s %s: %v, want ErrBusy", name, when, err)
+			}
+		}
+	}
+	free := func(when string) {
+		t.Helper()
+		if err := s.Rewind(0); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+	}
+	next, stop := iter.Pull2(generate())
+	other, stopOther := iter.Pull2(generate())
+	defer stop()
+	defer stopOther()
+	var ids []int32
+	for {
+		tok, err, ok := next()
+		if !ok {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ids = append(ids, tok.ID); len(ids) == 2 {
+			if _, err, _ := other(); !errors.Is(err, fucina.ErrBusy) {
+				t.Errorf("a second sequence: %v, want ErrBusy", err)
+			}
+			busy("in a loop")
+			if want := len(g.PromptIDs) + 1; s.Past() != want || s.Context() != m.Context() || s.Model() != m {
+				t.Errorf("past %d in a loop, want %d", s.Past(), want)
+			}
+		}
+	}
+	if !slices.Equal(ids, g.IDs[:6]) {
+		t.Errorf("ids %v, want %v", ids, g.IDs[:6])
+	}
+	if got := talk.Messages(); len(got) != 0 {
+		t.Errorf("refused turns %v", got)
+	}
+	free("at the end")
+
+	next, stop = iter.Pull2(generate())
+	if _, err, _ := next(); err != nil {
+		t.Fatal(err)
+	}
+	busy("between two tokens")
+	stop()
+	free("stopped")
+	for range generate() {
+		break
+	}
+	free("broken off")
+	func() {
+		defer func() { _ = recover() }()
+		for range generate() {
+			panic("in the loop")
+		}
+	}()
+	free("after a panic")
+	for _, err := range s.Generate(ctx, "the cat", llm.GenerateOptions{
+		OnPrompt: func([]int32) { busy("in OnPrompt") },
+		OnLogits: func(logits []float32) { busy("in OnLogits"); logits[0] = float32(math.NaN()) },
+	}) {
+		if !errors.Is(err, sample.ErrLogits) {
+			t.Errorf("error %v", err)
+		}
+		free("at an error")
+	}
+	for tok, err := range talk.Send(ctx, "a", llm.GenerateOptions{MaxTokens: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if busy("in an answer"); tok.End != llm.EndNone {
+			break
+		}
+	}
+	free("after an answer")
+}
+
+// drain is the ids of a sequence up to its error.
+func drain(tokens iter.Seq2[llm.Token, error]) (ids []int32, err error) {
+	for tok, err := range tokens {
+		if err != nil {
+			return ids, err
+		}
+		ids = append(ids, tok.ID)
+	}
+	return ids, nil
+}
+
+// The last token says why it is the last.
+func TestGenerateEndReasons(t *testing.T) {
+	g := tinyllama.Goldens()[0]
+	const n = 4
+	model := tinyllama.New(g.Options)
+	model.Set("tokenizer.ggml.eos_token_id", uint32(g.IDs[n]))
+	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+	room := len(g.PromptIDs)
+	text := spell(m, g.IDs[:n])
+	for _, tt := range []struct {
+		name    string
+		context int
+		opt     llm.GenerateOptions
+		want    llm.EndReason
+		tokens  int
+	}{
+		{"end of the text", 0, llm.GenerateOptions{}, llm.EndToken, n + 1},
+		{"end of the text at the limit", room + n, llm.GenerateOptions{MaxTokens: n + 1}, llm.EndToken, n + 1},
+		{"end of the text in a stop string", 0, llm.GenerateOptions{Special: true, Stop: []string{spell(m, g.IDs[n:n+1])}}, llm.EndToken, n + 1},
+		{"stop string", 0, llm.GenerateOptions{Stop: []string{text[len(text)-1:]}}, llm.EndStop, 0},
+		{"stop string at the limit", room + n - 1, llm.GenerateOptions{MaxTokens: n, Stop: []string{text}}, llm.EndStop, n},
+		{"limit", 0, llm.GenerateOptions{MaxTokens: n}, llm.EndMaxTokens, n},
+		{"limit in a full context", room + n - 1, llm.GenerateOptions{MaxTokens: n}, llm.EndMaxTokens, n},
+		{"full context", room + n - 1, llm.GenerateOptions{}, llm.EndContext, n},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openSession(t, m, llm.SessionOptions{Context: tt.context})
+			var ends []llm.EndReason
+			for tok, err := range s.Generate(context.Background(), g.Prompt, tt.opt) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				ends = append(ends, tok.End)
+			}
+			for i, end := range ends {
+				want := llm.EndNone
+				if i == len(ends)-1 {
+					want = tt.want
+				}
+				if end != want {
+					t.Errorf("token %d of %d: %q, want %q", i, len(ends), end, want)
+				}
+			}
+			if tt.tokens != 0 && len(ends) != tt.tokens {
+				t.Errorf("%d tokens, want %d", len(ends), tt.tokens)
+			}
+		})
+	}
+	seen := map[string]bool{}
+	for r := llm.EndNone; r <= llm.EndContext+1; r++ {
+		if seen[r.String()] {
+			t.Errorf("two reasons %q", r)
+		}
+		seen[r.String()] = true
+	}
+}
+
+// OnLogits sees the logits before the choice, and what it changes counts.
+func TestGenerateMasks(t *testing.T) {
+	g := tinyllama.Goldens()[0]
+	s := openSession(t, openTiny(t, g.Options), llm.SessionOptions{})
+	second := slices.Clone(g.FirstLogits)
+	second[g.IDs[0]] = float32(math.Inf(-1))
+	ids, _, err := collect(context.Background(), s, g.Prompt, llm.GenerateOptions{
+		MaxTokens: 8,
+		OnLogits:  func(logits []float32) { logits[g.IDs[0]] = float32(math.Inf(-1)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids[0] != argmax(second) || slices.Contains(ids, g.IDs[0]) {
+		t.Errorf("ids %v without %d, want %d first", ids, g.IDs[0], argmax(second))
+	}
+}
+
 func TestGenerateErrors(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	s := openSession(t, m, llm.SessionOptions{})
@@ -303,7 +493,7 @@ func TestGenerateWithinTokens(t *testing.T) {
 // nothing is rounded that matters: f32 weights and an f32 cache.
 func TestDefaultMode(t *testing.T) {
 	g := tinyllama.Goldens()[0]
-	m := openModel(t, openEngine(t), writeModel(t, tinyllama.New(g.Options)), llm.Options{})
+	m := openModel(t, openEngine(t, fucina.WithExact(false)), writeModel(t, tinyllama.New(g.Options)), llm.Options{})
 	ids, _, err := collect(context.Background(), openSession(t, m, llm.SessionOptions{KV: dtype.F32}), g.Prompt, llm.GenerateOptions{MaxTokens: len(g.IDs)})
 	if err != nil {
 		t.Fatal(err)

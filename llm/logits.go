@@ -12,7 +12,7 @@ const logitRows = 32
 
 // DecodeAll is [Session.Decode] with the logits that follow every token: it calls
 // yield with those after ids[i], one per vocabulary entry, in order. The slice
-// is reused for the next call. An error of yield ends DecodeAll, which returns it;
+// is the session's and is used again for the next call. An error of yield ends DecodeAll, which returns it;
 // the sequence then is as Decode leaves it after an error.
 //
 // yield runs inside of the session: it must not use it.
@@ -27,7 +27,7 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 	s.c.SetCancel(ctx)
 	defer s.c.SetCancel(context.Background())
 	vocabulary := s.m.params.Vocabulary
-	logits := make([]float32, min(logitRows, len(ids), s.opt.Batch)*vocabulary)
+	logits := s.room(min(logitRows, len(ids), s.opt.Batch))
 	for done := 0; done < len(ids); {
 		n := min(len(ids)-done, s.opt.Batch)
 		f := flow{ctx: ctx, c: s.c, past: s.Past(), n: n}

@@ -35,8 +35,9 @@ type SessionOptions struct {
 const defaultContext = 4096
 
 // Session is one sequence of tokens on a model: a context of the engine and a KV
-// cache. One goroutine at a time drives it: a method that finds another inside
-// fails with fucina.ErrBusy.
+// cache. One goroutine at a time drives it: a method that finds another inside, a
+// generation under way included, fails with fucina.ErrBusy. Past, Context and Model
+// may be called at any time.
 type Session struct {
 	m      *Model
 	c      *fucina.Context
@@ -46,8 +47,9 @@ type Session struct {
 	cache  []kv
 	past   atomic.Int64
 	busy   atomic.Bool
-	closed bool    // guarded by busy
-	ids    []int32 // the tokens that the cache holds; guarded by busy
+	closed bool      // guarded by busy
+	ids    []int32   // the tokens that the cache holds; guarded by busy
+	logits []float32 // see room; guarded by busy
 }
 
 // kv is one layer's cache: views of the first tokens are what attention reads. That
@@ -59,7 +61,11 @@ type kv struct {
 
 // NewSession returns an empty session. The memory of its cache is taken when the
 // first tokens are decoded, which fails with fucina.ErrNoMemory, or on a device
-// fucina.ErrOutOfMemory, where there is too little.
+// fucina.ErrOutOfMemory, where there is too little. The table of rotary angles is
+// computed and allocated now, for every session anew: 4 bytes times opt.Context times
+// the rotated elements of a head, twice that in families whose blocks with a window
+// have angles of their own, and a sine and a cosine for each two of its numbers.
+// Close the session before the model.
 func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	if opt.Context == 0 {
 		opt.Context = min(m.context, defaultContext)
@@ -150,7 +156,9 @@ func (s *Session) enter() error {
 
 func (s *Session) exit() { s.busy.Store(false) }
 
-// Close gives the cache back and ends the session. A second Close does nothing.
+// Close gives the cache back and ends the session. It fails with fucina.ErrBusy, and
+// closes nothing, while another call or a generation uses the session. A second Close
+// does nothing.
 func (s *Session) Close() error {
 	if err := s.enter(); errors.Is(err, fucina.ErrClosed) {
 		return nil
@@ -197,6 +205,11 @@ func (s *Session) Resume(ids []int32) ([]int32, error) {
 		return nil, err
 	}
 	defer s.exit()
+	return s.resume(ids)
+}
+
+// resume is Resume for a caller that has claimed the session.
+func (s *Session) resume(ids []int32) ([]int32, error) {
 	if len(ids) == 0 {
 		return nil, errors.New("llm: resume with no tokens")
 	}
@@ -228,6 +241,11 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 		return err
 	}
 	defer s.exit()
+	return s.decode(ctx, ids, logits)
+}
+
+// decode is Decode for a caller that has claimed the session.
+func (s *Session) decode(ctx context.Context, ids []int32, logits []float32) error {
 	if err := s.check(ids); err != nil {
 		return err
 	}
@@ -265,6 +283,15 @@ func (s *Session) check(ids []int32) error {
 		}
 	}
 	return nil
+}
+
+// room returns space for the logits after n tokens, which the session keeps. The
+// caller has claimed the session.
+func (s *Session) room(n int) []float32 {
+	if n *= s.m.params.Vocabulary; n > len(s.logits) {
+		s.logits = make([]float32, n)
+	}
+	return s.logits[:n]
 }
 
 // step runs the network on one batch.
@@ -399,8 +426,10 @@ func (s *Session) feedForward(f *flow, i int, x fucina.Tensor) fucina.Tensor {
 }
 
 // flow carries the first error through a chain of ops, so that the chain reads
-// like the network. After an error, tensors are zero and every op fails, without
-// effect.
+// like the network. The op that fails gives a zero tensor, and with that as an
+// operand the next ones fail too. An op on tensors from before the error may still be
+// computed, in vain: what would outlast the batch, rows of the cache and the logits,
+// is only written where there is no error.
 type flow struct {
 	ctx  context.Context
 	c    *fucina.Context
