@@ -11,19 +11,20 @@ import (
 
 // Buffer returns a storage buffer with one reference over the bytes of a
 // tensor of this file. It is a read-only loan that keeps the mapping alive
-// until its release, past [File.Close]. Where the file's alignment leaves the
-// bytes unaligned for elements of t.DType (possible for alignments below 8), it
-// is a writable copy in memory of its own instead.
+// until its release, past [File.Close]. Where the bytes are not aligned for elements
+// of t.DType, it is a writable copy in memory of its own instead: that takes a file
+// whose alignment is below 8, or an image given to [Parse] that does not begin at a
+// multiple of 8 bytes itself.
 //
 // The error wraps [ErrClosed] after Close, [ErrNoTensor] for a tensor of
-// another file, [ErrMalformed] for an empty one, or is that of an allocation.
+// another file, [ErrEmptyTensor] for one with a dim of 0, or is that of an allocation.
 func (f *File) Buffer(t TensorInfo) (*storage.Buffer, error) {
 	own, ok := f.own(t)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s at [%d, +%d)", ErrNoTensor, quote(t.Name), t.Offset, t.Size)
 	}
 	if t.Size == 0 {
-		return nil, malformed("tensor %s of shape %v is empty", quote(t.Name), t.Shape)
+		return nil, fmt.Errorf("%w: %s has shape %v", ErrEmptyTensor, quote(t.Name), t.Shape)
 	}
 	m := f.parts[own.Part]
 	if f.closed.Load() || !m.retain() {

@@ -31,6 +31,8 @@ var (
 	ErrWrite = errors.New("gguf: cannot write")
 	// ErrNoTensor is returned for a tensor that the file does not hold.
 	ErrNoTensor = errors.New("gguf: no such tensor")
+	// ErrEmptyTensor is returned when a buffer is asked for a tensor with a dim of 0.
+	ErrEmptyTensor = errors.New("gguf: tensor is empty")
 )
 
 func malformed(format string, args ...any) error {

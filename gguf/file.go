@@ -119,8 +119,11 @@ func parse(data []byte) (*File, error) {
 	if f.Metadata, err = r.readMetadata(nPairs); err != nil {
 		return nil, err
 	}
-	if f.alignment, err = alignment(&f.Metadata); err != nil {
-		return nil, err
+	f.alignment = defaultAlignment
+	if v, ok := f.Value(alignmentKey); ok {
+		if f.alignment, err = checkAlignment(v); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
 	}
 	// The pairs may have been longer than their minimum.
 	if nTensors > r.remaining()/minTensorSize {
@@ -147,7 +150,7 @@ func parse(data []byte) (*File, error) {
 		return nil, malformed("the data section begins at byte %d, the file has %d bytes", start, len(data))
 	}
 	if err := locate(tensors, extents, start, int64(len(data))-start, align); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	last := tensors[len(tensors)-1]
 	f.short = max(0, start+pad(last.Offset+last.Size-start, align)-int64(len(data)))
@@ -188,22 +191,14 @@ func (r *reader) readHeader(f *File) (nTensors, nPairs int, err error) {
 	return int(tensors), int(pairs), nil
 }
 
-func alignment(m *Metadata) (uint32, error) {
-	v, ok := m.Value(alignmentKey)
-	if !ok {
-		return defaultAlignment, nil
-	}
-	return checkAlignment(v)
-}
-
-// checkAlignment returns the value of the alignment key.
+// checkAlignment returns the value of the alignment key. The error is a bare reason.
 func checkAlignment(v Value) (uint32, error) {
 	if v.typ != TypeUint32 {
-		return 0, malformed("key %q is %s, want u32", alignmentKey, v.describe())
+		return 0, fmt.Errorf("key %q is %s, want u32", alignmentKey, v.describe())
 	}
 	a := v.bits(0)
 	if a == 0 || a&(a-1) != 0 {
-		return 0, malformed("key %q is %d, want a power of two", alignmentKey, a)
+		return 0, fmt.Errorf("key %q is %d, want a power of two", alignmentKey, a)
 	}
 	return uint32(a), nil
 }

@@ -1,6 +1,7 @@
 package gguf_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -180,5 +181,32 @@ func TestErrorsQuoteNames(t *testing.T) {
 	_, err := gguf.Parse(b.Bytes())
 	if err == nil || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 200 {
 		t.Errorf("error %q", err)
+	}
+
+	// Values too.
+	long := strings.Repeat("\x1b", 1000)
+	for name, values := range map[string][2]gguf.Value{
+		"strings": {gguf.NewValue(long + "a"), gguf.NewValue(long + "b")},
+		"arrays":  {gguf.NewArray([]string{long, long, "a"}), gguf.NewArray([]string{long, long, "b"})},
+		"mixed":   {gguf.NewValue(long), gguf.NewArray(make([]float64, 1000))},
+	} {
+		parts := make([][]byte, 2)
+		for no, v := range values {
+			var out bytes.Buffer
+			w := gguf.NewWriter(&out)
+			err := errors.Join(
+				w.Set("split.no", gguf.NewValue(uint16(no))),
+				w.Set("split.count", gguf.NewValue(uint16(2))),
+				w.Set("general.name", v),
+				w.Close())
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts[no] = out.Bytes()
+		}
+		_, err := gguf.ParseSplit(parts...)
+		if err == nil || !strings.Contains(err.Error(), `"general.name"`) || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 1000 {
+			t.Errorf("%s: error %q", name, err)
+		}
 	}
 }

@@ -19,12 +19,17 @@ const (
 
 // splitNumber returns the value of one of the split keys, def where it is absent.
 func (f *File) splitNumber(key string, def int64, limit int64) (int64, error) {
-	n, err := f.IntOr(key, def)
-	if err != nil {
-		return 0, malformed("%s", strings.TrimPrefix(err.Error(), "gguf: "))
+	v, ok := f.Value(key)
+	if !ok {
+		return def, nil
 	}
+	if !v.typ.isInteger() {
+		return 0, malformed("key %q is %s, want integer", key, v.describe())
+	}
+	// A u64 that no int64 holds is negative here.
+	n := int64(v.bits(0))
 	if n < 0 || n > limit {
-		return 0, malformed("key %q is %d, want 0 to %d", key, n, limit)
+		return 0, malformed("key %q is %s, want 0 to %d", key, v, limit)
 	}
 	return n, nil
 }
@@ -109,7 +114,7 @@ func (f *File) checkPart(p *File, no, count int) error {
 			continue
 		}
 		if first, ok := f.Value(key); ok && first != v {
-			return malformed("key %s is %s, and %s in the first part", quote(key), v, first)
+			return malformed("key %s is %s, and %s in the first part", quote(key), v.brief(), first.brief())
 		}
 	}
 	return nil

@@ -104,7 +104,9 @@ func (r *reader) readTensor(i int) (t TensorInfo, e extent, err error) {
 }
 
 // locate sets DType, Offset and Size of every tensor. The data section runs
-// from byte start to the end of the file and has space bytes.
+// from byte start to the end of the file and has space bytes. The error is a bare
+// reason, as are those of place and byteSize: reader and [Writer] wrap their own
+// sentinels.
 func locate(tensors []TensorInfo, extents []extent, start, space, align int64) error {
 	ambiguous := func(t TensorInfo) bool { return t.DType == dtype.Invalid }
 	if !slices.ContainsFunc(tensors, ambiguous) {
@@ -134,7 +136,7 @@ func place(tensors []TensorInfo, extents []extent, start, space, align int64, q2
 			t.DType = q2
 		}
 		if extents[i].offset != uint64(next) {
-			return malformed("tensor %s has offset %d, want %d: tensors lie back to back, padded to %d bytes",
+			return fmt.Errorf("tensor %s has offset %d, want %d: tensors lie back to back, padded to %d bytes",
 				quote(t.Name), extents[i].offset, next, align)
 		}
 		size, err := byteSize(*t)
@@ -142,7 +144,7 @@ func place(tensors []TensorInfo, extents []extent, start, space, align int64, q2
 			return err
 		}
 		if size > space-next {
-			return malformed("tensor %s takes %d bytes at offset %d, the data section has %d",
+			return fmt.Errorf("tensor %s takes %d bytes at offset %d, the data section has %d",
 				quote(t.Name), size, next, space)
 		}
 		t.Offset, t.Size = start+next, size
@@ -157,7 +159,7 @@ func place(tensors []TensorInfo, extents []extent, start, space, align int64, q2
 func byteSize(t TensorInfo) (int64, error) {
 	row, block := t.Shape[len(t.Shape)-1], t.DType.BlockSize()
 	if row%block != 0 {
-		return 0, malformed("tensor %s of type %s has rows of %d elements, not a multiple of its block of %d",
+		return 0, fmt.Errorf("tensor %s of type %s has rows of %d elements, not a multiple of its block of %d",
 			quote(t.Name), t.DType, row, block)
 	}
 	elements, size, empty := uint64(1), uint64(t.DType.Size()), false
@@ -174,7 +176,7 @@ func byteSize(t TensorInfo) (int64, error) {
 		hiE, elements = bits.Mul64(elements, uint64(d))
 		hiS, size = bits.Mul64(size, uint64(blocks))
 		if hiE != 0 || hiS != 0 || elements > math.MaxInt || size > math.MaxInt {
-			return 0, malformed("tensor %s of type %s and shape %v is larger than %d elements or bytes",
+			return 0, fmt.Errorf("tensor %s of type %s and shape %v is larger than %d elements or bytes",
 				quote(t.Name), t.DType, t.Shape, math.MaxInt)
 		}
 	}

@@ -198,7 +198,7 @@ func (v Value) Interface() any {
 		}
 		return s
 	}
-	panic(fmt.Sprintf("gguf: value of type %s was not made by the parser", v.elem))
+	panic(fmt.Sprintf("gguf: a Value of type %s, which none has", v.elem))
 }
 
 // decode returns the elements of v as at gives them: a slice for an array, the
@@ -214,17 +214,23 @@ func decode[T any](v Value, at func(i int) T) any {
 	return s
 }
 
-// String renders v for a reader: numbers in decimal, strings quoted, and of a
+// String renders v for a reader: numbers in decimal, strings quoted in full, and of a
 // long array the first elements and the length.
-func (v Value) String() string {
-	const shown = 6
+func (v Value) String() string { return v.render(6, strconv.Quote) }
+
+// brief is [Value.String] for an error message, of bounded length.
+func (v Value) brief() string { return v.render(1, quote) }
+
+// render shows at most the first shown elements of an array, and strings as quote
+// gives them.
+func (v Value) render(shown int, quote func(string) string) string {
 	var b strings.Builder
 	if v.typ != TypeArray {
-		v.format(&b, v.prefix(1))
+		v.format(&b, 1, quote)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "[%d]%s{", v.n, v.elem)
-	v.format(&b, v.prefix(shown))
+	v.format(&b, min(v.n, shown), quote)
 	if v.n > shown {
 		b.WriteString(", ...")
 	}
@@ -232,24 +238,19 @@ func (v Value) String() string {
 	return b.String()
 }
 
-// prefix returns v with its first n elements only.
-func (v Value) prefix(n int) Value {
-	v.n = min(v.n, n)
-	return v
-}
-
-func (v Value) format(b *strings.Builder, p Value) {
+// format appends the first n elements.
+func (v Value) format(b *strings.Builder, n int, quote func(string) string) {
 	var strs []string
 	if v.elem == TypeString {
-		strs = v.strings(p.n)
+		strs = v.strings(n)
 	}
-	for i := range p.n {
+	for i := range n {
 		if i > 0 {
 			b.WriteString(", ")
 		}
 		switch {
 		case v.elem == TypeString:
-			b.WriteString(strconv.Quote(strs[i]))
+			b.WriteString(quote(strs[i]))
 		case v.elem == TypeBool:
 			b.WriteString(strconv.FormatBool(v.raw[i] != 0))
 		case v.elem == TypeFloat32:

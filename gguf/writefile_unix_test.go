@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -78,6 +79,12 @@ func TestWriteFileDiskFull(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &small); err != nil {
 		t.Skipf("no limit on files here: %v", err)
 	}
+	lift := sync.OnceFunc(func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
+			t.Error(err)
+		}
+	})
+	defer lift() // for whatever runs next, also if this fails
 	const size = 1 << 20
 	for _, hidden := range []bool{false, true} {
 		err := gguf.WriteFile(path, func(w *gguf.Writer) error {
@@ -99,8 +106,6 @@ func TestWriteFileDiskFull(t *testing.T) {
 			t.Errorf("error %v, want %v", err, syscall.EFBIG)
 		}
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
-		t.Fatal(err)
-	}
+	lift()
 	wantK(t, path, "old", "m.gguf")
 }

@@ -58,9 +58,6 @@ func misuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrWrite, fmt.Errorf(format, args...))
 }
 
-// reason is what an error of the parser's checks says, without its verdict.
-func reason(err error) string { return strings.TrimPrefix(err.Error(), ErrMalformed.Error()+": ") }
-
 // declaring returns an error if the header is written already.
 func (w *Writer) declaring(what string) error {
 	switch {
@@ -90,7 +87,7 @@ func (w *Writer) Set(key string, v Value) error {
 	}
 	if key == alignmentKey {
 		if _, err := checkAlignment(v); err != nil {
-			return misuse("%s", reason(err))
+			return misuse("%w", err)
 		}
 	}
 	if i := w.find(key); i >= 0 {
@@ -176,7 +173,7 @@ func (w *Writer) AddTensor(t TensorInfo) error {
 	}
 	size, err := byteSize(own)
 	if err != nil {
-		return misuse("%s", reason(err))
+		return misuse("%w", err)
 	}
 	own.Size = size
 	w.names[t.Name] = true
@@ -186,15 +183,10 @@ func (w *Writer) AddTensor(t TensorInfo) error {
 
 // header writes everything before the first tensor's data.
 func (w *Writer) header() error {
-	m := Metadata{values: make(map[string]Value, 1)}
+	w.align = defaultAlignment
 	if i := w.find(alignmentKey); i >= 0 {
-		m.values[alignmentKey] = w.pairs[i].value
+		w.align = int64(w.pairs[i].value.bits(0)) // Set checked it
 	}
-	a, err := alignment(&m)
-	if err != nil {
-		return misuse("%s", reason(err))
-	}
-	w.align = int64(a)
 
 	b := []byte("GGUF")
 	b = binary.LittleEndian.AppendUint32(b, writerVersion)
@@ -245,7 +237,7 @@ func (w *Writer) checkFormats(extents []extent, space int64) error {
 		read[i].Shape = slices.Clone(t.Shape)
 	}
 	if err := locate(read, extents, 0, space-w.short, w.align); err != nil {
-		return misuse("%s", reason(err))
+		return misuse("%w", err)
 	}
 	for i, t := range w.tensors {
 		if read[i].DType != t.DType {
