@@ -28,8 +28,12 @@ func (t *tool) bench(ctx context.Context, args []string) (err error) {
 	fs := newFlags("bench", "-m MODEL")
 	m := fs.model()
 	prompt := fs.intRange("p", 512, 0, maxTokens, "prompt `tokens` to process at once; 0 skips the test")
+	fs.alias("p", "n-prompt")
 	gen := fs.intRange("n", 48, 0, maxTokens, "`tokens` to process one by one; 0 skips the test")
+	fs.alias("n", "n-gen")
 	reps := fs.intRange("r", 3, 1, 1<<20, "`times` to repeat each test, after one that is not counted")
+	fs.alias("r", "repetitions")
+	fs.note = "llama-bench's defaults, -n 128 and -r 5, take longer; it prints means, this medians."
 	out := fs.format()
 	if err := fs.parse(t, args, 0); err != nil {
 		return err

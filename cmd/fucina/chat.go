@@ -32,6 +32,8 @@ func (f *flags) chat() *chatFlags {
 	f.BoolVar(&c.on, "chat", false, "talk to the model, a line at a time; /help says more")
 	f.StringVar(&c.template, "chat-template", "", "`name` of the chat template (default the file's own)")
 	f.StringVar(&c.system, "sys", "", "`message` that the model is given before the conversation")
+	f.alias("chat", "cnv", "conversation")
+	f.alias("sys", "system-prompt")
 	return c
 }
 

@@ -57,7 +57,7 @@ func TestChatErrors(t *testing.T) {
 		"from 0 to 1":     {"run", "-m", m, "-p", "x", "--top-p", "1.5"},
 		"of at least 0":   {"run", "-m", m, "-p", "x", "--repeat-penalty", "NaN"},
 		"is not empty":    {"run", "-m", m, "-p", "x", "--stop", ""},
-		"integer from 0":  {"run", "-m", m, "-p", "x", "--top-k", "-1"},
+		"integer from -1": {"run", "-m", m, "-p", "x", "--top-k", "-2"},
 		"want names from": {"run", "-m", m, "-p", "x", "--samplers", "top_k;dry"},
 	} {
 		invoke(t, args...).failed(t, exitUsage, want)
@@ -201,6 +201,12 @@ func TestRunSampling(t *testing.T) {
 		return g.IDs
 	}
 	greedy := ids("--temp", "0")
+	if got := ids("--temp", "-1"); !slices.Equal(got, greedy) {
+		t.Errorf("below temperature 0: %v, want %v", got, greedy)
+	}
+	if got, want := ids("--top-k", "-1"), ids("--top-k", "0"); !slices.Equal(got, want) {
+		t.Errorf("-1 likeliest: %v, want as of all, %v", got, want)
+	}
 	if got := ids("--top-k", "1"); !slices.Equal(got, greedy) {
 		t.Errorf("the likeliest of one: %v, want %v", got, greedy)
 	}

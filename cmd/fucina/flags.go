@@ -22,15 +22,32 @@ func usagef(format string, args ...any) error {
 // flags is the flag set of a subcommand.
 type flags struct {
 	*flag.FlagSet
-	synopsis string // what the usage line shows after [FLAGS]
-	note     string // what the help ends with
+	synopsis string            // what the usage line shows after [FLAGS]
+	note     string            // what the help ends with
+	main     map[string]string // from further names of flags to those that they stand for
 }
 
 func newFlags(name, synopsis string) *flags {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
-	return &flags{FlagSet: fs, synopsis: synopsis}
+	return &flags{FlagSet: fs, synopsis: synopsis, main: make(map[string]string)}
+}
+
+// alias gives the flag name further names, which the help shows beside it.
+func (f *flags) alias(name string, others ...string) {
+	fl := f.Lookup(name)
+	for _, other := range others {
+		f.Var(fl.Value, other, fl.Usage)
+		f.main[other] = name
+	}
+}
+
+// given reports whether the command line has the flag name, by whichever name.
+func (f *flags) given(name string) bool {
+	given := false
+	f.Visit(func(fl *flag.Flag) { given = given || fl.Name == name || f.main[fl.Name] == name })
+	return given
 }
 
 // parse reads args, flags and operands in any order, and wants the given number
@@ -79,9 +96,22 @@ func (f *flags) help(w io.Writer, summary string) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, strings.TrimRight("usage: fucina "+f.Name()+" [FLAGS] "+f.synopsis, " "))
 	fmt.Fprintf(&b, "\n%s\n\n", summary)
-	f.SetOutput(&b)
-	f.PrintDefaults()
-	f.SetOutput(io.Discard)
+	others := make(map[string]string)
+	f.VisitAll(func(fl *flag.Flag) {
+		if name, ok := f.main[fl.Name]; ok {
+			others[name] += ", -" + fl.Name
+		}
+	})
+	shown := flag.NewFlagSet(f.Name(), flag.ContinueOnError)
+	shown.SetOutput(&b)
+	f.VisitAll(func(fl *flag.Flag) {
+		if _, ok := f.main[fl.Name]; !ok {
+			names := fl.Name + others[fl.Name]
+			shown.Var(fl.Value, names, fl.Usage)
+			shown.Lookup(names).DefValue = fl.DefValue
+		}
+	})
+	shown.PrintDefaults()
 	if f.note != "" {
 		fmt.Fprintf(&b, "\n%s\n", f.note)
 	}
@@ -120,15 +150,15 @@ func (f *flags) intRange(name string, def, low, high int, usage string) *int {
 	return p
 }
 
-// temperature is a finite number of at least 0.
+// temperature is a finite number.
 type temperature float32
 
 func (v *temperature) String() string { return strconv.FormatFloat(float64(*v), 'g', -1, 32) }
 
 func (v *temperature) Set(s string) error {
 	x, err := strconv.ParseFloat(s, 32)
-	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
-		return errors.New("want a finite number of at least 0")
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return errors.New("want a finite number")
 	}
 	*v = temperature(x)
 	return nil

@@ -69,6 +69,7 @@ const (
 func (t *tool) inspect(_ context.Context, args []string) (err error) {
 	fs := newFlags("inspect", "FILE")
 	path := fs.String("m", "", "the `file`, as the other commands take it, in place of the operand")
+	fs.alias("m", "model")
 	device := fs.String("provider", "", "`name` of the provider to plan for, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
 	out := fs.format()
 	if err := fs.parseSome(t, args, 1); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -182,10 +183,16 @@ func TestUsageErrors(t *testing.T) {
 		{"run -m x -p a --temp nan", "finite"},
 		{"run -m x -p a --temp inf", "finite"},
 		{"run -m x -p a --temp 1e39", "finite"},
-		{"run -m x -p a --temp -0.1", "at least 0"},
 		{"run -m x -p a --seed -2", "integer"},
 		{"run -m x -p a --seed x", "integer"},
 		{"run -m x -p a --exact=perhaps", "exact"},
+		{"run -m x -p a -b 0", "from 1"},
+		{"run -m x -p a -ctk q8_0", "keys and values of the KV cache have one type"},
+		{"run -m x -p a -ctv q8_0", "have one type"},
+		{"run -m x -p a -ctk q8_0 -ctv f16", "have one type"},
+		{"run -m x -p a -ctk q8_0 -ctv q8_0 --cache-type f16", "have one type"},
+		{"run -m x --prompt a --file b", "two prompts"},
+		{"run -m x -p a --predict -2", "flag -predict: want an integer from -1"},
 		{"run -m x -p a --frobnicate", "-frobnicate; see fucina run -h"},
 		{"run -m", "argument"},
 		{"bench", "-m"},
@@ -217,6 +224,71 @@ func TestUsageErrors(t *testing.T) {
 				t.Errorf("stdout %q", r.stdout)
 			}
 		})
+	}
+}
+
+// A flag does the same by all its names, and the help shows them together.
+func TestAliases(t *testing.T) {
+	model, file := tinyModel(t), filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte(strings.Repeat("a b c ", 20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What a command prints in JSON, without the times.
+	result := func(args []string) map[string]any {
+		t.Helper()
+		var object map[string]any
+		decodeStrict(t, invoke(t, append(args, "-o", "json")...).ok(t), &object)
+		for _, key := range []string{"timings", "seconds", "tok_s"} {
+			delete(object, key)
+		}
+		return object
+	}
+	for _, tc := range []struct{ main, others []string }{
+		{
+			[]string{"run", "-m", model, "-p", "a b", "-n", "6", "-c", "32", "-t", "2", "-b", "2", "-seed", "3", "-temp", "1.5", "-typical", "0.9"},
+			[]string{"run", "--model", model, "--prompt", "a b", "--predict", "6", "--ctx-size", "32", "--threads", "2", "--batch-size", "2", "-s", "3", "--temperature", "1.5", "--typical-p", "0.9"},
+		},
+		{
+			[]string{"run", "-m", model, "-f", file, "-n", "6", "-temp", "0", "-seed", "5", "-cache-type", "f32", "-special"},
+			[]string{"run", "-m", model, "--file", file, "--n-predict", "6", "-temp", "0", "-seed", "5", "-ctk", "f32", "-ctv", "f32", "-sp"},
+		},
+		{
+			[]string{"run", "-m", model, "-p", `a\nb`, "-n", "6", "-temp", "0", "-seed", "5", "-e", "-cache-type", "f16"},
+			[]string{"run", "-m", model, "-p", `a\nb`, "-n", "6", "-temp", "0", "-seed", "5", "--escape", "--cache-type-k", "f16", "--cache-type-v", "f16"},
+		},
+		{
+			[]string{"perplexity", "-m", model, "-f", file, "-c", "16", "-t", "1", "-b", "4"},
+			[]string{"perplexity", "--model", model, "--file", file, "--ctx-size", "16", "--threads", "1", "--batch-size", "4"},
+		},
+		{[]string{"tokenize", "-m", model, "-p", "a b"}, []string{"tokenize", "--model", model, "--prompt", "a b"}},
+		{[]string{"tokenize", "-m", model, "-f", file}, []string{"tokenize", "-m", model, "--file", file}},
+		{[]string{"inspect", "-m", model}, []string{"inspect", "--model", model}},
+	} {
+		if got, want := result(tc.others), result(tc.main); !reflect.DeepEqual(got, want) {
+			t.Errorf("%q differs from %q", tc.others, tc.main)
+		}
+	}
+	var list []measurement
+	decodeStrict(t, invoke(t, "bench", "--model", model, "--n-prompt", "3", "--n-gen", "0", "--repetitions", "1", "-o", "json").ok(t), &list)
+	if len(list) != 1 || list[0].Test != "pp3" {
+		t.Errorf("bench by long names: %+v", list)
+	}
+
+	for command, flags := range map[string][]string{
+		"run":      {"n, -n-predict, -predict tokens", "stop, -r, -reverse-prompt text", "sys, -system-prompt message", "chat, -cnv, -conversation"},
+		"quantize": {"t, -threads threads"},
+	} {
+		out := invoke(t, "help", command).ok(t)
+		for _, names := range flags {
+			if strings.Count(out, "\n  -"+names+"\n") != 1 {
+				t.Errorf("help %s does not show -%s once", command, names)
+			}
+		}
+		for _, line := range strings.Split(out, "\n") {
+			if strings.HasPrefix(line, "  -threads ") || strings.HasPrefix(line, "  -predict ") {
+				t.Errorf("help %s shows twice %q", command, line)
+			}
+		}
 	}
 }
 

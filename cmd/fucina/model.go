@@ -38,7 +38,12 @@ type modelFlags struct {
 	provider string
 	threads  *int
 	exact    *bool // nil where the environment decides
+	batch    *int  // 0 for the session's default
 	cache    cacheType
+
+	// keys and values are the dtypes of the KV cache's halves, which a session has
+	// alike.
+	keys, values cacheType
 }
 
 // cacheType is the dtype of the KV cache; zero is the session's default.
@@ -59,9 +64,17 @@ func (v *cacheType) Set(s string) error {
 func (f *flags) model() *modelFlags {
 	m := &modelFlags{}
 	f.StringVar(&m.path, "m", "", "model `file`, GGUF")
+	f.alias("m", "model")
 	f.StringVar(&m.provider, "provider", "", "`name` of the provider to compute on, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
 	m.threads = f.intRange("t", 0, 1, maxThreads, "`threads` to compute with (default one per processor)")
+	f.alias("t", "threads")
+	m.batch = f.intRange("b", 0, 1, maxTokens, "`tokens` of a prompt to process at once (default 512)")
+	f.alias("b", "batch-size")
 	f.Var(&m.cache, "cache-type", "`dtype` of the KV cache: f16, f32 or q8_0 (default f16, or f32 with -exact)")
+	f.Var(&m.keys, "cache-type-k", "`dtype` of the KV cache, as llama.cpp has it: -cache-type-v must give the same")
+	f.alias("cache-type-k", "ctk")
+	f.Var(&m.values, "cache-type-v", "`dtype` of the KV cache: see -cache-type-k")
+	f.alias("cache-type-v", "ctv")
 	f.BoolFunc("exact", "never round activations; stands above FUCINA_EXACT, also as -exact=false", func(s string) error {
 		on, err := strconv.ParseBool(s)
 		if err != nil {
@@ -77,6 +90,10 @@ func (m *modelFlags) check(command string) error {
 	if m.path == "" {
 		return usagef("%s: no model: give its file with -m", command)
 	}
+	if m.keys != m.values || m.keys != 0 && m.cache != 0 && m.cache != m.keys {
+		return usagef("%s: keys and values of the KV cache have one type: give -cache-type, or -cache-type-k and -cache-type-v alike", command)
+	}
+	m.cache = cmp.Or(m.cache, m.keys)
 	return nil
 }
 
@@ -123,7 +140,7 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	opt := llm.SessionOptions{KV: dtype.DType(m.cache)}
+	opt := llm.SessionOptions{Batch: *m.batch, KV: dtype.DType(m.cache)}
 	if length != defaultLength {
 		opt.Context = l.model.Context()
 	}

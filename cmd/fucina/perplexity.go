@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -40,7 +39,9 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	fs := newFlags("perplexity", "-m MODEL -f FILE")
 	m := fs.model()
 	file := fs.String("f", "", "`file` with the text; - is standard input")
+	fs.alias("f", "file")
 	window := fs.intRange("c", defaultWindow, ownLength, maxTokens, "`tokens` in a window; 0 is all that the model was trained for")
+	fs.alias("c", "ctx-size")
 	out := fs.format()
 	if err := fs.parse(t, args, 0); err != nil {
 		return err
@@ -72,7 +73,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	}
 	t.warnLength(l)
 	r := &perplexityResult{
-		Model:    filepath.Base(m.path),
+		Model:    m.name(),
 		Provider: l.engine.Provider(), Exact: l.engine.Exact(),
 		Context: *window, Tokens: len(w.ids),
 	}

@@ -48,6 +48,7 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	imatrix := fs.String("imatrix", "", "importance `file` of llama.cpp, GGUF or the older format")
 	requantize := fs.Bool("allow-requantize", false, "take matrices that are quantized already, and lose more")
 	threads := fs.intRange("t", 0, 1, maxThreads, "`threads` to encode with (default one per processor)")
+	fs.alias("t", "threads")
 	verbose := fs.Bool("v", false, "tell each tensor, which otherwise only a terminal gets")
 	out := fs.format()
 	if err := fs.parse(t, args, 3); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -64,17 +63,27 @@ func (l logits) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
+// escapes are the spellings that -e reads.
+var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\'`, "'", `\"`, `"`, `\\`, `\`)
+
 // generate is the run command.
 func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	fs := newFlags("run", "-m MODEL (-p PROMPT | -f FILE | -chat)")
 	m := fs.model()
 	prompt := fs.String("p", "", "`prompt` to go on from")
+	fs.alias("p", "prompt")
 	file := fs.String("f", "", "`file` to read the prompt from; - is standard input")
+	fs.alias("f", "file")
+	escape := fs.Bool("e", false, "read \\n, \\r, \\t, \\', \\\" and \\\\ in -p, -sys and -stop as what they stand for")
+	fs.alias("e", "escape")
 	n := fs.intRange("n", -1, -1, maxTokens, "`tokens` to generate; -1 is until the text ends or the context is full")
+	fs.alias("n", "predict", "n-predict")
 	length := fs.intRange("c", defaultLength, ownLength, maxTokens, "`tokens` of context; 0 is all that the model was trained for (default that, at most 4096)")
+	fs.alias("c", "ctx-size")
 	sampling := fs.sampling()
 	chat := fs.chat()
 	special := fs.Bool("special", false, "read special tokens in the prompt and show those that are generated")
+	fs.alias("special", "sp")
 	verbose := fs.Bool("v", false, "show timings, which otherwise only a terminal gets, and in a -chat nobody")
 	out := fs.format()
 	if err := fs.parse(t, args, 0); err != nil {
@@ -85,6 +94,12 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	}
 	if err := chat.check(*out, *n); err != nil {
 		return err
+	}
+	if *escape {
+		*prompt, chat.system = escapes.Replace(*prompt), escapes.Replace(chat.system)
+		for i, s := range sampling.stop {
+			sampling.stop[i] = escapes.Replace(s)
+		}
 	}
 	if !chat.on || *prompt != "" || *file != "" {
 		if *prompt, err = t.prompt(ctx, fs, *prompt, *file); err != nil {
@@ -149,8 +164,7 @@ func (t *tool) prompt(ctx context.Context, fs *flags, prompt, file string) (stri
 
 // text returns the text that the flags -p and -f name, one of which must be given.
 func (t *tool) text(ctx context.Context, fs *flags, prompt, file string) (string, error) {
-	given := false
-	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "p" })
+	given := fs.given("p")
 	switch {
 	case given && file != "":
 		return "", usagef("%s: two prompts: give -p or -f", fs.Name())

@@ -168,9 +168,9 @@ func TestRunContext(t *testing.T) {
 	if err := tinyllama.WriteFile(path, tinyllama.Options{Context: 5000}); err != nil {
 		t.Fatal(err)
 	}
-	threads := 1
+	threads, batch := 1, 0
 	for _, tc := range []struct{ length, want int }{{defaultLength, 4096}, {ownLength, 5000}, {12, 12}, {6000, 6000}} {
-		l, err := newTool(nil, io.Discard, io.Discard, false, false).load(t.Context(), &modelFlags{path: path, threads: &threads}, tc.length)
+		l, err := newTool(nil, io.Discard, io.Discard, false, false).load(t.Context(), &modelFlags{path: path, threads: &threads, batch: &batch}, tc.length)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,6 +263,26 @@ func TestRunStreams(t *testing.T) {
 	}
 	if want := strings.TrimSuffix(g.Text, "\n") + "\n"; out.text() != want {
 		t.Errorf("prints %q, want %q", out.text(), want)
+	}
+}
+
+// With -e the spellings of what is hard to type are read, and others stay.
+func TestRunEscapes(t *testing.T) {
+	model := tinyModel(t)
+	args := []string{"run", "-m", model, "-n", "0", "-p", `a\n\tb\\n\'\"\q\`}
+	if out := invoke(t, append(args, "-e")...).ok(t); out != "a\n\tb\\n'\"\\q\\\n" {
+		t.Errorf("with -e: %q", out)
+	}
+	if out := invoke(t, args...).ok(t); out != args[len(args)-1]+"\n" {
+		t.Errorf("without: %q", out)
+	}
+	// Line feeds alone, and one that ends the text.
+	args = []string{"run", "-m", model, "-p", "a", "-n", "3", "--temp", "0", "--logit-bias", "13+1000", "--stop", `\n\n`}
+	if out := invoke(t, args...).ok(t); out != "a\n\n\n" {
+		t.Errorf("a text without an end: %q", out)
+	}
+	if out := invoke(t, append(args, "-e")...).ok(t); out != "a\n" {
+		t.Errorf("a text to its end: %q", out)
 	}
 }
 
@@ -402,7 +422,7 @@ const loadLooks = 3
 func TestLoadInterrupted(t *testing.T) {
 	model, number := tinyModel(t), 0
 	for n := range int64(loadLooks) {
-		_, err := newTool(nil, io.Discard, io.Discard, false, false).load(newCountdown(t, n), &modelFlags{path: model, threads: &number}, defaultLength)
+		_, err := newTool(nil, io.Discard, io.Discard, false, false).load(newCountdown(t, n), &modelFlags{path: model, threads: &number, batch: &number}, defaultLength)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("interrupted at look %d: %v", n, err)
 		}

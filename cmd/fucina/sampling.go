@@ -22,12 +22,15 @@ type samplingFlags struct {
 
 func (f *flags) sampling() *samplingFlags {
 	s := &samplingFlags{temp: 0.8}
-	f.Var(&s.temp, "temp", "`temperature`; 0 takes the likeliest token")
+	f.Var(&s.temp, "temp", "`temperature`; 0 or less takes the likeliest token")
+	f.alias("temp", "temperature")
 	f.Var(&s.seed, "seed", "`seed` of the sampler (default -1, a random one)")
-	s.topK = f.intRange("top-k", 40, 0, maxTokens, "keep the `k` likeliest tokens; 0 is all")
+	f.alias("seed", "s")
+	s.topK = f.intRange("top-k", 40, -1, maxTokens, "keep the `k` likeliest tokens; 0 or -1 is all")
 	f.ratio(&s.params.TopP, "top-p", 0.95, 0, 1, "keep the likeliest tokens, as few as have `p` together; 1 is all")
 	f.ratio(&s.params.MinP, "min-p", 0.05, 0, 1, "keep tokens with at least `p` times the likeliest one's probability; 0 is all")
 	f.ratio(&s.params.TypicalP, "typical", 1, 0, 1, "keep the most typical tokens, as few as have `p` together; 1 is all")
+	f.alias("typical", "typical-p")
 	f.ratio(&s.params.RepeatPenalty, "repeat-penalty", 1, 0, math.MaxFloat32, "`factor` that makes repeated tokens less likely; 1 is none")
 	f.ratio(&s.params.FrequencyPenalty, "frequency-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off a token's logit for each time it occurred")
 	f.ratio(&s.params.PresencePenalty, "presence-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off the logit of a token that occurred")
@@ -35,14 +38,15 @@ func (f *flags) sampling() *samplingFlags {
 	f.Var((*biasMap)(&s.params.LogitBias), "logit-bias", "add to a token's logit, as `ID+AMOUNT` or ID-AMOUNT; may be given again")
 	f.Var((*stageList)(&s.params.Stages), "samplers", "`stages` of the sampler in their order, between semicolons (default \""+stageList(sample.DefaultStages()).text()+"\")")
 	f.Var(&s.stop, "stop", "`text` that ends the answer and is not shown; may be given again")
+	f.alias("stop", "r", "reverse-prompt")
 	return s
 }
 
 // resolve returns the parameters, with a seed drawn if none was given.
 func (s *samplingFlags) resolve() sample.Params {
 	p := s.params
-	p.Temperature = float32(s.temp)
-	p.TopK = *s.topK
+	p.Temperature = max(float32(s.temp), 0)
+	p.TopK = max(*s.topK, 0)
 	// To the sampler, 0 is no stage; on the command line, as few tokens as can be.
 	for _, v := range []*float32{&p.TopP, &p.TypicalP} {
 		*v = max(*v, math.SmallestNonzeroFloat32)

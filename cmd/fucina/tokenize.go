@@ -26,8 +26,11 @@ type tokenization struct {
 func (t *tool) tokenize(ctx context.Context, args []string) error {
 	fs := newFlags("tokenize", "-m MODEL (-p TEXT | -f FILE)")
 	model := fs.String("m", "", "model `file`, GGUF; only its vocabulary is read")
+	fs.alias("m", "model")
 	prompt := fs.String("p", "", "`text`")
+	fs.alias("p", "prompt")
 	file := fs.String("f", "", "`file` with the text; - is standard input")
+	fs.alias("f", "file")
 	ids := fs.Bool("ids", false, "print the ids alone, as one list")
 	noBOS := fs.Bool("no-bos", false, "add no tokens around the text")
 	special := fs.Bool("parse-special", false, "read special tokens in the text")
