@@ -165,7 +165,7 @@ func (t *tool) answer(ctx context.Context, talk *llm.Conversation, text string, 
 	if c.verbose && (err == nil || ctx.Err() != nil) {
 		watch.stop(&tm, asked, given)
 		c.load = 0
-		fmt.Fprintln(t.stderr, tm)
+		t.tellTimings(tm, c.opt.Sampling.Seed)
 	}
 	return err
 }

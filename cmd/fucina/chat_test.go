@@ -96,7 +96,7 @@ func TestChatInterrupted(t *testing.T) {
 
 // Each answer has its timings, the first with the time of loading.
 func TestChatTimings(t *testing.T) {
-	r := chatWith(t, t.Context(), strings.NewReader("hello\nhello\n/help\n"), "-v")
+	r := chatWith(t, t.Context(), strings.NewReader("hello\nhello\n/help\n"), "-v", "-s", "7")
 	lines := strings.Split(r.stderr, "\n")
 	if r.code != exitOK || len(lines) != 3 || !strings.HasPrefix(lines[0], "load ") || !strings.HasPrefix(lines[1], "prompt ") {
 		t.Fatalf("exit %d, stderr %q", r.code, r.stderr)
@@ -106,7 +106,7 @@ func TestChatTimings(t *testing.T) {
 		var seconds, rate float64
 		var n int
 		line = line[strings.Index(line, "prompt "):]
-		if _, err := fmt.Sscanf(line, "prompt %d tokens, %f s, %f tok/s; generated %d tokens", &asked[i], &seconds, &rate, &n); err != nil || n != 4 || asked[i] < 1 {
+		if _, err := fmt.Sscanf(line, "prompt %d tokens, %f s, %f tok/s; generated %d tokens", &asked[i], &seconds, &rate, &n); err != nil || n != 4 || asked[i] < 1 || !strings.HasSuffix(line, "; seed 7") {
 			t.Errorf("%q: %v", line, err)
 		}
 	}

@@ -11,8 +11,8 @@
 //	fucina version
 //	fucina help [COMMAND]
 //
-// Flags are named after those of llama.cpp's tools and may be written with one
-// dash or two. Results go to standard output, as text or, with -o json, as one
+// Flags have the long and the short names of llama.cpp's tools, and may be written
+// with one dash or two; fucina help run says where they differ. Results go to standard output, as text or, with -o json, as one
 // JSON value on one line; everything else goes to standard error. FUCINA_EXACT=1
 // and FUCINA_PROVIDER stand for --exact and --provider.
 //

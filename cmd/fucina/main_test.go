@@ -9,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/fucina-go/fucina/providers"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -155,6 +157,18 @@ func TestVersion(t *testing.T) {
 		if out := invoke(t, arg).ok(t); !strings.HasPrefix(out, "fucina ") || !strings.Contains(out, "cpu") {
 			t.Errorf("%s prints %q", arg, out)
 		}
+	}
+}
+
+func TestVersionJSON(t *testing.T) {
+	out := invoke(t, "version", "-o", "json").ok(t)
+	var object map[string]any
+	decodeStrict(t, out, &object)
+	keys(t, object, "version", "go", "os", "arch", "providers")
+	var v versionInfo
+	decodeStrict(t, out, &v)
+	if want := (versionInfo{v.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, providers.Names()}); v.Version == "" || !reflect.DeepEqual(v, want) {
+		t.Errorf("%+v, want %+v", v, want)
 	}
 }
 

@@ -63,6 +63,12 @@ func (l logits) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
+// runNote names what a user of llama.cpp may not expect.
+const runNote = `Flags and defaults are llama.cpp's, except that a prompt is taken as it is, unless -e
+or -special is given; that it talks only with -chat; that the context is at most 4096
+tokens unless -c is given; and that the stages dry, xtc and top_n_sigma, which do
+nothing there by default, are absent.`
+
 // escapes are the spellings that -e reads.
 var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\'`, "'", `\"`, `"`, `\\`, `\`)
 
@@ -84,8 +90,9 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	chat := fs.chat()
 	special := fs.Bool("special", false, "read special tokens in the prompt and show those that are generated")
 	fs.alias("special", "sp")
-	verbose := fs.Bool("v", false, "show timings, which otherwise only a terminal gets, and in a -chat nobody")
+	verbose := fs.Bool("v", false, "show timings and the seed, which otherwise only a terminal gets, and in a -chat nobody")
 	out := fs.format()
+	fs.note = runNote
 	if err := fs.parse(t, args, 0); err != nil {
 		return err
 	}
@@ -147,7 +154,7 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 		}
 	}
 	if t.tty || *verbose {
-		fmt.Fprintln(t.stderr, r.Timings)
+		t.tellTimings(r.Timings, r.Seed)
 	}
 	return err
 }
@@ -287,6 +294,11 @@ func (w *stopwatch) stop(t *timings, promptTokens, genTokens int) {
 	t.Prompt, t.Gen = w.first.Sub(w.start).Seconds(), now.Sub(w.first).Seconds()
 	t.PromptRate = rate(promptTokens, t.Prompt)
 	t.GenRate = rate(genTokens-1, t.Gen)
+}
+
+// tellTimings says how long a text took, and what draws it again.
+func (t *tool) tellTimings(tm timings, seed uint64) {
+	fmt.Fprintf(t.stderr, "%s; seed %d\n", tm, seed)
 }
 
 // String leaves out a Load of 0: there was none.

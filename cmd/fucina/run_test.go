@@ -356,9 +356,15 @@ func TestRunWriteError(t *testing.T) {
 // Timings are a terminal's, or whoever's that asks; so is progress.
 func TestRunTimings(t *testing.T) {
 	model := tinyModel(t)
-	args := []string{"run", "-m", model, "-p", "a", "-n", "2"}
-	if r := invoke(t, append(args, "-v")...); r.code != exitOK || !strings.HasPrefix(r.stderr, "load ") || strings.Count(r.stderr, "\n") != 1 {
+	args := []string{"run", "-m", model, "-p", "a", "-n", "8"}
+	r := invoke(t, append(args, "-v")...)
+	if r.code != exitOK || !strings.HasPrefix(r.stderr, "load ") || strings.Count(r.stderr, "\n") != 1 {
 		t.Errorf("exit %d, stderr %q", r.code, r.stderr)
+	}
+	// The seed that was drawn draws the same text.
+	_, seed, ok := strings.Cut(strings.TrimSuffix(r.stderr, "\n"), "; seed ")
+	if again := invoke(t, append(args, "--seed", seed)...).ok(t); !ok || again != r.stdout {
+		t.Errorf("seed %q gives %q, want %q", seed, again, r.stdout)
 	}
 	var stderr bytes.Buffer
 	terminal := newTool(nil, io.Discard, &stderr, false, true)

@@ -152,17 +152,29 @@ func (t *tool) help() error {
 	return err
 }
 
+// versionInfo is what the version command prints, as -o json has it.
+type versionInfo struct {
+	Version   string   `json:"version"` // of the module; "(devel)" where the build has none
+	Go        string   `json:"go"`
+	OS        string   `json:"os"`
+	Arch      string   `json:"arch"`
+	Providers []string `json:"providers"`
+}
+
 func (t *tool) version(_ context.Context, args []string) error {
 	fs := newFlags("version", "")
+	out := fs.format()
 	if err := fs.parse(t, args, 0); err != nil {
 		return err
 	}
-	version := "(devel)"
+	v := versionInfo{"(devel)", runtime.Version(), runtime.GOOS, runtime.GOARCH, providers.Names()}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		version = info.Main.Version
+		v.Version = info.Main.Version
 	}
-	_, err := fmt.Fprintf(t.stdout, "fucina %s %s %s/%s, providers: %s\n", version,
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(providers.Names(), ", "))
+	if *out == jsonl {
+		return t.writeJSON(v)
+	}
+	_, err := fmt.Fprintf(t.stdout, "fucina %s %s %s/%s, providers: %s\n", v.Version, v.Go, v.OS, v.Arch, strings.Join(v.Providers, ", "))
 	return err
 }
 
