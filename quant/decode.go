@@ -77,7 +77,7 @@ func DecodeRow(dst []float32, d dtype.DType, src []byte) error {
 		return err
 	}
 	if err := checkRow(d, len(dst), len(src)); err != nil {
-		return fmt.Errorf("decode: %w", err)
+		return err
 	}
 	decode(dst, src)
 	return nil

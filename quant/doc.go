@@ -8,16 +8,16 @@
 //
 // The encoders write the bytes that ggml 0.23 writes, with or without an importance
 // vector. They differ where its result is not defined, or useless: values that a
-// format cannot hold are refused, and the scale of an MXFP4 block below 2^-125 is the
-// smallest one.
+// format cannot hold are refused, the scale of an MXFP4 block below 2^-125 is the
+// smallest one, and the sums in a Q8_K block of zeros are zeros.
 //
 // The order of the f32 operations is therefore part of each codec, and products that
 // feed a sum, even in a later statement, are rounded by an explicit conversion, so
 // that no compiler fuses the two.
 //
-// On amd64 with AVX2 the encoders of Q4_0 and Q4_1 are assembly where there is no
-// importance vector. The Go code is their specification, and all there is with the
-// build tag noasm.
+// On amd64 with AVX2, F16C and BMI1 the encoders of Q4_0 and Q4_1 are assembly where
+// there is no importance vector. The Go code is their specification, and all there is
+// with the build tag noasm.
 //
 // A row is a run of whole blocks along the last axis. Bytes are little-endian and need
 // no alignment. Nothing here keeps a reference to its arguments or starts goroutines,

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
 )
 
 // ErrRange is wrapped by errors about values that a block format cannot hold: a NaN,
-// an infinity, or a magnitude whose scale overflows binary16.
+// an infinity, a magnitude whose scale overflows binary16, or one that overflows f32
+// when weighed by its importance.
 var ErrRange = errors.New("quant: value out of range")
 
 // ErrImportance is wrapped by errors about an importance vector that is missing
@@ -101,6 +103,10 @@ func EncodeRow(dst []byte, d dtype.DType, src []float32) error {
 // importance is nil or has rowLen weights, finite and not negative: how much an error
 // in each column matters. It steers the search of the scales in Q4_0, Q4_1, Q5_0,
 // Q5_1, the K-quants (other than Q8_K) and the IQ formats, and is ignored by others.
+// Only the ratios of the weights matter, and they are best kept near one: the search
+// sums products of the weights and the squares of the values in f32, where an overflow
+// spoils the fit, as in ggml, and rows that get no finite scale are refused with an
+// error that wraps [ErrRange].
 //
 // The formats are f32, f16 and bf16, which round as package dtype says, and every
 // block format. Their bytes are those of ggml 0.23 (ggml_quantize_chunk, and
@@ -121,17 +127,17 @@ func EncodeRows(dst []byte, d dtype.DType, src []float32, rowLen int, importance
 	case d == dtype.F32 || d == dtype.F16 || d == dtype.BF16:
 	case d.IsBlockQuantized():
 	default:
-		return fmt.Errorf("encode: %w: there is no encoder for %v", dtype.ErrUnsupported, d)
+		return fmt.Errorf("%w: %v has no encoder", dtype.ErrUnsupported, d)
 	}
 	if err := checkRow(d, len(src), len(dst)); err != nil {
-		return fmt.Errorf("encode: %w", err)
+		return err
 	}
 	if err := checkRows(d, len(src), rowLen); err != nil {
-		return fmt.Errorf("encode: %w", err)
+		return err
 	}
 	if importance != nil || RequiresImportance(d) {
 		if err := checkImportance(d, importance, rowLen); err != nil {
-			return fmt.Errorf("encode: %w", err)
+			return err
 		}
 	}
 	if !d.IsBlockQuantized() {
@@ -140,8 +146,8 @@ func EncodeRows(dst []byte, d dtype.DType, src []float32, rowLen int, importance
 	}
 	rowBytes := rowLen / d.BlockSize() * d.Size()
 	for r := 0; len(src) > 0; r++ {
-		if err := encodeBlocks(dst[:rowBytes], d, src[:rowLen], importance); err != nil {
-			return fmt.Errorf("encode: row %d: %w", r, err)
+		if first, err := encodeBlocks(dst[:rowBytes], d, src[:rowLen], importance); err != nil {
+			return fmt.Errorf("%w, in row %d, elements %d to %d of %v", err, r, first, first+d.BlockSize()-1, d)
 		}
 		src, dst = src[rowLen:], dst[rowBytes:]
 	}
@@ -196,15 +202,16 @@ func encodeFloats(dst []byte, d dtype.DType, src []float32) {
 	}
 }
 
-// encodeBlocks encodes the blocks of one row, and adds the place to an error.
-func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32) error {
+// encodeBlocks encodes the blocks of one row. An error is about the block of which it
+// returns the first element.
+func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32) (first int, err error) {
 	e, n, size := &encoders[d], d.BlockSize(), d.Size()
 	var b block
 	if e.rowMean && importance != nil {
 		// A bad value must not spoil the mean before its block is found.
 		for i := 0; i < len(src); i += n {
 			if amax := maxAbs(src[i : i+n]); !(amax <= e.limit) {
-				return blockError(d, i, magnitudeError(amax))
+				return i, magnitudeError(amax)
 			}
 		}
 		b.rowMean = sumSquares(src) / float32(len(src))
@@ -222,21 +229,23 @@ func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32) error {
 		}
 		b.amax, b.ext = extreme(b.x)
 		if !(b.amax <= e.limit) {
-			return blockError(d, len(src)-len(left), magnitudeError(b.amax))
+			return len(src) - len(left), magnitudeError(b.amax)
 		}
 		if err := e.encode(dst[:size], b); err != nil {
-			return blockError(d, len(src)-len(left), err)
+			var scale scaleError
+			if errors.As(err, &scale) && scale-scale != 0 && b.importance != nil {
+				// Below the limit the values alone always have a finite scale.
+				err = fmt.Errorf("%w: scale %v, importance of up to %v times values of up to %v overflows f32",
+					ErrRange, float32(scale), slices.Max(b.importance), b.amax)
+			}
+			return len(src) - len(left), err
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 func magnitudeError(v float32) error {
 	return fmt.Errorf("%w: magnitude %v", ErrRange, v)
-}
-
-func blockError(d dtype.DType, first int, err error) error {
-	return fmt.Errorf("%w in elements %d to %d of a %v row", err, first, first+d.BlockSize()-1, d)
 }
 
 const magnitudeBits = 1<<31 - 1
@@ -259,7 +268,7 @@ func maxAbs(x []float32) float32 {
 }
 
 // extreme returns what maxAbs does and the first element of that magnitude; of zeros,
-// the positive zero. As signed integers the encodings have the largest positive value
+// the positive zero. The length of x is a multiple of 8. As signed integers the encodings have the largest positive value
 // last, as unsigned ones the largest negative value.
 func extreme(x []float32) (amax, ext float32) {
 	var p0, p1 int32
@@ -307,9 +316,14 @@ func putHalf(dst []byte, v float32) error {
 	return nil
 }
 
-func scaleError(v float32) error {
-	return fmt.Errorf("%w: scale %v does not fit f16", ErrRange, v)
+// A scaleError is a scale or a minimum that binary16 cannot hold. It wraps ErrRange.
+type scaleError float32
+
+func (e scaleError) Error() string {
+	return fmt.Sprintf("%v: scale %v does not fit f16", ErrRange, float32(e))
 }
+
+func (e scaleError) Unwrap() error { return ErrRange }
 
 // inverse returns 1/d, or 0 where that is no number, d being zero or nearly so.
 func inverse(d float32) float32 {

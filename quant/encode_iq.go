@@ -41,12 +41,28 @@ const (
 	refineFitted
 )
 
+// The numbers are those of ggml.
 var (
-	iq2xxs = gridFormat{iq2xxsLattice, 32, true, 1, 0, 1e-15, 6, 0.1, refineFitted, 1}
-	iq2xs  = gridFormat{iq2xsLattice, 16, true, 1, 0, 1e-15, 9, 0.1, refineOff, 1}
-	iq2s   = gridFormat{iq2sLattice, 16, false, 2, 0.25, 1e-8, 9, 0.1, refineOff, 0.9875}
-	iq3xxs = gridFormat{iq3xxsLattice, 32, true, 2, 0, 1e-8, 15, 0.2, refineOff, 1.0125}
-	iq3s   = gridFormat{iq3sLattice, 32, false, 2, 0, 0, 9, 0.2, refineAll, 1.033}
+	iq2xxs = gridFormat{
+		lattice: iq2xxsLattice, group: 32, evenSigns: true, spread: 1, floor: 0, eps: 1e-15,
+		tries: 6, step: 0.1, refine: refineFitted, fudge: 1,
+	}
+	iq2xs = gridFormat{
+		lattice: iq2xsLattice, group: 16, evenSigns: true, spread: 1, floor: 0, eps: 1e-15,
+		tries: 9, step: 0.1, refine: refineOff, fudge: 1,
+	}
+	iq2s = gridFormat{
+		lattice: iq2sLattice, group: 16, evenSigns: false, spread: 2, floor: 0.25, eps: 1e-8,
+		tries: 9, step: 0.1, refine: refineOff, fudge: 0.9875,
+	}
+	iq3xxs = gridFormat{
+		lattice: iq3xxsLattice, group: 32, evenSigns: true, spread: 2, floor: 0, eps: 1e-8,
+		tries: 15, step: 0.2, refine: refineOff, fudge: 1.0125,
+	}
+	iq3s = gridFormat{
+		lattice: iq3sLattice, group: 32, evenSigns: false, spread: 2, floor: 0, eps: 0,
+		tries: 9, step: 0.2, refine: refineAll, fudge: 1.033,
+	}
 )
 
 // gridGroup is a group and what is found for it.
@@ -63,7 +79,7 @@ var levelValues = [8]float32{1, 3, 5, 7, 9, 11, 13, 15}
 
 // gridSearch finds the groups of a block one after another.
 type gridSearch struct {
-	*gridFormat
+	format     *gridFormat
 	lattice    *lattice
 	meanSquare float32
 	group      gridGroup
@@ -74,13 +90,13 @@ type gridSearch struct {
 // start clears the block, which groups of zeros leave as it is.
 func (f *gridFormat) start(dst []byte, b *block) gridSearch {
 	clear(dst)
-	return gridSearch{gridFormat: f, lattice: f.lattice(), meanSquare: f.spread * sumSquares(b.x) / 256}
+	return gridSearch{format: f, lattice: f.lattice(), meanSquare: f.spread * sumSquares(b.x) / 256}
 }
 
 // next finds group g. It returns false for a group of zeros.
 func (s *gridSearch) next(b *block, g int) bool {
-	s.load(&s.group, b, g*s.gridFormat.group, s.meanSquare)
-	if !s.search(s.lattice, &s.group) {
+	s.format.load(&s.group, b, g*s.format.group, s.meanSquare)
+	if !s.format.search(s.lattice, &s.group) {
 		return false
 	}
 	s.scales[g] = s.group.scale
@@ -98,11 +114,11 @@ func (s *gridSearch) finish(dst []byte) (scale [16]uint8, err error) {
 		return scale, nil
 	}
 	d := s.top / 31
-	if err := putHalf(dst, d*s.fudge); err != nil {
+	if err := putHalf(dst, d*s.format.fudge); err != nil {
 		return scale, err
 	}
 	inv := 1 / d
-	for g := range 256 / s.gridFormat.group {
+	for g := range 256 / s.format.group {
 		scale[g] = uint8(oddLevel(inv*s.scales[g], 16))
 	}
 	return scale, nil

@@ -21,10 +21,23 @@ type affineK struct {
 	clampPlain, clampWeighted uint8
 }
 
+// The numbers are those of ggml.
 var (
-	q2K = affineK{16, 3, 15, affineSteps{-0.5, 0.1, 15, true}, legacySteps, 1, 255, 255}
-	q4K = affineK{32, 15, 63, affineSteps{-1, 0.1, 20, false}, legacySteps, 2, 63, 255}
-	q5K = affineK{32, 31, 63, affineSteps{-0.5, 0.1, 15, false}, legacySteps, 2, 63, 63}
+	q2K = affineK{
+		group: 16, last: 3, lastScale: 15,
+		plain: affineSteps{first: -0.5, step: 0.1, n: 15, absolute: true}, weighted: weightedSteps,
+		spread: 1, clampPlain: 255, clampWeighted: 255,
+	}
+	q4K = affineK{
+		group: 32, last: 15, lastScale: 63,
+		plain: affineSteps{first: -1, step: 0.1, n: 20}, weighted: weightedSteps,
+		spread: 2, clampPlain: 63, clampWeighted: 255,
+	}
+	q5K = affineK{
+		group: 32, last: 31, lastScale: 63,
+		plain: affineSteps{first: -0.5, step: 0.1, n: 15}, weighted: weightedSteps,
+		spread: 2, clampPlain: 63, clampWeighted: 63,
+	}
 )
 
 // superBlock is a K-quant block before it is packed. Groups of 32 use the first half

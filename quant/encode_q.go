@@ -138,9 +138,9 @@ func (b *block) weights(w *[32]float32) []float32 {
 	return w[:]
 }
 
-// legacySteps is how Q4_1 and Q5_1, and the K-quants with a minimum, search with an
+// weightedSteps is how Q4_1 and Q5_1, and the K-quants with a minimum, search with an
 // importance vector.
-var legacySteps = affineSteps{first: -0.9, step: 0.05, n: 36}
+var weightedSteps = affineSteps{first: -0.9, step: 0.05, n: 36}
 
 func encodeQ4_0(dst []byte, b block) error {
 	c, scale := b.symmetric(8, 4)
@@ -188,7 +188,7 @@ func (b *block) affine(last int32) (c code32, scale, lo float32) {
 	}
 	var w [32]float32
 	var code [32]uint8
-	scale, least := searchAffine(code[:], b.x, b.weights(&w), last, &legacySteps)
+	scale, least := searchAffine(code[:], b.x, b.weights(&w), last, &weightedSteps)
 	return joined(&code), scale, -least
 }
 

@@ -213,9 +213,9 @@ func TestEncodeRange(t *testing.T) {
 			for _, at := range []int{0, 255, 700, 1023} {
 				x := slices.Repeat([]float32{0.5}, 1024)
 				x[at] = v
-				err := EncodeRows(make([]byte, 1024/d.BlockSize()*d.Size()), d, x, 1024, ones)
-				first := at / d.BlockSize() * d.BlockSize()
-				if where := fmt.Sprintf("elements %d to %d of a %v row", first, first+d.BlockSize()-1, d); !errors.Is(err, ErrRange) || !strings.Contains(err.Error(), where) {
+				err := EncodeRows(make([]byte, 1024/d.BlockSize()*d.Size()), d, x, 512, ones[:512])
+				first := at % 512 / d.BlockSize() * d.BlockSize()
+				if where := fmt.Sprintf("in row %d, elements %d to %d of %v", at/512, first, first+d.BlockSize()-1, d); !errors.Is(err, ErrRange) || !strings.Contains(err.Error(), where) {
 					t.Errorf("%v with %v at %d: %v", d, v, at, err)
 				}
 			}
@@ -249,6 +249,23 @@ func TestEncodeRange(t *testing.T) {
 		}
 		if wide := d == dtype.MXFP4 || d == dtype.Q8_K; refused == wide {
 			t.Errorf("%v: refused large values: %v", d, refused)
+		}
+	}
+}
+
+// TestEncodeImportanceOverflow: where finite weights leave no finite scale, the error
+// names them, not the values. The formats are those whose search does not keep its
+// first scale.
+func TestEncodeImportanceOverflow(t *testing.T) {
+	x, _ := generate(0, 0)
+	weights := slices.Repeat([]float32{1}, goldenRow)
+	weights[300] = 0x1p127
+	for _, d := range []dtype.DType{dtype.Q4_0, dtype.Q5_0, dtype.Q2_K, dtype.Q4_K, dtype.Q5_K, dtype.IQ4_NL} {
+		err := EncodeRows(make([]byte, len(x)/d.BlockSize()*d.Size()), d, x, goldenRow, weights)
+		first := 300 / d.BlockSize() * d.BlockSize()
+		want := fmt.Sprintf("elements %d to %d of %v", first, first+d.BlockSize()-1, d)
+		if !errors.Is(err, ErrRange) || !strings.Contains(err.Error(), "importance of up to 1.7014118e+38") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want the importance and %q", d, err, want)
 		}
 	}
 }

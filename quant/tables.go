@@ -1082,12 +1082,12 @@ var iq1sGrid = [2048]uint64{
 	0x010101010101ffff, 0x010101010101ff01, 0x01010101010101ff, 0x0101010101010101,
 }
 
-// iq4nlLevels is the levels of IQ4_NL and IQ4_XS.
+// iq4nlLevels holds the levels of IQ4_NL and IQ4_XS.
 var iq4nlLevels = [16]int8{
 	-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 }
 
-// fp4Levels is twice the E2M1 values, for MXFP4 and NVFP4.
+// fp4Levels holds twice the E2M1 values, for MXFP4 and NVFP4.
 var fp4Levels = [16]int8{
 	0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12,
 }

@@ -18,14 +18,14 @@ var tables = []struct {
 	header, name, elem, doc string
 	perLine                 int
 }{
-	{"iq2xxs_grid", "iq2xxsGrid", "uint64", "the grid of IQ2_XXS", 4},
-	{"iq2xs_grid", "iq2xsGrid", "uint64", "the grid of IQ2_XS", 4},
-	{"iq2s_grid", "iq2sGrid", "uint64", "the grid of IQ2_S", 4},
-	{"iq3xxs_grid", "iq3xxsGrid", "uint32", "the grid of IQ3_XXS", 8},
-	{"iq3s_grid", "iq3sGrid", "uint32", "the grid of IQ3_S", 8},
-	{"iq1s_grid", "iq1sGrid", "uint64", "the grid of IQ1_S and IQ1_M, of signed bytes", 4},
-	{"kvalues_iq4nl", "iq4nlLevels", "int8", "the levels of IQ4_NL and IQ4_XS", 16},
-	{"kvalues_fp4", "fp4Levels", "int8", "twice the E2M1 values, for MXFP4 and NVFP4", 16},
+	{"iq2xxs_grid", "iq2xxsGrid", "uint64", "is the grid of IQ2_XXS", 4},
+	{"iq2xs_grid", "iq2xsGrid", "uint64", "is the grid of IQ2_XS", 4},
+	{"iq2s_grid", "iq2sGrid", "uint64", "is the grid of IQ2_S", 4},
+	{"iq3xxs_grid", "iq3xxsGrid", "uint32", "is the grid of IQ3_XXS", 8},
+	{"iq3s_grid", "iq3sGrid", "uint32", "is the grid of IQ3_S", 8},
+	{"iq1s_grid", "iq1sGrid", "uint64", "is the grid of IQ1_S and IQ1_M, of signed bytes", 4},
+	{"kvalues_iq4nl", "iq4nlLevels", "int8", "holds the levels of IQ4_NL and IQ4_XS", 16},
+	{"kvalues_fp4", "fp4Levels", "int8", "holds twice the E2M1 values, for MXFP4 and NVFP4", 16},
 }
 
 func main() {
@@ -34,6 +34,10 @@ func main() {
 	header := flag.String("header", "", "`path` of ggml-common.h")
 	out := flag.String("o", "", "`path` of the Go file to write")
 	flag.Parse()
+	if *header == "" || *out == "" || flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
 	src, err := os.ReadFile(*header)
 	if err != nil {
 		log.Fatal(err)
@@ -61,7 +65,7 @@ func generate(src string) ([]byte, error) {
 			return nil, fmt.Errorf("table %s has no end", t.header)
 		}
 		values := number.FindAllString(body, -1)
-		fmt.Fprintf(&b, "\n// %s is %s.\nvar %s = [%d]%s{", t.name, t.doc, t.name, len(values), t.elem)
+		fmt.Fprintf(&b, "\n// %s %s.\nvar %s = [%d]%s{", t.name, t.doc, t.name, len(values), t.elem)
 		for i, v := range values {
 			if i%t.perLine == 0 {
 				b.WriteString("\n")
