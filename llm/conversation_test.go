@@ -185,9 +185,9 @@ func TestConversationSpecial(t *testing.T) {
 		t.Errorf("the turn is %q, want %q", turns[1].Content, plain[0])
 	}
 	// A stop string ends both, and one that a special token parts ends neither.
-	stop := plain[0][1:3]
-	if _, turns := talk(true, stop); turns[1].Content != plain[0][:1] {
-		t.Errorf("stopped at %q: the turn is %q, want %q", stop, turns[1].Content, plain[0][:1])
+	rest, stop := plain[0][:len(plain[0])-2], plain[0][len(plain[0])-2:]
+	if _, turns := talk(true, stop); turns[1].Content != rest {
+		t.Errorf("stopped at %q: the turn is %q, want %q", stop, turns[1].Content, rest)
 	}
 	before, _, _ := strings.Cut(said[0], spelling(control))
 	if stop = plain[0][len(before)-1 : len(before)+1]; strings.Contains(said[0], stop) {

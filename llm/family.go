@@ -116,7 +116,12 @@ func (fam *family) read(r *reader, p *Params) {
 		p.AttentionScale = float32(1 / math.Sqrt(float64(max(1, p.Embedding/p.Heads))))
 	}
 	if p.Window = r.count("attention.sliding_window", g.window, maxLength); p.Window > 0 {
-		p.WindowPattern = r.size("attention.sliding_window_pattern", g.pattern, maxLayers)
+		const pattern = "attention.sliding_window_pattern"
+		if r.isArray(pattern) { // it says of each block whether it has a window
+			r.fail(fmt.Errorf("%w: %s.%s is an array, want the number of blocks after which one sees all", ErrUnsupportedModel, r.arch, pattern))
+		} else {
+			p.WindowPattern = r.size(pattern, g.pattern, maxLayers)
+		}
 	}
 	if g.attnCap != 0 {
 		p.AttentionSoftCap = float32(r.number("attn_logit_softcapping", g.attnCap, math.SmallestNonzeroFloat32))

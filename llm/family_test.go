@@ -1,6 +1,7 @@
 package llm_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/tinyllama"
@@ -101,7 +103,9 @@ func TestOpenBadFamilies(t *testing.T) {
 		{"gemma2", badModel{"a pattern of nothing", set("gemma2.attention.sliding_window_pattern", uint32(0)), invalid, "gemma2.attention.sliding_window_pattern"}},
 		{"gemma2", badModel{"a zero cap", set("gemma2.attn_logit_softcapping", float32(0)), invalid, "gemma2.attn_logit_softcapping"}},
 		{"gemma2", badModel{"a NaN cap", set("gemma2.final_logit_softcapping", nan), invalid, "gemma2.final_logit_softcapping"}},
-		{"gemma3", badModel{"a pattern for each block", set("gemma3.attention.sliding_window_pattern", []int32{1, 0}), invalid, "gemma3.attention.sliding_window_pattern"}},
+		{"gemma3", badModel{"a pattern for each block", set("gemma3.attention.sliding_window_pattern", []int32{1, 0}), unsupported, "gemma3.attention.sliding_window_pattern"}},
+		{"gemma3", badModel{"the same for each block", set("gemma3.attention.sliding_window_pattern", []int32{1, 1}), unsupported, "gemma3.attention.sliding_window_pattern"}},
+		{"gemma3", badModel{"a pattern in words", set("gemma3.attention.sliding_window_pattern", []string{"1"}), invalid, "gemma3.attention.sliding_window_pattern"}},
 		{"gemma3", badModel{"a negative cap", set("gemma3.final_logit_softcapping", float32(-1)), invalid, "gemma3.final_logit_softcapping"}},
 		{"gemma3", badModel{"a local base of nothing", set("gemma3.rope.freq_base_swa", float32(0)), invalid, "gemma3.rope.freq_base_swa"}},
 		{"phi3", badModel{"a gate of its own", add("blk.0.ffn_gate.weight", dtype.F32, 16, 32), unsupported, "blk.0.ffn_gate.weight"}},
@@ -129,6 +133,49 @@ func TestOpenBadFamilies(t *testing.T) {
 			}
 			if n := eng.Stats().Handles; n != 0 {
 				t.Errorf("%d tensors left", n)
+			}
+		})
+	}
+}
+
+// Arrays of the types that seeded models do not write. What is wrong with a dimension
+// is told before the tensors are looked at.
+func TestOpenBadArrays(t *testing.T) {
+	eng := openExact(t)
+	for _, c := range []struct {
+		arch, key string
+		value     gguf.Value
+		is        error
+	}{
+		{"gemma3", "attention.sliding_window_pattern", gguf.NewArray([]bool{true, false}), llm.ErrUnsupportedModel},
+		{"gemma3", "attention.head_count_kv", gguf.NewArray([]bool{true, true}), llm.ErrInvalidModel},
+		{"gemma3", "attention.head_count_kv", gguf.NewArray([]uint64{1, 2}), llm.ErrUnsupportedModel},
+		{"gemma3", "attention.head_count_kv", gguf.NewArray([]uint64{math.MaxUint64, 2}), llm.ErrInvalidModel},
+		{"gemma3", "feed_forward_length", gguf.NewArray([]float64{16, 16}), llm.ErrInvalidModel},
+	} {
+		t.Run(fmt.Sprint(c.key, c.value), func(t *testing.T) {
+			src, err := gguf.Parse(tinyFamily(c.arch).Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer src.Close()
+			var image bytes.Buffer
+			w := gguf.NewWriter(&image)
+			key := c.arch + "." + c.key
+			if err := errors.Join(w.SetAll(&src.Metadata), w.Set(key, c.value), w.Close()); err != nil {
+				t.Fatal(err)
+			}
+			f, err := gguf.Parse(image.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			m, err := llm.New(eng, f, llm.Options{})
+			if err == nil {
+				m.Close()
+			}
+			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), key) {
+				t.Errorf("error %v\nwant %q that names %q", err, c.is, key)
 			}
 		})
 	}

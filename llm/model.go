@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/fucina-go/fucina"
@@ -73,6 +74,9 @@ type projection struct {
 // in the file's mapping, which lives until the model is closed; a device takes
 // copies as they are first used. Errors match ErrUnsupportedModel, ErrInvalidModel
 // or those of package gguf, and nothing is held after one.
+//
+// The caller closes the model before the engine, whose Close otherwise reports its
+// weights with fucina.ErrLeak.
 func Open(eng *fucina.Engine, path string, opt Options) (*Model, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -198,8 +202,12 @@ func (l *loader) load(p *Params) {
 	}
 	// The vocabulary is as large as the embedding says; the tokenizer must agree.
 	embd, ok := l.f.Tensor("token_embd.weight")
-	if !ok || len(embd.Shape) != 2 {
-		l.fail(fmt.Errorf("%w: no matrix token_embd.weight", ErrInvalidModel))
+	if !ok {
+		l.fail(fmt.Errorf("%w: no tensor %q", ErrInvalidModel, "token_embd.weight"))
+		return
+	}
+	if len(embd.Shape) != 2 {
+		l.fail(fmt.Errorf("%w: token_embd.weight has shape %v, want [tokens %d]", ErrInvalidModel, embd.Shape, p.Embedding))
 		return
 	}
 	if p.Vocabulary = embd.Shape[0]; p.Vocabulary > maxWidth {
@@ -207,7 +215,7 @@ func (l *loader) load(p *Params) {
 		return
 	}
 	if n := l.m.tok.VocabSize(); n > p.Vocabulary {
-		l.fail(fmt.Errorf("%w: %d tokens, but an embedding of %d", ErrInvalidModel, n, p.Vocabulary))
+		l.fail(fmt.Errorf("%w: tokenizer.ggml.tokens has %d tokens, but token_embd.weight only %d rows", ErrInvalidModel, n, p.Vocabulary))
 		return
 	}
 	ax := fucina.Ax
@@ -290,7 +298,6 @@ func (l *loader) divisors(has presence, name string, p *Params) []float32 {
 		l.fail(fmt.Errorf("%w: no tensor %q", ErrInvalidModel, name))
 		return nil
 	}
-	l.used[name] = true
 	if t.DType != dtype.F32 || len(t.Shape) != 1 || t.Shape[0] != p.RoPE.Dims/2 {
 		l.fail(fmt.Errorf("%w: %s is %s %v, want f32 [%d]", ErrInvalidModel, name, t.DType, t.Shape, p.RoPE.Dims/2))
 		return nil
@@ -306,6 +313,7 @@ func (l *loader) divisors(has presence, name string, p *Params) []float32 {
 			return nil
 		}
 	}
+	l.took(t)
 	return values
 }
 
@@ -400,7 +408,7 @@ func (l *loader) matrix(name string, axes ...fucina.Axis) fucina.Tensor {
 		switch d := t.DType; {
 		case d == dtype.F32, d == dtype.F16, d == dtype.BF16, d.SupportsQuantizedMatMulRHS():
 		default:
-			l.fail(fmt.Errorf("%w: %s is %s, which is no weight format", ErrUnsupportedModel, name, d))
+			l.fail(fmt.Errorf("%w: %s is %s, want f32, f16, bf16 or a block format that matrices are multiplied in", ErrUnsupportedModel, name, d))
 		}
 	}
 	return l.take(name, axes...)
@@ -439,16 +447,27 @@ func (l *loader) take(name string, axes ...fucina.Axis) fucina.Tensor {
 		return fucina.Tensor{}
 	}
 	l.m.all = append(l.m.all, w)
-	l.used[name] = true
+	l.took(t)
+	return w
+}
+
+// took records that the model has what it needs of t.
+func (l *loader) took(t gguf.TensorInfo) {
+	l.used[t.Name] = true
 	l.done += t.Size
 	if l.progress != nil {
 		l.progress(l.done, l.total)
 	}
-	return w
 }
 
-// Params returns the network's dimensions.
-func (m *Model) Params() Params { return m.params }
+// Params returns the network's dimensions. The slices are the caller's.
+func (m *Model) Params() Params {
+	p := m.params
+	p.RoPE.FreqFactors = slices.Clone(p.RoPE.FreqFactors)
+	p.LocalRoPE.FreqFactors = slices.Clone(p.LocalRoPE.FreqFactors)
+	p.LongFactors = slices.Clone(p.LongFactors)
+	return p
+}
 
 // Context returns the longest sequence that a session can hold.
 func (m *Model) Context() int { return m.context }
@@ -460,7 +479,7 @@ func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 func (m *Model) Engine() *fucina.Engine { return m.eng }
 
 // Close gives the weights back. It fails, and closes nothing, while sessions are
-// open; after that it does nothing.
+// open. A second Close does nothing.
 func (m *Model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

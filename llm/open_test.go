@@ -123,8 +123,8 @@ func badModels() []badModel {
 		{"integer matrix", replace("blk.1.ffn_up.weight", dtype.I32, 160, 64), unsupported, "blk.1.ffn_up.weight"},
 		{"integer output", replace("output.weight", dtype.I8, 327, 64), unsupported, "output.weight"},
 		{"embedding of one axis", replace("token_embd.weight", dtype.F32, 64), invalid, "token_embd.weight"},
-		{"embedding of three axes", replace("token_embd.weight", dtype.F32, 1, 327, 64), invalid, "token_embd.weight"},
-		{"fewer rows than tokens", replace("token_embd.weight", dtype.F32, 326, 64), invalid, "embedding of 326"},
+		{"embedding of three axes", replace("token_embd.weight", dtype.F32, 1, 327, 64), invalid, "token_embd.weight has shape [1 327 64], want [tokens 64]"},
+		{"fewer rows than tokens", replace("token_embd.weight", dtype.F32, 326, 64), invalid, "tokenizer.ggml.tokens has 327 tokens, but token_embd.weight only 326"},
 		{"output unlike the embedding", replace("output.weight", dtype.F32, 328, 64), invalid, "output.weight"},
 		{"frequency divisors of another number", addFactors(1, 1), invalid, "rope_freqs.weight"},
 		{"frequency divisors of another type", add("rope_freqs.weight", dtype.F16, 8), invalid, "rope_freqs.weight"},
@@ -145,8 +145,27 @@ func badModels() []badModel {
 		"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count", "attention.head_count_kv",
 		"attention.key_length", "attention.value_length", "rope.dimension_count",
 	} {
-		for _, v := range []any{uint32(0), int32(-1), uint32(math.MaxUint32), float32(2), "2", []int32{2, 2}} {
+		for _, v := range []any{uint32(0), int32(-1), uint32(math.MaxUint32), float32(2), "2", []string{"2", "2"}, []float32{2, 2}} {
 			bad = append(bad, badModel{fmt.Sprintf("%s of %T %v", key, v, v), set("llama."+key, v), invalid, "llama." + key})
+		}
+	}
+	for _, key := range []string{"block_count", "context_length", "embedding_length", "attention.key_length", "attention.value_length", "rope.dimension_count"} {
+		bad = append(bad, badModel{"an array for " + key, set("llama."+key, []int32{2, 2}), invalid, "llama." + key})
+	}
+	for _, key := range []string{"feed_forward_length", "attention.head_count", "attention.head_count_kv"} {
+		for _, c := range []struct {
+			value []int32
+			is    error
+			say   string
+		}{
+			{[]int32{4, 2}, unsupported, "[1] is 2"},
+			{[]int32{0, 2}, unsupported, "[0] is 0"},
+			{[]int32{2, -1}, invalid, "[1] is -1"},
+			{[]int32{math.MaxInt32, 2}, invalid, "[0] is 2147483647"},
+			{[]int32{2, 2, 2}, invalid, " has 3 entries"},
+			{[]int32{}, invalid, " has 0 entries"},
+		} {
+			bad = append(bad, badModel{fmt.Sprintf("%s of %T %v", key, c.value, c.value), set("llama."+key, c.value), c.is, "llama." + key + c.say})
 		}
 	}
 	for _, t := range tinyllama.New(tinyllama.Options{}).Tensors {
@@ -210,6 +229,7 @@ func TestOpenGoodModels(t *testing.T) {
 		"partial rotation":      set("llama.rope.dimension_count", uint32(8)),
 		"lengths of heads":      sets("llama.attention.key_length", uint32(16), "llama.attention.value_length", uint32(16)),
 		"longest context":       set("llama.context_length", uint32(1<<30)),
+		"dimensions per block":  sets("llama.feed_forward_length", []int32{160, 160}, "llama.attention.head_count", []int32{4, 4}, "llama.attention.head_count_kv", []int32{2, 2}),
 		"no experts":            set("llama.expert_count", uint32(0)),
 		"linear scaling":        sets("llama.rope.scaling.type", "linear", "llama.rope.scaling.factor", float32(4)),
 		"linear scaling of old": set("llama.rope.scale_linear", float32(4)),
@@ -341,21 +361,57 @@ func TestOpenNoModel(t *testing.T) {
 	}
 }
 
-// Progress counts up to the size of the weights.
+// Progress counts up to the size of all tensors, those with factors of frequencies
+// included.
 func TestProgress(t *testing.T) {
-	var last, all int64
-	calls := 0
-	m := openModel(t, openExact(t), writeModel(t, tinyllama.New(tinyllama.Options{})), llm.Options{
-		Progress: func(done, total int64) {
-			if done <= last || total < done {
-				t.Errorf("progress %d of %d after %d", done, total, last)
+	models := map[string]*tinyllama.Model{"llama": tinyllama.New(tinyllama.Options{})}
+	for _, f := range tinyllama.Families() {
+		models[f.Name] = f.Model()
+	}
+	for _, name := range []string{"llama", "llama-3", "phi3-long"} {
+		t.Run(name, func(t *testing.T) {
+			src := models[name]
+			if src == nil {
+				t.Fatal("no such model")
 			}
-			last, all = done, total
-			calls++
-		},
-	})
-	if last != all || calls != 3+9*m.Params().Layers {
-		t.Errorf("%d calls up to %d of %d", calls, last, all)
+			size := 0
+			for _, ten := range src.Tensors {
+				size += len(ten.Data)
+			}
+			var last, all int64
+			calls := 0
+			openModel(t, openExact(t), writeModel(t, src), llm.Options{
+				Progress: func(done, total int64) {
+					if done <= last || total < done {
+						t.Errorf("progress %d of %d after %d", done, total, last)
+					}
+					last, all = done, total
+					calls++
+				},
+			})
+			if last != all || all != int64(size) || calls != len(src.Tensors) {
+				t.Errorf("%d calls up to %d of %d, want %d up to %d", calls, last, all, len(src.Tensors), size)
+			}
+		})
+	}
+}
+
+// What Params returns is the caller's.
+func TestParamsAreCopies(t *testing.T) {
+	for _, f := range tinyllama.Families() {
+		m := openModel(t, openExact(t), writeModel(t, f.Model()), llm.Options{})
+		for _, get := range []func(llm.Params) []float32{
+			func(p llm.Params) []float32 { return p.RoPE.FreqFactors },
+			func(p llm.Params) []float32 { return p.LongFactors },
+		} {
+			if got := get(m.Params()); len(got) > 0 {
+				want := got[0]
+				got[0] = -1
+				if again := get(m.Params())[0]; again != want {
+					t.Errorf("%s: a factor is %v after a change of what Params returned, want %v", f.Name, again, want)
+				}
+			}
+		}
 	}
 }
 

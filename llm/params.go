@@ -24,12 +24,12 @@ type Params struct {
 	Layers       int
 	Context      int // length that the model was trained for
 	Embedding    int // width of the residual stream
-	FeedForward  int
+	FeedForward  int // width inside of the MLP
 	Heads        int
 	KVHeads      int
 	KeyLength    int // elements of a query or key head
 	ValueLength  int
-	Vocabulary   int
+	Vocabulary   int // rows of the embedding, which may be more than the tokenizer's tokens
 	NormEpsilon  float32
 
 	RoPE     fucina.RoPE
@@ -107,6 +107,48 @@ func (r *reader) size(key string, def, limit int) int {
 	return int(v)
 }
 
+// perBlock is size for a key that may hold an array with an entry for each of the
+// layers. Its entries must be equal: all blocks have one shape here.
+func (r *reader) perBlock(key string, def, limit, layers int) int {
+	if !r.isArray(key) {
+		return r.size(key, def, limit)
+	}
+	key = r.arch + "." + key
+	values, err := r.f.Ints(key)
+	switch {
+	case err != nil:
+		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
+		return 1
+	case len(values) != layers:
+		r.fail(fmt.Errorf("%w: %s has %d entries, want one for each of %d blocks", ErrInvalidModel, key, len(values), layers))
+		return 1
+	}
+	for i, v := range values {
+		switch {
+		case v < 0 || v > int64(limit):
+			r.fail(fmt.Errorf("%w: %s[%d] is %d, want 1 to %d", ErrInvalidModel, key, i, v, limit))
+			return 1
+		case v != values[0] || v == 0:
+			r.fail(fmt.Errorf("%w: %s[%d] is %d and %s[0] is %d, want one number above 0 for all blocks", ErrUnsupportedModel, key, i, v, key, values[0]))
+			return 1
+		}
+	}
+	return int(values[0])
+}
+
+// isArray reports whether the value under arch.key is an array of integers or bools.
+func (r *reader) isArray(key string) bool {
+	v, ok := r.f.Value(r.arch + "." + key)
+	if !ok || v.Type() != gguf.TypeArray {
+		return false
+	}
+	switch v.Elem() {
+	case gguf.TypeFloat32, gguf.TypeFloat64, gguf.TypeString:
+		return false
+	}
+	return true
+}
+
 // count is size for a number that may be 0.
 func (r *reader) count(key string, def, limit int) int {
 	key = r.arch + "." + key
@@ -125,15 +167,23 @@ func (r *reader) count(key string, def, limit int) int {
 // number returns the float under arch.key, or def if the key is absent. It must be
 // finite and at least low.
 func (r *reader) number(key string, def, low float64) float64 {
+	if _, ok := r.f.Value(r.arch + "." + key); !ok {
+		return def
+	}
+	return r.needed(key, low)
+}
+
+// needed is number for a key that must be there. After an error it returns low.
+func (r *reader) needed(key string, low float64) float64 {
 	key = r.arch + "." + key
-	v, err := r.f.FloatOr(key, def)
+	v, err := r.f.Float(key)
 	if err != nil {
 		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
-		return def
+		return low
 	}
 	if !(v >= low) || v > math.MaxFloat32 {
 		r.fail(fmt.Errorf("%w: %s is %v, want a finite number of at least %v", ErrInvalidModel, key, v, low))
-		return def
+		return low
 	}
 	return v
 }
@@ -153,9 +203,9 @@ func readParams(f *gguf.File) (Params, *family, error) {
 	p.Layers = r.size("block_count", 0, maxLayers)
 	p.Context = r.size("context_length", 0, maxLength)
 	p.Embedding = r.size("embedding_length", 0, maxWidth)
-	p.FeedForward = r.size("feed_forward_length", 0, maxWidth)
-	p.Heads = r.size("attention.head_count", 0, maxHeads)
-	p.KVHeads = r.size("attention.head_count_kv", p.Heads, maxHeads)
+	p.FeedForward = r.perBlock("feed_forward_length", 0, maxWidth, p.Layers)
+	p.Heads = r.perBlock("attention.head_count", 0, maxHeads, p.Layers)
+	p.KVHeads = r.perBlock("attention.head_count_kv", p.Heads, maxHeads, p.Layers)
 	_, ok := f.Value(arch + ".attention.key_length")
 	if !ok && p.Embedding%p.Heads != 0 {
 		r.fail(fmt.Errorf("%w: %s.attention.head_count is %d, want a divisor of the width %d", ErrInvalidModel, arch, p.Heads, p.Embedding))
@@ -166,10 +216,7 @@ func readParams(f *gguf.File) (Params, *family, error) {
 		r.fail(fmt.Errorf("%w: %s.embedding_length %d over %s.attention.head_count %d gives heads of %d elements, want at most %d",
 			ErrInvalidModel, arch, p.Embedding, arch, p.Heads, p.Embedding/p.Heads, maxHead))
 	}
-	p.NormEpsilon = float32(r.number("attention.layer_norm_rms_epsilon", 0, 0))
-	if _, ok := f.Value(arch + ".attention.layer_norm_rms_epsilon"); !ok {
-		r.fail(fmt.Errorf("%w: no %s.attention.layer_norm_rms_epsilon", ErrInvalidModel, arch))
-	}
+	p.NormEpsilon = float32(r.needed("attention.layer_norm_rms_epsilon", 0))
 	p.RoPE = readRoPE(r, fam, &p)
 	fam.read(r, &p)
 	if r.err != nil {
