@@ -11,10 +11,10 @@
 //	fucina version
 //	fucina help [COMMAND]
 //
-// Flags have the long and the short names of llama.cpp's tools, and may be written
-// with one dash or two; fucina help run says where they differ. Results go to standard output, as text or, with -o json, as one
-// JSON value on one line; everything else goes to standard error. FUCINA_EXACT=1
-// and FUCINA_PROVIDER stand for --exact and --provider.
+// Flags have llama.cpp's names, short and long, and may be written with one dash or
+// two; fucina help run says how it differs. Results go to standard output, as text
+// or, with -o json, as one JSON value on one line; everything else goes to standard
+// error. FUCINA_EXACT=1 and FUCINA_PROVIDER stand for --exact and --provider.
 //
 // The exit status is 0; 1 after an error, which is told in one line; 2 for a
 // wrong command line, told likewise; and after an interrupt 130, after SIGTERM 143.
