@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/fucina-go/fucina/llm/chat"
@@ -12,8 +13,11 @@ import (
 
 // Conversation is a chat on a session: turns of a user and the model, laid out by a
 // chat template. What the user writes cannot forge a turn, where the template's
-// markers are tokens. It is driven by one goroutine at a time, and nothing else uses
-// its session.
+// markers are tokens. It is driven by one goroutine at a time; while an answer is
+// streamed, only Template and Messages may be called.
+//
+// Its session may serve other conversations in turn: what one finds there that is not
+// its own is forgotten, and decoded again.
 type Conversation struct {
 	s        *Session
 	template string
@@ -42,9 +46,8 @@ func (s *Session) NewConversation(template, system string) (*Conversation, error
 		c.system = []chat.Message{{Role: chat.System, Content: system}}
 	}
 	// A template that is not known, or takes no system message, is found now.
-	probe := append(append([]chat.Message(nil), c.system...), chat.Message{Role: chat.User})
-	if _, err := chat.Segments(template, probe, true); err != nil {
-		return nil, fmt.Errorf("llm: %w", err)
+	if err := check(template, c.system, nil); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -54,10 +57,39 @@ func (c *Conversation) Template() string { return c.template }
 
 // Messages returns the turns so far, without the system message.
 func (c *Conversation) Messages() []chat.Message {
-	return append([]chat.Message(nil), c.turns...)
+	return slices.Clone(c.turns)
 }
 
-// Clear forgets all turns.
+// SetMessages makes msgs the turns so far, whoever said them: a server that keeps no
+// conversations begins one with those of a request, all but the last, and sends that.
+// A system message at the beginning of msgs takes the place of what the model is told
+// first, which otherwise stays. The messages are copied.
+//
+// It fails, and changes nothing, with an error that matches chat.ErrMessage if the
+// template has no place for one of them or for a user's message after them.
+func (c *Conversation) SetMessages(msgs []chat.Message) error {
+	system, turns := c.system, slices.Clone(msgs)
+	if len(turns) > 0 && turns[0].Role == chat.System {
+		system, turns = turns[:1:1], turns[1:]
+	}
+	if err := check(c.template, system, turns); err != nil {
+		return err
+	}
+	c.system, c.turns = system, turns
+	return nil
+}
+
+// check returns an error if the template does not take the messages and a user's
+// after them.
+func check(template string, system, turns []chat.Message) error {
+	all := append(slices.Concat(system, turns), chat.Message{Role: chat.User})
+	if _, err := chat.Segments(template, all, true); err != nil {
+		return fmt.Errorf("llm: %w", err)
+	}
+	return nil
+}
+
+// Clear forgets all turns, but not what the model is told first.
 func (c *Conversation) Clear() { c.turns = nil }
 
 // Send says text as the user and streams the model's answer, as Generate does, with
@@ -109,7 +141,7 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 }
 
 func (c *Conversation) encode(turns []chat.Message) ([]int32, error) {
-	segments, err := chat.Segments(c.template, append(append([]chat.Message(nil), c.system...), turns...), true)
+	segments, err := chat.Segments(c.template, slices.Concat(c.system, turns), true)
 	if err != nil {
 		return nil, fmt.Errorf("llm: %w", err)
 	}

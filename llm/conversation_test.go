@@ -198,6 +198,62 @@ func TestConversationSpecial(t *testing.T) {
 	}
 }
 
+// A conversation that begins with the messages of another answers as that one does.
+func TestConversationSetMessages(t *testing.T) {
+	m := openChat(t, chatML)
+	opt := llm.GenerateOptions{MaxTokens: 6, Sampling: sample.Params{Temperature: 1, Seed: 3}}
+	begin := func(s *llm.Session, system string) *llm.Conversation {
+		c, err := s.NewConversation("", system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	answer := func(c *llm.Conversation, text string) string {
+		t.Helper()
+		said, err := send(c, text, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said
+	}
+	talk := begin(openSession(t, m, llm.SessionOptions{}), "be brief")
+	answer(talk, "hello")
+	before := talk.Messages()
+	want := answer(talk, "and then")
+	all := append([]chat.Message{{Role: chat.System, Content: "be brief"}}, before...)
+
+	s := openSession(t, m, llm.SessionOptions{})
+	kept, told := begin(s, "be brief"), begin(s, "something else")
+	if err := errors.Join(kept.SetMessages(before), told.SetMessages(all)); err != nil {
+		t.Fatal(err)
+	}
+	all[0].Content, all[1].Content = "changed", "changed"
+	for name, c := range map[string]*llm.Conversation{"its own system message": kept, "that of the messages": told} {
+		if got := c.Messages(); !slices.Equal(got, before) {
+			t.Errorf("%s: turns %v, want %v", name, got, before)
+		}
+		if got := answer(c, "and then"); got != want {
+			t.Errorf("%s: the answer is %q, want %q", name, got, want)
+		}
+	}
+	turns := kept.Messages()
+	for _, bad := range [][]chat.Message{
+		{{Role: "judge", Content: "order"}},
+		{{Role: chat.User, Content: "a"}, {Role: chat.Assistant, Content: "b"}, {Role: "", Content: "c"}},
+	} {
+		if err := kept.SetMessages(bad); !errors.Is(err, chat.ErrMessage) {
+			t.Errorf("%v: %v, want chat.ErrMessage", bad, err)
+		}
+	}
+	if got := kept.Messages(); !slices.Equal(got, turns) {
+		t.Errorf("turns after an error %v, want %v", got, turns)
+	}
+	if err := kept.SetMessages(nil); err != nil || len(kept.Messages()) != 0 {
+		t.Errorf("no messages: %v, %v", kept.Messages(), err)
+	}
+}
+
 func TestConversationTemplates(t *testing.T) {
 	for _, tt := range []struct{ name, inFile, ask, want string }{
 		{"none", "", "", "the file carries none"},
@@ -205,7 +261,11 @@ func TestConversationTemplates(t *testing.T) {
 		{"unknown by name", "", "nosuch", "nosuch"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := openSession(t, openChat(t, tt.inFile), llm.SessionOptions{})
+			m := openChat(t, tt.inFile)
+			if text, ok := m.ChatTemplate(); text != tt.inFile || ok != (tt.inFile != "") {
+				t.Errorf("the file's template is %q, %v; want %q", text, ok, tt.inFile)
+			}
+			s := openSession(t, m, llm.SessionOptions{})
 			_, err := s.NewConversation(tt.ask, "")
 			if !errors.Is(err, chat.ErrTemplate) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one that says %q", err, tt.want)

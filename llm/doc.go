@@ -4,7 +4,8 @@
 // [Open] maps a file and checks it; a [Model] holds its weights once per engine and
 // may be shared by goroutines. A [Session] is one conversation: a context of the
 // engine and a KV cache, driven by one goroutine at a time. [Session.Generate]
-// streams text.
+// streams text, and [Conversation] lays out the turns of a chat. Sessions are closed
+// before their model, and the model before its engine.
 //
 // Which family a file belongs to, and every dimension of the network, comes from
 // its metadata. Files are untrusted: every dimension is checked against the

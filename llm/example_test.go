@@ -10,6 +10,7 @@ import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/chat"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
@@ -55,6 +56,72 @@ func Example() {
 	// Output:
 	// Once upon a timemefx upq bretanvjtiaan sgmew tonfk w
 	// tokens held: 35
+}
+
+// A server that keeps nothing between requests: each one brings the whole
+// conversation. The session still decodes only what it does not hold from before.
+func ExampleConversation_SetMessages() {
+	dir, err := os.MkdirTemp("", "fucina")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "tiny.gguf")
+	if err := tinyllama.WriteFile(path, tinyllama.Options{}); err != nil {
+		log.Fatal(err)
+	}
+	eng, err := fucina.Open(fucina.WithExact(true))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	model, err := llm.Open(eng, path, llm.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+	session, err := model.NewSession(llm.SessionOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer session.Close()
+
+	serve := func(messages []chat.Message) (answer chat.Message, end llm.EndReason, err error) {
+		template := "" // that of the file
+		if _, ok := model.ChatTemplate(); !ok {
+			template = "chatml"
+		}
+		talk, err := session.NewConversation(template, "")
+		if err != nil {
+			return answer, end, err
+		}
+		last := len(messages) - 1
+		if err := talk.SetMessages(messages[:last]); err != nil {
+			return answer, end, err
+		}
+		for tok, err := range talk.Send(context.Background(), messages[last].Content, llm.GenerateOptions{MaxTokens: 8}) {
+			if err != nil {
+				return answer, end, err
+			}
+			end = tok.End
+		}
+		turns := talk.Messages()
+		return turns[len(turns)-1], end, nil
+	}
+
+	messages := []chat.Message{{Role: chat.System, Content: "Be brief."}}
+	for _, question := range []string{"Who are you?", "And then?"} {
+		messages = append(messages, chat.Message{Role: chat.User, Content: question})
+		answer, end, err := serve(messages)
+		if err != nil {
+			log.Fatal(err)
+		}
+		messages = append(messages, answer)
+		fmt.Printf("%s %q (%v)\n", answer.Role, answer.Content, end)
+	}
+	// Output:
+	// assistant "vv ouaeyb" (token limit)
+	// assistant "ait and wasanayu" (token limit)
 }
 
 // The tokens of a text, by the vocabulary of a file whose network stays unread.

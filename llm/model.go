@@ -475,6 +475,12 @@ func (m *Model) Context() int { return m.context }
 // Tokenizer returns the model's tokenizer.
 func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 
+// ChatTemplate returns the text of the chat template that the file carries, and
+// whether there is one. It is a program, of which chat.Detect tells the name.
+func (m *Model) ChatTemplate() (text string, ok bool) {
+	return m.chatTemplate, m.chatTemplate != ""
+}
+
 // Engine returns the engine that the model lives on.
 func (m *Model) Engine() *fucina.Engine { return m.eng }
 
