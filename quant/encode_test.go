@@ -31,7 +31,8 @@ func (s *lcg) bell() float32 {
 	return s.uniform() + s.uniform() + s.uniform() + s.uniform() - 2
 }
 
-// distributions are the values that encoders meet, or had better survive.
+// distributions are the values that encoders meet, or had better survive. The recorder
+// of testdata has them too.
 var distributions = []struct {
 	name string
 	next func(s *lcg, i int) float32
@@ -66,7 +67,7 @@ var importances = []struct {
 	next func(s *lcg, i int) float32
 }{
 	{"none", nil},
-	{"square", func(s *lcg, _ int) float32 { v := s.bell(); return v*v + 0x1p-10 }},
+	{"square", func(s *lcg, _ int) float32 { v := s.bell(); return float32(v*v) + 0x1p-10 }},
 	{"sparse", func(s *lcg, i int) float32 {
 		if v := s.uniform(); v > 0.5 && i/32%8 != 3 {
 			return v

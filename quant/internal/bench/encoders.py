@@ -80,4 +80,5 @@ def main():
                 print("| %s | %s | %.4g | %.4g | %.2f |" % (name, "yes" if importance else "no", ours, theirs, ours / theirs), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
