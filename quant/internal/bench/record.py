@@ -9,6 +9,7 @@ those of encode_test.go: every number is rounded to f32 where it is there.
 """
 import array, ctypes as C, hashlib, math, os, sys
 
+sys.dont_write_bytecode = True  # no __pycache__ in the tree
 from encoders import FORMATS
 
 # Formats that ggml_quantize_chunk does not take. Q8_1 is never decoded.
