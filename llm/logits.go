@@ -12,7 +12,8 @@ const logitRows = 32
 
 // DecodeAll is [Session.Decode] with the logits that follow every token: it calls
 // yield with those after ids[i], one per vocabulary entry, in order. The slice
-// is the session's and is used again for the next call. An error of yield ends DecodeAll, which returns it;
+// is the session's, which keeps room for up to 32 of them until Close, and is used
+// again for the next call. An error of yield ends DecodeAll, which returns it;
 // the sequence then is as Decode leaves it after an error.
 //
 // yield runs inside of the session: it must not use it.

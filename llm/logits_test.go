@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
@@ -88,5 +89,26 @@ func TestDecodeAllErrors(t *testing.T) {
 	cancel()
 	if err := s.DecodeAll(ctx, []int32{5}, none); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want canceled", err)
+	}
+}
+
+// DecodeAll allocates no logits but in its first call.
+func TestDecodeAllAllocations(t *testing.T) {
+	if invariants.Enabled || invariants.RaceEnabled {
+		t.Skip("checked builds record every use")
+	}
+	s := openSession(t, openTiny(t, tinyllama.Options{}), llm.SessionOptions{})
+	ctx, ids := context.Background(), []int32{5, 6, 7}
+	none := func(int, []float32) error { return nil }
+	step := func() {
+		if err := errors.Join(s.Rewind(0), s.DecodeAll(ctx, ids, none)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 8 {
+		step()
+	}
+	if n := testing.AllocsPerRun(50, step); n != 0 {
+		t.Errorf("%v allocations in a call, want 0", n)
 	}
 }

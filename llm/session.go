@@ -62,9 +62,10 @@ type kv struct {
 // NewSession returns an empty session. The memory of its cache is taken when the
 // first tokens are decoded, which fails with fucina.ErrNoMemory, or on a device
 // fucina.ErrOutOfMemory, where there is too little. The table of rotary angles is
-// computed and allocated now, for every session anew: 4 bytes times opt.Context times
-// the rotated elements of a head, twice that in families whose blocks with a window
-// have angles of their own, and a sine and a cosine for each two of its numbers.
+// made now, and anew for every session: a sine and a cosine for each position and
+// rotated pair, which is 4 bytes times opt.Context times the rotated elements of a
+// head, and as much again in families whose blocks with a window have other angles.
+//
 // Close the session before the model.
 func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	if opt.Context == 0 {
@@ -138,7 +139,7 @@ func (s *Session) release() error {
 	for _, l := range s.cache {
 		errs = append(errs, l.k.Release(), l.v.Release())
 	}
-	s.cache = nil
+	s.cache, s.logits = nil, nil
 	return errors.Join(append(errs, s.c.Close())...)
 }
 

@@ -48,7 +48,7 @@ func TestPromptBatches(t *testing.T) {
 	}
 }
 
-// The number of threads and the kernels' batch rows change no bit of the result.
+// The number of threads changes no bit of the result.
 func TestThreads(t *testing.T) {
 	path := writeModel(t, tinyllama.New(tinyllama.Options{DType: dtype.Q8_0}))
 	var want []float32
