@@ -83,7 +83,7 @@ func (r EndReason) String() string {
 // The session holds the prompt and the tokens that were generated, save the last,
 // and can go on from there.
 //
-// The session is claimed from the first pair to the end of the loop: until then its
+// The session is claimed from the start to the end of the loop: until then its
 // other methods, called from the loop's body, from opt's functions or from another
 // goroutine, fail with fucina.ErrBusy, save Past, Context and Model. So does a second
 // generation. A sequence that was begun with iter.Pull2 holds the claim until it has
