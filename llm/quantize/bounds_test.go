@@ -16,7 +16,15 @@ import (
 // What is allocated to encode a tensor depends on the number of threads, not on the
 // tensor's size.
 func TestMemory(t *testing.T) {
-	const cols, perThread, rest = 1 << 10, 9 << 17, 128 << 10 // see Options.Threads
+	const (
+		cols = 1 << 10
+		// A goroutine decodes a task of 2^15 elements to f32, and finds 8 tasks in a band
+		// of, here, f32 too: 2^17 + 2^20 bytes, the 9/8 MiB of Options.Threads.
+		perThread = 1<<17 + 8<<17
+		// Headers, the plan and goroutines take some 15 KiB of this. It is far below the
+		// smaller tensor's 2 MiB, of which any copy would show.
+		rest = 128 << 10
+	)
 	allocated := func(rows, threads int) int {
 		f := parse(t, oneMatrix("a.weight", dtype.F16, []int{rows, cols}, make([]byte, 2*rows*cols)))
 		var before, after runtime.MemStats

@@ -15,55 +15,56 @@ import (
 type part int
 
 const (
-	other part = iota
-	output
-	embedding
-	value // also one that holds keys or queries besides
-	key
-	query
-	attnOut
-	ffnUp
-	ffnGate
-	ffnDown
+	partOther part = iota
+	partOutput
+	partEmbedding
+	partValue // also one that holds keys or queries besides
+	partKey
+	partQuery
+	partAttnOut
+	partFFNUp
+	partFFNGate
+	partFFNDown
 
-	parts
+	partCount
 )
 
-// parts of a block, by what their names contain; the first that fits counts.
+// blockParts lists the parts of a block by what their names contain; the first that
+// fits counts.
 var blockParts = []struct {
 	name string
 	part part
 }{
-	{"attn_qkv.weight", value},
-	{"attn_kv_b.weight", value},
-	{"attn_v.weight", value},
-	{"attn_k.weight", key},
-	{"attn_q.weight", query},
-	{"attn_output.weight", attnOut},
-	{"ffn_up", ffnUp},
-	{"ffn_gate", ffnGate},
-	{"ffn_down", ffnDown},
+	{"attn_qkv.weight", partValue},
+	{"attn_kv_b.weight", partValue},
+	{"attn_v.weight", partValue},
+	{"attn_k.weight", partKey},
+	{"attn_q.weight", partQuery},
+	{"attn_output.weight", partAttnOut},
+	{"ffn_up", partFFNUp},
+	{"ffn_gate", partFFNGate},
+	{"ffn_down", partFFNDown},
 }
 
 func isEmbedding(name string) bool {
 	return name == "token_embd.weight" || name == "per_layer_token_embd.weight"
 }
 
-func isFeedForward(p part) bool { return p == ffnUp || p == ffnGate || p == ffnDown }
+func isFeedForward(p part) bool { return p == partFFNUp || p == partFFNGate || p == partFFNDown }
 
 func partOf(name string) part {
 	switch {
 	case name == "output.weight":
-		return output
+		return partOutput
 	case isEmbedding(name):
-		return embedding
+		return partEmbedding
 	}
 	for _, p := range blockParts {
 		if strings.Contains(name, p.name) {
 			return p.part
 		}
 	}
-	return other
+	return partOther
 }
 
 // kept lists what the names of matrices contain that stay as they are, because they
@@ -151,12 +152,13 @@ func readHyper(f *gguf.File) (*hyper, error) {
 		if err != nil {
 			return
 		}
+		key := arch + "." + name
 		var v int64
-		if v, err = first(f, arch+"."+name, int64(def)); err != nil {
+		if v, err = intOrFirst(f, key, int64(def)); err != nil {
 			return
 		}
 		if v < 0 || v > limit {
-			err = fmt.Errorf("%s.%s is %d, want 0 to %d", arch, name, v, limit)
+			err = fmt.Errorf("key %s is %d, want 0 to %d", quote(key), v, limit)
 			return
 		}
 		*dst = int(v)
@@ -171,16 +173,16 @@ func readHyper(f *gguf.File) (*hyper, error) {
 	return h, nil
 }
 
-// first returns an integer, or the first of an array of one per layer. An absent
+// intOrFirst returns an integer, or the first of an array of one per layer. An absent
 // key has the value def, and is an error if def is negative.
-func first(f *gguf.File, key string, def int64) (int64, error) {
+func intOrFirst(f *gguf.File, key string, def int64) (int64, error) {
 	if v, ok := f.Value(key); ok && v.Type() == gguf.TypeArray {
 		list, err := f.Ints(key)
 		if err != nil {
 			return 0, err
 		}
 		if len(list) == 0 {
-			return 0, fmt.Errorf("%s is an empty array", key)
+			return 0, fmt.Errorf("key %s is an empty array", quote(key))
 		}
 		return list[0], nil
 	}
@@ -213,7 +215,7 @@ type chooser struct {
 	model  *hyper
 	tied   bool // the token embedding is the output matrix too
 	values int  // number of value matrices
-	seen   [parts]int
+	seen   [partCount]int
 }
 
 // Plan returns what [Write] would make of the tensors of f, in the order of the
@@ -223,7 +225,7 @@ type chooser struct {
 func Plan(f *gguf.File, opt Options) ([]Choice, error) {
 	base := opt.Type.DType()
 	if base == dtype.Invalid {
-		return nil, fmt.Errorf("%w %s", ErrFileType, opt.Type)
+		return nil, fmt.Errorf("%w: %s", ErrFileType, opt.Type)
 	}
 	tensors := f.Tensors()
 	slices.SortStableFunc(tensors, func(a, b gguf.TensorInfo) int {
@@ -235,9 +237,9 @@ func Plan(f *gguf.File, opt Options) ([]Choice, error) {
 	c := &chooser{opt: &opt, mix: mixtures[opt.Type], tied: true}
 	for _, t := range tensors {
 		switch partOf(t.Name) {
-		case output:
+		case partOutput:
 			c.tied = false
-		case value:
+		case partValue:
 			c.values++
 		}
 	}
@@ -342,7 +344,7 @@ var shorter = map[dtype.DType]dtype.DType{
 // mixed applies the mixture's exceptions.
 func (c *chooser) mixed(t gguf.TensorInfo, base dtype.DType) (dtype.DType, error) {
 	p := partOf(t.Name)
-	isOutput := p == output || p == embedding && c.tied
+	isOutput := p == partOutput || p == partEmbedding && c.tied
 	if c.opt.Type == MXFP4_MOE {
 		// Only stacks get the short format: experts, and of architectures other than this
 		// one also the attention's of a matrix per head.
@@ -361,12 +363,12 @@ func (c *chooser) mixed(t gguf.TensorInfo, base dtype.DType) (dtype.DType, error
 		}
 		return dtype.Q6_K, nil
 	}
-	if p == embedding {
+	if p == partEmbedding {
 		return orBase(c.mix.embedding, base), nil
 	}
 	s := site{layer: c.seen[p], layers: c.model.layers, model: c.model, importance: c.opt.Importance != nil}
 	c.seen[p]++
-	if p == value {
+	if p == partValue {
 		s.layers = c.values
 	}
 	// The experts of a block may be tensors of their own, in any order.
@@ -385,7 +387,7 @@ func (c *chooser) exception(p part, s *site, base dtype.DType) dtype.DType {
 	// The recipes below three bits have rules of their own for experts.
 	eight := s.eightExperts() && !c.mix.tiny
 	switch p {
-	case value:
+	case partValue:
 		d := orBase(apply(c.mix.value, s), base)
 		switch {
 		case c.mix.tiny:
@@ -395,14 +397,14 @@ func (c *chooser) exception(p part, s *site, base dtype.DType) dtype.DType {
 			d = dtype.Q5_K
 		}
 		return d
-	case key:
+	case partKey:
 		if eight {
 			return dtype.Q8_0
 		}
 		return apply(c.mix.key, s)
-	case query:
+	case partQuery:
 		return apply(c.mix.query, s)
-	case attnOut:
+	case partAttnOut:
 		if eight && c.model.arch != "falcon" {
 			if c.mix.richOut {
 				return dtype.Q5_K
@@ -410,9 +412,9 @@ func (c *chooser) exception(p part, s *site, base dtype.DType) dtype.DType {
 			return dtype.Invalid
 		}
 		return apply(c.mix.attnOut, s)
-	case ffnDown:
+	case partFFNDown:
 		return apply(c.mix.down, s)
-	case ffnUp, ffnGate:
+	case partFFNUp, partFFNGate:
 		return apply(c.mix.gateUp, s)
 	}
 	return dtype.Invalid
@@ -469,5 +471,3 @@ func wantsImportance(d dtype.DType) bool {
 	}
 	return false
 }
-
-func quoted(t gguf.TensorInfo) string { return strconv.Quote(t.Name) }

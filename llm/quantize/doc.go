@@ -13,8 +13,11 @@
 // format of shorter blocks, or f16.
 //
 // An [Importance] says how much each input of a matrix matters (llama.cpp's
-// "imatrix"); encoders weigh their error with it, and formats below three bits
-// need it. Such files are untrusted input, as model files are.
+// "imatrix"); encoders weigh their error with it. Matrices in an IQ1 or IQ2 format or
+// in IQ3_XXS need it, whichever recipe gives it to them, as do those in Q2_K of the
+// recipe Q2_K_S; of these formats, embeddings and output.weight need it in IQ1_S,
+// IQ2_XXS and IQ2_XS only, which have no encoder without. Such files are untrusted
+// input, as model files are.
 //
 // # Memory
 //

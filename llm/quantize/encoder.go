@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -24,7 +25,7 @@ const tasksPerBand = 8
 // encoder converts the rows of one tensor after another, and is read as the bytes of
 // the result. It encodes a band of rows when the last one has been read.
 type encoder struct {
-	ctx     context.Context
+	ctx     context.Context // of File or Write, which the encoder does not outlive: io.Reader passes none
 	threads int
 
 	choice  Choice
@@ -138,7 +139,8 @@ func (e *encoder) fill() error {
 	return nil
 }
 
-// encode converts the rows of t into the band, which begins with row first.
+// encode converts the rows of t into the band, which begins with row first. Rows count
+// through all matrices of a stack.
 func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 	n := (t.end - t.first) * e.cols
 	if cap(*scratch) < n {
@@ -153,27 +155,52 @@ func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 		weights = e.weights[i : i+e.cols]
 	}
 	dst := e.band[e.toBytes(t.first-first):e.toBytes(t.end-first)]
-	err := quant.EncodeRows(dst, e.choice.To, values, e.cols, weights)
-	if err == nil && !e.choice.To.IsBlockQuantized() {
-		err = checkFinite(dst, e.choice.To)
+	err := e.encodeRows(dst, values, weights)
+	if errors.Is(err, quant.ErrRange) {
+		row, col := e.locate(dst, values, weights)
+		err = fmt.Errorf("row %d, column %d: %w: %v", t.first+row, col, quant.ErrRange, values[row*e.cols+col])
 	}
 	if err != nil {
-		return fmt.Errorf("%w %s as %s, rows %d to %d: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, t.first, t.end-1, err)
+		return fmt.Errorf("%w: %s as %s: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, err)
 	}
 	return nil
 }
 
-var errNotFinite = errors.New("a value is not finite, or too large")
+// encodeRows is quant.EncodeRows that refuses for float formats too what is not finite.
+func (e *encoder) encodeRows(dst []byte, values, weights []float32) error {
+	err := quant.EncodeRows(dst, e.choice.To, values, e.cols, weights)
+	if err == nil && !e.choice.To.IsBlockQuantized() && !finite(dst, e.choice.To) {
+		return quant.ErrRange
+	}
+	return err
+}
 
-// checkFinite returns an error if a value in b, of a float format, is infinite or a
-// NaN.
-func checkFinite(b []byte, d dtype.DType) error {
+// locate returns where rows that did not encode have the value at fault: in the first
+// such row, what is not finite or else the largest magnitude. dst is overwritten.
+func (e *encoder) locate(dst []byte, values, weights []float32) (row, col int) {
+	for (row+1)*e.cols < len(values) && e.encodeRows(dst[:e.toBytes(1)], values[row*e.cols:][:e.cols], weights) == nil {
+		row++
+	}
+	largest := -1.0
+	for i, v := range values[row*e.cols:][:e.cols] {
+		switch a := math.Abs(float64(v)); {
+		case !(a <= math.MaxFloat32):
+			return row, i
+		case a > largest:
+			largest, col = a, i
+		}
+	}
+	return row, col
+}
+
+// finite reports whether no value in b, of a float format, is infinite or a NaN.
+func finite(b []byte, d dtype.DType) bool {
 	le := binary.LittleEndian
 	switch d {
 	case dtype.F32:
 		for ; len(b) >= 4; b = b[4:] {
 			if le.Uint32(b)&0x7f800000 == 0x7f800000 {
-				return errNotFinite
+				return false
 			}
 		}
 	default:
@@ -183,9 +210,9 @@ func checkFinite(b []byte, d dtype.DType) error {
 		}
 		for ; len(b) >= 2; b = b[2:] {
 			if le.Uint16(b)&mask == mask {
-				return errNotFinite
+				return false
 			}
 		}
 	}
-	return nil
+	return true
 }

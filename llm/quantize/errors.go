@@ -1,6 +1,11 @@
 package quantize
 
-import "errors"
+import (
+	"errors"
+	"strconv"
+
+	"github.com/fucina-go/fucina/gguf"
+)
 
 // Errors that this package's wrap.
 var (
@@ -11,12 +16,26 @@ var (
 	ErrQuantized = errors.New("quantize: the input is quantized already")
 	// ErrImportance reports an importance file that cannot be read, or that lacks
 	// what a tensor needs.
-	ErrImportance = errors.New("quantize: importance data")
-	// ErrTensor reports a tensor that cannot be stored in the format chosen for it.
-	ErrTensor = errors.New("quantize: tensor")
+	ErrImportance = errors.New("quantize: importance data is missing or unusable")
+	// ErrTensor reports a tensor that cannot be stored in the format chosen for it. Where
+	// that is for a value, which may be infinite, a NaN or too large, the error wraps
+	// [quant.ErrRange] too.
+	ErrTensor = errors.New("quantize: tensor cannot be converted")
 	// ErrOutput reports an output that is the input, or a part of it: it would be lost.
-	ErrOutput = errors.New("quantize: output")
+	ErrOutput = errors.New("quantize: output would overwrite the input")
 	// ErrMetadata reports a model whose metadata lacks what the choice of formats
 	// depends on.
-	ErrMetadata = errors.New("quantize: metadata")
+	ErrMetadata = errors.New("quantize: metadata is missing or unusable")
 )
+
+// quote renders a string from a file for an error message: escaped, so that it stays
+// on one line and cannot drive a terminal, and of bounded length.
+func quote(s string) string {
+	const limit = 80
+	if len(s) > limit {
+		return strconv.Quote(s[:limit]) + "..."
+	}
+	return strconv.Quote(s)
+}
+
+func quoted(t gguf.TensorInfo) string { return quote(t.Name) }

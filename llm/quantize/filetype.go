@@ -2,6 +2,7 @@ package quantize
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,13 +54,16 @@ const (
 	Q2_0      FileType = 41
 )
 
-// names lists the recipes as llama.cpp spells them, smallest numbers first.
-var names = []struct {
+// recipe is what a FileType stands for.
+type recipe struct {
 	t    FileType
-	name string
+	name string // as llama.cpp spells it
 	// base is the format of most matrices, and of all of them in a pure file.
 	base dtype.DType
-}{
+}
+
+// recipes lists all, smallest numbers first.
+var recipes = []recipe{
 	{F32, "F32", dtype.F32},
 	{F16, "F16", dtype.F16},
 	{Q4_0, "Q4_0", dtype.Q4_0},
@@ -105,11 +109,25 @@ var aliases = map[string]FileType{
 	"Q3_K": Q3_K_M, "Q4_K": Q4_K_M, "Q5_K": Q5_K_M, "MXFP4": MXFP4_MOE,
 }
 
+// find returns the recipe for which is holds, and whether there is one.
+func find(is func(recipe) bool) (recipe, bool) {
+	i := slices.IndexFunc(recipes, is)
+	if i < 0 {
+		return recipe{}, false
+	}
+	return recipes[i], true
+}
+
+// recipe returns what t stands for, and whether that is anything.
+func (t FileType) recipe() (recipe, bool) {
+	return find(func(r recipe) bool { return r.t == t })
+}
+
 // FileTypes returns every recipe, by number.
 func FileTypes() []FileType {
-	list := make([]FileType, len(names))
-	for i, n := range names {
-		list[i] = n.t
+	list := make([]FileType, len(recipes))
+	for i, r := range recipes {
+		list[i] = r.t
 	}
 	return list
 }
@@ -119,27 +137,23 @@ func FileTypes() []FileType {
 // [ErrFileType].
 func ParseFileType(name string) (FileType, error) {
 	upper := strings.ToUpper(name)
-	for _, n := range names {
-		if n.name == upper {
-			return n.t, nil
-		}
+	if r, ok := find(func(r recipe) bool { return r.name == upper }); ok {
+		return r.t, nil
 	}
 	if t, ok := aliases[upper]; ok {
 		return t, nil
 	}
-	known := make([]string, len(names))
-	for i, n := range names {
-		known[i] = n.name
+	known := make([]string, len(recipes))
+	for i, r := range recipes {
+		known[i] = r.name
 	}
-	return 0, fmt.Errorf("%w %q, want one of %s", ErrFileType, name, strings.Join(known, " "))
+	return 0, fmt.Errorf("%w: %s, want one of %s", ErrFileType, quote(name), strings.Join(known, " "))
 }
 
 // String returns the name of t, such as "Q4_K_M".
 func (t FileType) String() string {
-	for _, n := range names {
-		if n.t == t {
-			return n.name
-		}
+	if r, ok := t.recipe(); ok {
+		return r.name
 	}
 	return "FileType(" + strconv.FormatUint(uint64(t), 10) + ")"
 }
@@ -147,10 +161,6 @@ func (t FileType) String() string {
 // DType returns the format that t gives to most matrices, and to all of them in a
 // pure file: dtype.Q4_K for Q4_K_M. It is dtype.Invalid if t is no recipe.
 func (t FileType) DType() dtype.DType {
-	for _, n := range names {
-		if n.t == t {
-			return n.base
-		}
-	}
-	return dtype.Invalid
+	r, _ := t.recipe()
+	return r.base
 }

@@ -1,24 +1,27 @@
 package quantize
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/quant"
 )
 
 // Importance holds, for matrices of a model, the mean square of each input over a
 // text: how much an error in a column of the matrix weighs. It is immutable.
 type Importance struct {
-	file     string
-	datasets []string
-	chunks   int
-	entries  map[string][]float32
+	file     string   // the path that the data was read from, or ""
+	datasets []string // names of the texts that the data was computed on
+	chunks   int      // how many stretches of text these were, 0 if that is not known
+	// entries are the weights by the name of the matrix: one for each column, and for a
+	// stack of experts those of one expert after the other.
+	entries map[string][]float32
 }
 
 // ReadImportance reads the file at path in either of llama.cpp's formats, GGUF and
@@ -30,7 +33,7 @@ func ReadImportance(path string) (*Importance, error) {
 	}
 	m, err := ParseImportance(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w in %s", err, path)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	m.file = path
 	return m, nil
@@ -40,7 +43,7 @@ func ReadImportance(path string) (*Importance, error) {
 func ParseImportance(data []byte) (*Importance, error) {
 	m := &Importance{entries: make(map[string][]float32)}
 	parse := m.parseLegacy
-	if strings.HasPrefix(string(data[:min(4, len(data))]), "GGUF") {
+	if bytes.HasPrefix(data, []byte("GGUF")) {
 		parse = m.parseGGUF
 	}
 	if err := parse(data); err != nil {
@@ -52,23 +55,8 @@ func ParseImportance(data []byte) (*Importance, error) {
 	return m, nil
 }
 
-// File returns the path that the data was read from, or "".
-func (m *Importance) File() string { return m.file }
-
-// Datasets returns the names of the texts that the data was computed on.
-func (m *Importance) Datasets() []string { return slices.Clone(m.datasets) }
-
-// Chunks returns how many stretches of text the data was computed on, 0 if that is
-// not known.
-func (m *Importance) Chunks() int { return m.chunks }
-
 // Len returns the number of matrices that m knows.
 func (m *Importance) Len() int { return len(m.entries) }
-
-// Entry returns the weights for the matrix of that name, nil if there are none:
-// one for each column, and for a stack of experts those of one expert after the
-// other. They must not be modified.
-func (m *Importance) Entry(name string) []float32 { return m.entries[name] }
 
 // of returns the weights for t, nil if there are none. m may be nil.
 func (m *Importance) of(t gguf.TensorInfo) ([]float32, error) {
@@ -99,16 +87,16 @@ func (m *Importance) of(t gguf.TensorInfo) ([]float32, error) {
 // returns for its sums.
 func (m *Importance) add(name string, sums []float32, counts []float32, dead func(sum float32) float32) error {
 	if _, dup := m.entries[name]; dup {
-		return fmt.Errorf("two entries %q", name)
+		return fmt.Errorf("two entries %s", quote(name))
 	}
 	if len(sums) == 0 || len(counts) == 0 || len(sums)%len(counts) != 0 {
-		return fmt.Errorf("entry %q has %d sums and %d counts", name, len(sums), len(counts))
+		return fmt.Errorf("entry %s has %d sums and %d counts", quote(name), len(sums), len(counts))
 	}
 	n := len(sums) / len(counts)
 	weights := make([]float32, len(sums))
 	for i, sum := range sums {
 		if !(sum >= 0 && sum <= math.MaxFloat32) {
-			return fmt.Errorf("sum %d of entry %q is %v, want a finite number of at least 0", i, name, sum)
+			return fmt.Errorf("sum %d of entry %s is %v, want a finite number of at least 0", i, quote(name), sum)
 		}
 		if c := counts[i/n]; c > 0 {
 			weights[i] = sum / c
@@ -130,7 +118,7 @@ func (m *Importance) parseGGUF(data []byte) error {
 	if kind, err := f.StringOr("general.type", "imatrix"); err != nil {
 		return err
 	} else if kind != "imatrix" {
-		return fmt.Errorf("general.type is %q, want \"imatrix\"", kind)
+		return fmt.Errorf("general.type is %s, want \"imatrix\"", quote(kind))
 	}
 	if m.datasets, err = f.Strings("imatrix.datasets"); err != nil {
 		return err
@@ -149,19 +137,19 @@ func (m *Importance) parseGGUF(data []byte) error {
 	floats := func(name string) ([]float32, error) {
 		t, ok := f.Tensor(name)
 		if !ok {
-			return nil, fmt.Errorf("no tensor %q", name)
+			return nil, fmt.Errorf("no tensor %s", quote(name))
 		}
 		if t.DType != dtype.F32 {
-			return nil, fmt.Errorf("tensor %q is %s, want f32", name, t.DType)
+			return nil, fmt.Errorf("tensor %s is %s, want f32", quote(name), t.DType)
 		}
-		return decodeFloats(f.Data(t)), nil
+		return decodeFloats(f.Data(t))
 	}
 	for _, t := range f.Tensors() {
 		name, isSum := strings.CutSuffix(t.Name, sumSuffix)
 		if !isSum {
 			if name, isCount := strings.CutSuffix(t.Name, countSuffix); isCount {
 				if _, ok := f.Tensor(name + sumSuffix); !ok {
-					return fmt.Errorf("no tensor %q", name+sumSuffix)
+					return fmt.Errorf("no tensor %s", quote(name+sumSuffix))
 				}
 			}
 			continue
@@ -176,7 +164,7 @@ func (m *Importance) parseGGUF(data []byte) error {
 		}
 		for i, c := range counts {
 			if !(c >= 0 && c <= math.MaxFloat32) {
-				return fmt.Errorf("count %d of entry %q is %v, want a finite number of at least 0", i, name, c)
+				return fmt.Errorf("count %d of entry %s is %v, want a finite number of at least 0", i, quote(name), c)
 			}
 			counts[i] = float32(math.Round(float64(c)))
 		}
@@ -188,12 +176,10 @@ func (m *Importance) parseGGUF(data []byte) error {
 	return nil
 }
 
-func decodeFloats(b []byte) []float32 {
+func decodeFloats(b []byte) ([]float32, error) {
 	values := make([]float32, len(b)/4)
-	for i := range values {
-		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-	}
-	return values
+	err := quant.DecodeRow(values, dtype.F32, b)
+	return values, err
 }
 
 // parseLegacy reads the older format: a number of entries, each a name, a count and
@@ -202,20 +188,21 @@ func decodeFloats(b []byte) []float32 {
 func (m *Importance) parseLegacy(data []byte) error {
 	r := legacyReader{data: data}
 	entries := r.length("number of entries", 12)
-	if r.err == nil && entries == 0 {
-		return fmt.Errorf("the file has no entries")
-	}
 	for i := 0; i < entries && r.err == nil; i++ {
 		what := fmt.Sprintf("entry %d", i)
 		name := string(r.bytes(what, r.length(what, 1)))
 		count := r.int32(what)
 		n := r.length(what, 4)
-		sums := decodeFloats(r.bytes(what, 4*n))
+		packed := r.bytes(what, 4*n)
 		if r.err != nil {
 			break
 		}
+		sums, err := decodeFloats(packed)
+		if err != nil {
+			return err
+		}
 		name, _, _ = strings.Cut(name, "\x00")
-		err := m.add(name, sums, []float32{float32(count)}, func(sum float32) float32 { return sum })
+		err = m.add(name, sums, []float32{float32(count)}, func(sum float32) float32 { return sum })
 		if err != nil {
 			return err
 		}

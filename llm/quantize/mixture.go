@@ -42,7 +42,8 @@ func (s *site) more() bool {
 // which makes the value matrix small and worth more bits.
 func (s *site) shared() bool { return s.model.groups() >= 4 }
 
-func (s *site) first(part int) bool { return s.layer < s.layers/part }
+// firstOf reports whether the layer is in the first of n equal parts.
+func (s *site) firstOf(n int) bool { return s.layer < s.layers/n }
 
 func (s *site) eightExperts() bool { return s.model.experts == 8 }
 
@@ -70,8 +71,8 @@ func (r rule) orElse(other rule) rule {
 
 func (r rule) or(d dtype.DType) rule { return r.orElse(always(d)) }
 
-func early(s *site) bool  { return s.first(8) }
-func middle(s *site) bool { return !s.first(8) && s.layer < 7*s.layers/8 }
+func early(s *site) bool  { return s.firstOf(8) }
+func middle(s *site) bool { return !s.firstOf(8) && s.layer < 7*s.layers/8 }
 
 // earlyCalibrated and earlyBlind are early with importance data and without.
 func earlyCalibrated(s *site) bool { return s.importance && early(s) }
@@ -109,7 +110,7 @@ var mixtures = map[FileType]mixture{
 	Q3_K_S: {richOut: true},
 	Q3_K_M: {
 		value: when(func(s *site) bool { return s.layer < 2 }, dtype.Q5_K).or(dtype.Q4_K),
-		down: when(func(s *site) bool { return s.first(16) }, dtype.Q5_K).orElse(
+		down: when(func(s *site) bool { return s.firstOf(16) }, dtype.Q5_K).orElse(
 			unlessFalcon(always(dtype.Q4_K), when((*site).more, dtype.Q4_K))),
 		attnOut: unlessFalcon(always(dtype.Q4_K), nil),
 		richOut: true,
@@ -127,7 +128,7 @@ var mixtures = map[FileType]mixture{
 	Q4_K_M: {
 		value: when((*site).more, dtype.Q6_K),
 		down: unlessFalcon(when((*site).more, dtype.Q6_K),
-			when(func(s *site) bool { return s.first(16) }, dtype.Q6_K).orElse(when((*site).more, dtype.Q5_K))),
+			when(func(s *site) bool { return s.firstOf(16) }, dtype.Q6_K).orElse(when((*site).more, dtype.Q5_K))),
 		richOut: true,
 	},
 	Q5_K_M: {

@@ -77,7 +77,9 @@ func naming(out string, err error) error {
 }
 
 // Write declares and writes f, quantized, with w, which it does not close. See
-// [File].
+// [File]. Errors are those of [Plan], [ErrTensor] for values that a format cannot hold,
+// ctx's, and w's: one of these is [gguf.ErrWrite] where tensors that are copied are in
+// the other format of GGUF's type 42 than those that are converted.
 func Write(ctx context.Context, w *gguf.Writer, f *gguf.File, opt Options) error {
 	list, err := Plan(f, opt)
 	if err != nil {
@@ -138,13 +140,21 @@ func write(ctx context.Context, w *gguf.Writer, f *gguf.File, list []Choice, opt
 // setMetadata copies f's metadata and says what was done, in llama.cpp's order: keys
 // that are set anew go to the end.
 func setMetadata(w *gguf.Writer, f *gguf.File, opt *Options) error {
-	errs := []error{w.SetAll(&f.Metadata)}
+	err := w.SetAll(&f.Metadata)
+	if err == nil {
+		err = w.RemoveSplit() // the result is one file
+	}
+	// After an error, which may be the output's and final, nothing is put.
 	put := func(key string, v gguf.Value) {
-		errs = append(errs, w.Remove(key), w.Set(key, v))
+		if err == nil {
+			err = w.Remove(key)
+		}
+		if err == nil {
+			err = w.Set(key, v)
+		}
 	}
 	put(versionKey, gguf.NewValue(uint32(quantizationVersion)))
 	put(fileTypeKey, gguf.NewValue(uint32(opt.Type)))
-	errs = append(errs, w.RemoveSplit()) // the result is one file
 	if m := opt.Importance; m != nil {
 		if m.file != "" {
 			put("quantize.imatrix.file", gguf.NewValue(override(m.file)))
@@ -157,7 +167,7 @@ func setMetadata(w *gguf.Writer, f *gguf.File, opt *Options) error {
 			put("quantize.imatrix.chunks_count", gguf.NewValue(uint32(m.chunks)))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // override returns what llama.cpp stores of a string: its tool passes these keys as

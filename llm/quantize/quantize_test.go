@@ -97,67 +97,69 @@ func quantized(t *testing.T, f *gguf.File, opt quantize.Options) ([]byte, error)
 func TestBytes(t *testing.T) {
 	var recorded map[string]map[string]string
 	readJSON(t, "bytes.json", &recorded)
-	for key, digests := range recorded {
-		model, way, _ := strings.Cut(key, "/")
-		way, calibrated := strings.CutSuffix(way, "/importance")
-		image := recordedModel(t, model)
-		if image == nil {
-			continue
-		}
-		f := parse(t, image)
-		opt := quantize.Options{Pure: way == "pure"}
-		if calibrated {
-			opt.Importance = parseRamp(t, image)
-		}
-		for name, want := range digests {
-			iq := strings.HasPrefix(name, "IQ")
-			if testing.Short() && (iq || model == "seed2") {
-				continue
+	check := func(t *testing.T, model string, image []byte, ways ...string) {
+		for _, way := range ways {
+			digests := recorded[model+"/"+way]
+			if len(digests) != recordedRecipes {
+				t.Errorf("%s/%s: %d recipes recorded, want %d", model, way, len(digests), recordedRecipes)
 			}
-			// The encoders crawl; what runs at once is the same for all formats.
-			if invariants.RaceEnabled && (name != "Q4_K_M" && name != "Q8_0" && name != "F16" || model == "seed2") {
-				continue
+			for name, want := range digests {
+				t.Run(way+"/"+name, func(t *testing.T) { checkBytes(t, model, image, way, name, want) })
 			}
-			// Seconds, for little that the others do not show.
-			if iq && model == "seed2" && way == "mixture" && os.Getenv("FUCINA_TEST_FULL") != "1" {
-				continue
-			}
-			t.Run(key+"/"+name, func(t *testing.T) {
-				opt := opt
-				var err error
-				if opt.Type, err = quantize.ParseFileType(name); err != nil {
-					t.Fatal(err)
-				}
-				opt.Threads = 1 + len(name)%3
-				got, err := quantized(t, f, opt)
-				switch {
-				case want == "":
-					if !errors.Is(err, quantize.ErrImportance) && !errors.Is(err, quantize.ErrTensor) {
-						t.Errorf("%v, want a refusal", err)
-					}
-				case err != nil:
-					t.Error(err)
-				case digest(got) != want:
-					t.Errorf("digest %s, want %s", digest(got), want)
-				}
-			})
 		}
 	}
+	for _, m := range pureModels {
+		t.Run(m.name, func(t *testing.T) {
+			check(t, m.name, tinyllama.GGUF(m.options), "pure", "pure/importance", "mixture/importance")
+		})
+	}
+	t.Run("stories260K", func(t *testing.T) {
+		image, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "models", "stories260K.gguf"))
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Skip("the model is not beside the module")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, "stories260K", image, "pure", "mixture")
+	})
 }
 
-// recordedModel returns the image of a model, nil if it is not here.
-func recordedModel(t *testing.T, name string) []byte {
-	for _, m := range pureModels {
-		if m.name == name {
-			return tinyllama.GGUF(m.options)
+// recordedRecipes is how many recipes the reference offers: all but NVFP4.
+const recordedRecipes = 35
+
+// checkBytes compares what model becomes by one recipe with the recorded digest, empty
+// where the reference refuses.
+func checkBytes(t *testing.T, model string, image []byte, way, name, want string) {
+	iq := strings.HasPrefix(name, "IQ")
+	switch {
+	case testing.Short() && (iq || model == "seed2"):
+		t.Skip("short")
+	case invariants.RaceEnabled && (name != "Q4_K_M" && name != "Q8_0" && name != "F16" || model == "seed2"):
+		t.Skip("the encoders crawl with the race detector; what runs at once is the same for all formats")
+	case iq && model == "seed2" && strings.HasPrefix(way, "mixture") && os.Getenv("FUCINA_TEST_FULL") != "1":
+		t.Skip("seconds, for little that the others do not show; set FUCINA_TEST_FULL=1")
+	}
+	way, calibrated := strings.CutSuffix(way, "/importance")
+	opt := quantize.Options{Pure: way == "pure", Threads: 1 + len(name)%3}
+	if calibrated {
+		opt.Importance = parseRamp(t, image)
+	}
+	var err error
+	if opt.Type, err = quantize.ParseFileType(name); err != nil {
+		t.Fatal(err)
+	}
+	got, err := quantized(t, parse(t, image), opt)
+	switch {
+	case want == "":
+		if !errors.Is(err, quantize.ErrImportance) && !errors.Is(err, quantize.ErrTensor) {
+			t.Errorf("%v, want a refusal", err)
 		}
+	case err != nil:
+		t.Error(err)
+	case digest(got) != want:
+		t.Errorf("digest %s, want %s", digest(got), want)
 	}
-	image, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "models", name+".gguf"))
-	if err != nil {
-		t.Logf("no model beside the module: %v", err)
-		return nil
-	}
-	return image
 }
 
 // small returns a file with the tensors that add declares, and the metadata of a
@@ -194,6 +196,7 @@ func TestRefusals(t *testing.T) {
 	const weight = "blk.0.attn_q.weight"
 	q8 := make([]byte, 2*34)
 	plain := oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, nil))
+	plainNaN := oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[300] = float32(math.NaN()) }))
 	for _, tc := range []struct {
 		name  string
 		image []byte
@@ -213,15 +216,22 @@ func TestRefusals(t *testing.T) {
 			quantize.ErrTensor, "rows of 96"},
 		{"no recipe", plain, quantize.Options{Type: 4}, quantize.ErrFileType, "FileType(4)"},
 		{"infinity", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[300] = float32(math.Inf(1)) })),
-			quantize.Options{Type: quantize.Q8_0}, quant.ErrRange, weight},
-		{"NaN to f16", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[300] = float32(math.NaN()) })),
-			quantize.Options{Type: quantize.F16}, quantize.ErrTensor, "not finite"},
+			quantize.Options{Type: quantize.Q8_0}, quant.ErrRange, `"blk.0.attn_q.weight" as q8_0: row 1, column 44: quant: value out of range: +Inf`},
+		{"NaN to f16", plainNaN,
+			quantize.Options{Type: quantize.F16}, quant.ErrRange, `"blk.0.attn_q.weight" as f16: row 1, column 44: quant: value out of range: NaN`},
 		{"too large for f16", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[300] = 65520 })),
-			quantize.Options{Type: quantize.F16}, quantize.ErrTensor, "too large"},
+			quantize.Options{Type: quantize.F16}, quant.ErrRange, "as f16: row 1, column 44: quant: value out of range: 65520"},
+		{"too large for a scale", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[300], v[301] = 1, -1e30 })),
+			quantize.Options{Type: quantize.Q8_0}, quant.ErrRange, "as q8_0: row 1, column 45: quant: value out of range: -1e+30"},
+		// Far from the first row of a task, and in another matrix of the stack.
+		{"NaN in the second expert", oneMatrix("blk.0.ffn_up_exps.weight", dtype.F32, []int{2, 300, 256}, matrix(600, 256, func(v []float32) { v[599*256+7] = float32(math.NaN()) })),
+			quantize.Options{Type: quantize.Q4_0}, quant.ErrRange, "as q4_0: row 599, column 7: quant: value out of range: NaN"},
+		{"NaN with importance", plainNaN,
+			quantize.Options{Type: quantize.IQ2_XXS, Pure: true, Importance: parseRamp(t, plain)}, quant.ErrRange, "as iq2_xxs: row 1, column 44: quant: value out of range: NaN"},
 		{"NaN to bf16", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[3] = float32(math.NaN()) })),
-			quantize.Options{Type: quantize.BF16}, quantize.ErrTensor, "not finite"},
+			quantize.Options{Type: quantize.BF16}, quant.ErrRange, "row 0, column 3: quant: value out of range: NaN"},
 		{"f16 infinity to f32", oneMatrix(weight, dtype.F16, []int{2, 2}, []byte{0, 0x7c, 0, 0, 0, 0, 0, 0}),
-			quantize.Options{Type: quantize.F32}, quantize.ErrTensor, "not finite"},
+			quantize.Options{Type: quantize.F32}, quant.ErrRange, "row 0, column 0: quant: value out of range: +Inf"},
 		{"importance needed", plain, quantize.Options{Type: quantize.IQ2_XXS, Pure: true}, quantize.ErrImportance, "none was given"},
 		{"importance for others", plain, quantize.Options{Type: quantize.IQ2_XXS, Pure: true,
 			Importance: parseRamp(t, oneMatrix("blk.0.attn_k.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)))},
@@ -247,7 +257,60 @@ func TestRefusals(t *testing.T) {
 			if !errors.Is(err, tc.err) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v, want %v that says %q", err, tc.err, tc.says)
 			}
+			if errors.Is(err, quant.ErrRange) && !errors.Is(err, quantize.ErrTensor) {
+				t.Errorf("%v is not of a tensor", err)
+			}
 		})
+	}
+}
+
+// Names and values from files are quoted in errors, and cut: they can be long and drive
+// a terminal.
+func TestErrorsQuoteNames(t *testing.T) {
+	long := "\x1b[2J\n" + strings.Repeat("k", 1000)
+	check := func(what string, err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) || strings.ContainsAny(err.Error(), "\x1b\n") || len(err.Error()) > 300 {
+			t.Errorf("%s: error %q, want %v", what, err, want)
+		}
+	}
+	for what, set := range map[string]func(b *ggufbuild.Builder){
+		"no layers":      func(*ggufbuild.Builder) {},
+		"wrong type":     func(b *ggufbuild.Builder) { b.SetString(long+".block_count", long) },
+		"out of range":   func(b *ggufbuild.Builder) { b.SetInt32(long+".block_count", -1) },
+		"an empty array": func(b *ggufbuild.Builder) { b.SetInt32s(long+".block_count", nil) },
+	} {
+		var b ggufbuild.Builder
+		b.SetString("general.architecture", long)
+		set(&b)
+		_, err := quantize.Plan(parse(t, b.Bytes()), quantize.Options{Type: quantize.Q4_0})
+		check(what, err, quantize.ErrMetadata)
+	}
+
+	legacy := func(fill func(b *legacyBuilder)) []byte {
+		b := &legacyBuilder{}
+		fill(b)
+		return b.finish(2, 1, "x")
+	}
+	name := long[:50] // within what a tensor's name may be
+	for what, image := range map[string][]byte{
+		"twice":        legacy(func(b *legacyBuilder) { b.entry(long, 1, []float32{1}); b.entry(long, 1, []float32{1}) }),
+		"no sums":      legacy(func(b *legacyBuilder) { b.entry(long, 1, nil); b.entry(long, 1, nil) }),
+		"negative sum": legacy(func(b *legacyBuilder) { b.entry(long, 1, []float32{-1}); b.entry(long, 1, nil) }),
+		"a model":      func() []byte { var b ggufbuild.Builder; b.SetString("general.type", long); return b.Bytes() }(),
+		"counts":       importanceGGUF(func(b *ggufbuild.Builder) { addEntry(b, name, []float32{1}, []float32{-1}) }),
+		"no sums in GGUF": importanceGGUF(func(b *ggufbuild.Builder) {
+			b.AddTensor(name+".counts", dtype.F32, []int{1}, floatBytes(1))
+		}),
+		"no counts": importanceGGUF(func(b *ggufbuild.Builder) {
+			b.AddTensor(name+".in_sum2", dtype.F32, []int{1}, floatBytes(1))
+		}),
+		"integers": importanceGGUF(func(b *ggufbuild.Builder) {
+			b.AddTensor(name+".in_sum2", dtype.I32, []int{1}, floatBytes(1))
+		}),
+	} {
+		_, err := quantize.ParseImportance(image)
+		check(what, err, quantize.ErrImportance)
 	}
 }
 
