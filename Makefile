@@ -9,7 +9,7 @@ FUZZTIME    ?= 10s
 # The build tags that this repository knows besides the default of none.
 ACCEL := -tags accel
 
-.PHONY: all build cross test race invariants discrete arm64 fuzz bench lint fmt clean
+.PHONY: all build cross test race invariants discrete arm64 fuzz bench lint fmt generated clean
 
 all: build lint test
 
@@ -68,7 +68,7 @@ fuzz:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-lint: fmt $(STATICCHECK)
+lint: fmt generated $(STATICCHECK)
 	$(GO) vet ./...
 	$(GO) vet $(ACCEL) ./...
 	$(STATICCHECK) ./...
@@ -77,6 +77,10 @@ lint: fmt $(STATICCHECK)
 fmt:
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt would change:" $$files; exit 1; fi
+
+# The assembly is what its generator, a module of its own, writes.
+generated:
+	cd quant/_asm && $(GO) vet . && $(GO) test .
 
 $(STATICCHECK):
 	GOBIN=$(CACHE)/bin $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
