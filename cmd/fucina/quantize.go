@@ -56,7 +56,7 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	}
 	typ, err := quantize.ParseFileType(fs.Arg(2))
 	if err != nil {
-		return usagef("quantize: %v", err)
+		return usagef("%v", err)
 	}
 	opt := quantize.Options{
 		Type:            typ,

@@ -23,6 +23,7 @@ type generation struct {
 	PromptIDs   []int32 `json:"prompt_ids"`
 	IDs         []int32 `json:"ids"`  // what was generated
 	Text        string  `json:"text"` // prompt and what was generated
+	End         string  `json:"end"`  // why it ended: llm.EndReason
 	FirstLogits logits  `json:"first_logits"`
 	Seed        uint64  `json:"seed"`
 	Exact       bool    `json:"exact"`
@@ -228,6 +229,7 @@ func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.Generat
 			return err
 		}
 	}
+	r.End = llm.EndNone.String()
 	watch := startWatch()
 	defer func() { watch.stop(&r.Timings, len(r.PromptIDs), len(r.IDs)) }()
 	if opt.MaxTokens == 0 {
@@ -246,6 +248,7 @@ func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.Generat
 				return err
 			}
 			r.IDs = append(r.IDs, token.ID)
+			r.End = token.End.String()
 			generated.WriteString(token.Text)
 			if err := emit(token.Text); err != nil {
 				return err

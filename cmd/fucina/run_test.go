@@ -144,6 +144,9 @@ func TestRunNoTokens(t *testing.T) {
 	var none, one generation
 	decodeStrict(t, invoke(t, "run", "-m", model, "-p", "a b", "-n", "0", "-o", "json").ok(t), &none)
 	decodeStrict(t, invoke(t, "run", "-m", model, "-p", "a b", "-n", "1", "-o", "json").ok(t), &one)
+	if none.End != "none" || one.End != "token limit" {
+		t.Errorf("ends %q and %q", none.End, one.End)
+	}
 	if len(none.IDs) != 0 || none.Text != "a b" || !slices.Equal(none.PromptIDs, one.PromptIDs) || !slices.Equal(none.FirstLogits, one.FirstLogits) {
 		t.Errorf("-n 0 gives %+v, -n 1 %+v", none, one)
 	}
@@ -158,6 +161,9 @@ func TestRunFillsContext(t *testing.T) {
 	decodeStrict(t, invoke(t, "run", "-m", tinyModel(t), "-p", "a", "-c", "12", "--temp", "0", "-o", "json").ok(t), &g)
 	if n := len(g.PromptIDs) + len(g.IDs); n != 12+1 { // the last token needs no room
 		t.Errorf("%d prompt tokens and %d more in a context of 12", len(g.PromptIDs), len(g.IDs))
+	}
+	if g.End != "context full" {
+		t.Errorf("ends %q", g.End)
 	}
 }
 
@@ -480,7 +486,7 @@ func TestRunInterruptedJSON(t *testing.T) {
 		}
 		var g generation
 		decodeStrict(t, r.stdout, &g)
-		if !g.Interrupted || !slices.Equal(g.IDs, whole.IDs[:len(g.IDs)]) || !strings.HasPrefix(whole.Text, g.Text) || g.IDs == nil {
+		if !g.Interrupted || g.End != "none" || !slices.Equal(g.IDs, whole.IDs[:len(g.IDs)]) || !strings.HasPrefix(whole.Text, g.Text) || g.IDs == nil {
 			t.Errorf("after %d looks: %+v", n, g)
 		}
 		if g.Timings.GenTokens != len(g.IDs) {
