@@ -109,7 +109,7 @@ func TestRunJSON(t *testing.T) {
 	out := invoke(t, args...).ok(t)
 	var object map[string]any
 	decodeStrict(t, out, &object)
-	keys(t, object, "model", "provider", "prompt", "prompt_ids", "ids", "text", "first_logits", "seed", "exact", "interrupted", "timings")
+	keys(t, object, "model", "provider", "prompt", "prompt_ids", "ids", "text", "end", "first_logits", "seed", "exact", "interrupted", "timings")
 	keys(t, object["timings"].(map[string]any), "load_s", "prompt_tokens", "prompt_s", "prompt_tok_s", "gen_tokens", "gen_s", "gen_tok_s")
 
 	var g generation
