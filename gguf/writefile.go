@@ -75,6 +75,10 @@ const maxLinks = 40
 // followLinks returns the path of the file that path leads to, and what is there, nil
 // if there is nothing. It fails if that cannot be replaced.
 func followLinks(path string) (string, fs.FileInfo, error) {
+	// Links of /proc lead to pipes under names that no directory has.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", nil, misuse("%s is not a regular file", path)
+	}
 	for range maxLinks {
 		dir, base := filepath.Split(path)
 		if base == "" {

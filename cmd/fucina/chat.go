@@ -80,7 +80,7 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 				return err
 			}
 		}
-		switch strings.TrimSpace(text) {
+		switch command := strings.TrimSpace(text); command {
 		case "":
 			continue
 		case "/exit":
@@ -93,6 +93,11 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 				return err
 			}
 			continue
+		default:
+			if mistyped(command) {
+				fmt.Fprintf(t.stderr, "fucina: no command %s: /help lists them\n", command)
+				continue
+			}
 		}
 		err := t.answer(ctx, talk, text, c)
 		switch {
@@ -105,6 +110,13 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 			return err
 		}
 	}
+}
+
+// mistyped reports whether a message that is no command looks like one: a slash and
+// letters.
+func mistyped(message string) bool {
+	name, ok := strings.CutPrefix(message, "/")
+	return ok && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // ask returns the next line, if there is one more.

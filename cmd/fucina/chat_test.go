@@ -65,6 +65,13 @@ func TestChatErrors(t *testing.T) {
 	none := invoke(t, "run", "-m", m, "--chat")
 	none.failed(t, exitError, "the file carries none")
 	none.failed(t, exitError, "with -chat-template")
+	// A mistyped command is no message; what only begins with a slash is.
+	for text, said := range map[string]bool{"/cler": false, "/ a": true, "/etc/hosts": true} {
+		r := chatWith(t, t.Context(), strings.NewReader(text+"\n"))
+		if r.code != exitOK || (r.stdout != "") != said || (r.stderr == "fucina: no command "+text+": /help lists them\n") == said {
+			t.Errorf("%q: %+v", text, r)
+		}
+	}
 	// A turn that does not fit is told, and the conversation goes on.
 	long := strings.Repeat("x y z ", 300)
 	r := chatWith(t, t.Context(), strings.NewReader(long+"\nhello\n"))

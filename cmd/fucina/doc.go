@@ -17,8 +17,9 @@
 // error. FUCINA_EXACT=1 and FUCINA_PROVIDER stand for --exact and --provider.
 //
 // The exit status is 0; 1 after an error, which is told in one line; 2 for a
-// wrong command line, told likewise; and after an interrupt 130, after SIGTERM 143.
-// Either ends a text cleanly and keeps what was printed; a second one kills. To a
+// wrong command line, told likewise; and 128 and its number after a signal: 130 after an
+// interrupt, 143 after SIGTERM, 129 where the terminal went, 141 where the reader of the
+// output did. Each ends a text cleanly and keeps what was printed; a second one kills. To a
 // chat with a person, an interrupt during an answer ends the answer alone.
 //
 // A terminal gets control characters of texts, names and metadata escaped.

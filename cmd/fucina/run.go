@@ -184,8 +184,11 @@ func (t *tool) text(ctx context.Context, fs *flags, prompt, file string) (string
 	return t.read(ctx, file)
 }
 
+// maxText is the most bytes of a prompt or text: far above what any context holds.
+const maxText = 256 << 20
+
 // read returns the content of a file, or of standard input if it is called "-". It
-// gives up when ctx is done, since input may never end.
+// gives up past maxText, and when ctx is done, since input may never end.
 func (t *tool) read(ctx context.Context, file string) (string, error) {
 	type content struct {
 		data []byte
@@ -195,9 +198,14 @@ func (t *tool) read(ctx context.Context, file string) (string, error) {
 	go func() {
 		var c content
 		if file == "-" {
-			c.data, c.err = io.ReadAll(t.stdin)
+			c.data, c.err = readText(t.stdin)
+		} else if f, err := os.Open(file); err != nil {
+			c.err = err // names the file
 		} else {
-			c.data, c.err = os.ReadFile(file)
+			if c.data, c.err = readText(f); errors.Is(c.err, errTextSize) {
+				c.err = fmt.Errorf("%s: %w", file, c.err)
+			}
+			_ = f.Close()
 		}
 		done <- c
 	}()
@@ -207,12 +215,22 @@ func (t *tool) read(ctx context.Context, file string) (string, error) {
 		case c.err != nil && file == "-":
 			return "", fmt.Errorf("standard input: %w", c.err)
 		case c.err != nil:
-			return "", c.err // names the file
+			return "", c.err
 		}
 		return string(c.data), nil
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
+}
+
+var errTextSize = fmt.Errorf("more than %d bytes of text", maxText)
+
+func readText(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxText+1))
+	if err == nil && len(data) > maxText {
+		err = errTextSize
+	}
+	return data, err
 }
 
 // stream generates into r, and gives emit the prompt, if it fits the context, and then

@@ -544,3 +544,25 @@ func TestLogitsJSON(t *testing.T) {
 		t.Errorf("%s, want %s", b, want)
 	}
 }
+
+// endless is text without an end.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	for i := range p {
+		p[i] = 'a'
+	}
+	return len(p), nil
+}
+
+// Text that does not end is refused at a bound, not when memory is full.
+func TestEndlessText(t *testing.T) {
+	if testing.Short() || invariants.RaceEnabled {
+		t.Skip("reads 256 MiB")
+	}
+	var e endless
+	if _, err := readText(&e); !errors.Is(err, errTextSize) || e.read > 2*maxText {
+		t.Errorf("%v after %d bytes", err, e.read)
+	}
+}

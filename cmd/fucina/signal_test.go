@@ -26,7 +26,7 @@ func TestSignal(t *testing.T) {
 	if err := tinyllama.WriteFile(path, tinyllama.Options{Context: 100000}); err != nil {
 		t.Fatal(err)
 	}
-	for signal, status := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+	for signal, status := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		t.Run(signal.String(), func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), exe, "run", "-m", path, "-p", "a b", "-c", "0", "--temp", "0")
 			cmd.Env = append(os.Environ(), asMain+"=1")
@@ -61,6 +61,49 @@ func TestSignal(t *testing.T) {
 			}
 			if stderr.Len() != 0 {
 				t.Errorf("stderr %q", stderr.String())
+			}
+		})
+	}
+}
+
+// Where nobody reads the output any more, the command ends as by SIGPIPE, but having
+// cleaned up: nothing is left of a file that was being written.
+func TestReaderGone(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"text":    {"run", "-m", "in.gguf", "-p", "a b", "-n", "100"},
+		"verbose": {"quantize", "-v", "-pure", "in.gguf", "out.gguf", "Q4_0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := tinyllama.WriteFile(filepath.Join(dir, "in.gguf"), tinyllama.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Close()
+			cmd := exec.CommandContext(t.Context(), exe, args...)
+			cmd.Env = append(os.Environ(), asMain+"=1")
+			cmd.Dir, cmd.Stdout, cmd.Stderr = dir, w, w
+			err = cmd.Run()
+			_ = w.Close()
+			if errors.Is(err, syscall.ENOEXEC) {
+				t.Skip("the test binary is emulated: this system cannot start it")
+			}
+			// The file may be whole before the signal comes.
+			var exit *exec.ExitError
+			gone := errors.As(err, &exit) && exit.ExitCode() == 141
+			if !gone && (err != nil || name != "verbose") {
+				t.Errorf("ended with %v, want status 141", err)
+			}
+			aside, err := filepath.Glob(filepath.Join(dir, ".*"))
+			if err != nil || len(aside) != 0 {
+				t.Errorf("left %v, %v", aside, err)
 			}
 		})
 	}

@@ -111,6 +111,8 @@ func (t *tool) main(ctx context.Context, args []string) int {
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return exitEnded(ctx)
+	case errors.Is(err, syscall.EPIPE):
+		return exitSignal + int(syscall.SIGPIPE) // the reader has gone
 	}
 	t.report(err)
 	return exitError

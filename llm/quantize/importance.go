@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -27,26 +28,83 @@ type Importance struct {
 // ReadImportance reads the file at path in either of llama.cpp's formats, GGUF and
 // the older one ("imatrix.dat"). Errors of its content wrap [ErrImportance].
 func ReadImportance(path string) (*Importance, error) {
-	data, err := os.ReadFile(path)
+	bad := func(err error) (*Importance, error) { return nil, fmt.Errorf("%s: %w", path, err) }
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("quantize: %w", err) // names the path, as those below
+	}
+	if !info.Mode().IsRegular() {
+		return bad(fmt.Errorf("%w: not a regular file", ErrImportance))
+	}
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("quantize: %w", err)
 	}
-	m, err := ParseImportance(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	defer file.Close()
+	head := make([]byte, min(info.Size(), legacyHead))
+	if _, err := io.ReadFull(file, head); err != nil {
+		return bad(err)
+	}
+	var m *Importance
+	if isGGUF(head) {
+		f, err := gguf.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrImportance, err)
+		}
+		defer f.Close()
+		m, err = newImportance(func(m *Importance) error { return m.parseGGUF(f) })
+		if err != nil {
+			return bad(err)
+		}
+	} else {
+		if size := info.Size(); size > largeImportance && !plausibleLegacy(head) {
+			return bad(fmt.Errorf("%w: its %d bytes do not begin as either format does", ErrImportance, size))
+		}
+		rest, err := io.ReadAll(file)
+		if err != nil {
+			return nil, fmt.Errorf("quantize: %w", err)
+		}
+		if m, err = ParseImportance(append(head, rest...)); err != nil {
+			return bad(err)
+		}
 	}
 	m.file = path
 	return m, nil
 }
 
+const (
+	// largeImportance is a size at which a file is first looked at and then read: a
+	// model may have been named by mistake.
+	largeImportance = 64 << 20
+	// legacyHead is how many bytes tell enough.
+	legacyHead = 8
+)
+
+func isGGUF(data []byte) bool { return bytes.HasPrefix(data, []byte("GGUF")) }
+
+// plausibleLegacy reports whether a file of the older format may begin with head: with
+// the number of entries and the length of a name.
+func plausibleLegacy(head []byte) bool {
+	entries, name := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:])
+	return entries > 0 && entries < 1<<20 && name > 0 && name < 1<<10
+}
+
 // ParseImportance reads the content of such a file. The result does not alias data.
 func ParseImportance(data []byte) (*Importance, error) {
-	m := &Importance{entries: make(map[string][]float32)}
-	parse := m.parseLegacy
-	if bytes.HasPrefix(data, []byte("GGUF")) {
-		parse = m.parseGGUF
+	if !isGGUF(data) {
+		return newImportance(func(m *Importance) error { return m.parseLegacy(data) })
 	}
-	if err := parse(data); err != nil {
+	f, err := gguf.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrImportance, err)
+	}
+	defer f.Close()
+	return newImportance(func(m *Importance) error { return m.parseGGUF(f) })
+}
+
+func newImportance(parse func(*Importance) error) (*Importance, error) {
+	m := &Importance{entries: make(map[string][]float32)}
+	if err := parse(m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrImportance, err)
 	}
 	if len(m.entries) == 0 {
@@ -108,16 +166,13 @@ func (m *Importance) add(name string, sums []float32, counts []float32, dead fun
 	return nil
 }
 
-func (m *Importance) parseGGUF(data []byte) error {
+func (m *Importance) parseGGUF(f *gguf.File) error {
 	const sumSuffix, countSuffix = ".in_sum2", ".counts"
-	f, err := gguf.Parse(data)
+	kind, err := f.StringOr("general.type", "imatrix")
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if kind, err := f.StringOr("general.type", "imatrix"); err != nil {
-		return err
-	} else if kind != "imatrix" {
+	if kind != "imatrix" {
 		return fmt.Errorf("general.type is %s, want \"imatrix\"", quote(kind))
 	}
 	if m.datasets, err = f.Strings("imatrix.datasets"); err != nil {

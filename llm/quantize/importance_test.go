@@ -167,6 +167,26 @@ func TestImportanceErrors(t *testing.T) {
 			}
 		})
 	}
+	// What is no file, and what is large and begins as no importance data does, is not
+	// read; errors name it once.
+	dir := t.TempDir()
+	sparse := filepath.Join(dir, "sparse")
+	if err := os.WriteFile(sparse, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(sparse, 1<<40); err != nil {
+		t.Logf("no large file here: %v", err)
+		sparse = dir
+	}
+	short := filepath.Join(dir, "short.gguf")
+	if err := os.WriteFile(short, []byte("GGUF"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, sparse, short} {
+		if _, err := quantize.ReadImportance(path); !errors.Is(err, quantize.ErrImportance) || strings.Count(err.Error(), path) != 1 {
+			t.Errorf("%s: %v, want ErrImportance", path, err)
+		}
+	}
 	if _, err := quantize.ReadImportance(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, want no such file", err)
 	}
