@@ -101,6 +101,8 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 		}
 		err := t.answer(ctx, talk, text, c)
 		switch {
+		case err != nil && !c.person:
+			return err
 		case errors.Is(err, llm.ErrContextFull):
 			// The conversation has outgrown the session; the person decides.
 			fmt.Fprintln(t.stderr, "fucina: the context is full: /clear begins anew")
@@ -177,7 +179,7 @@ func (t *tool) answer(ctx context.Context, talk *llm.Conversation, text string, 
 	if c.verbose && (err == nil || ctx.Err() != nil) {
 		watch.stop(&tm, asked, given)
 		c.load = 0
-		t.tellTimings(tm, c.opt.Sampling.Seed)
+		t.tellTimings(tm, &c.opt.Sampling)
 	}
 	return err
 }

@@ -72,10 +72,10 @@ func TestChatErrors(t *testing.T) {
 			t.Errorf("%q: %+v", text, r)
 		}
 	}
-	// A turn that does not fit is told, and the conversation goes on.
+	// A turn that does not fit ends a conversation without a person.
 	long := strings.Repeat("x y z ", 300)
 	r := chatWith(t, t.Context(), strings.NewReader(long+"\nhello\n"))
-	if r.code != exitOK || r.stdout == "" || r.stderr != "fucina: the context is full: /clear begins anew\n" {
+	if r.code != exitError || r.stdout != "" || !strings.Contains(r.stderr, "context is full") {
 		t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
 	}
 }
@@ -103,7 +103,7 @@ func TestChatInterrupted(t *testing.T) {
 
 // Each answer has its timings, the first with the time of loading.
 func TestChatTimings(t *testing.T) {
-	r := chatWith(t, t.Context(), strings.NewReader("hello\nhello\n/help\n"), "-v", "-s", "7")
+	r := chatWith(t, t.Context(), strings.NewReader("hello\nhello\n/help\n"), "-v", "-s", "7", "-temp", "0.5")
 	lines := strings.Split(r.stderr, "\n")
 	if r.code != exitOK || len(lines) != 3 || !strings.HasPrefix(lines[0], "load ") || !strings.HasPrefix(lines[1], "prompt ") {
 		t.Fatalf("exit %d, stderr %q", r.code, r.stderr)
@@ -130,26 +130,45 @@ func (p *person) Read(b []byte) (int, error) {
 	return copy(b, line), nil
 }
 
-// With a person, an interrupt ends an answer, and keeps what there is of it; the
-// next one, at the prompt, ends the program.
-func TestChatAnswerInterrupted(t *testing.T) {
-	m := tinyModel(t)
+// openSession returns a session of the tiny model, which ends with the test.
+func openSession(t *testing.T) *llm.Session {
+	t.Helper()
 	eng, err := fucina.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer eng.Close()
-	model, err := llm.Open(eng, m, llm.Options{})
+	t.Cleanup(func() { _ = eng.Close() })
+	model, err := llm.Open(eng, tinyModel(t), llm.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer model.Close()
+	t.Cleanup(func() { _ = model.Close() })
 	s, err := model.NewSession(llm.SessionOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
 
+// A person is told of a turn that does not fit, and goes on.
+func TestChatFull(t *testing.T) {
+	in := &person{lines: make(chan string, 2)}
+	in.lines <- strings.Repeat("x y z ", 300) + "\n"
+	in.lines <- "hello\n"
+	close(in.lines)
+	var out, errs bytes.Buffer
+	c := &conversation{flags: &chatFlags{template: "chatml"}, person: true, opt: llm.GenerateOptions{MaxTokens: 4}}
+	err := newTool(in, &out, &errs, false, false).converse(t.Context(), openSession(t), c, "")
+	if err != nil || errs.String() != "fucina: the context is full: /clear begins anew\n" || strings.Trim(out.String(), "> \n") == "" {
+		t.Errorf("%v, stdout %q, stderr %q", err, out.String(), errs.String())
+	}
+}
+
+// With a person, an interrupt ends an answer, and keeps what there is of it; the
+// next one, at the prompt, ends the program.
+func TestChatAnswerInterrupted(t *testing.T) {
+	s := openSession(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	in := &person{lines: make(chan string, 2)}

@@ -72,6 +72,7 @@ func (t *tool) inspect(_ context.Context, args []string) (err error) {
 	fs.alias("m", "model")
 	device := fs.String("provider", "", "`name` of the provider to plan for, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
 	out := fs.format()
+	fs.note = fmt.Sprintf("Shapes are outermost first, the reverse of ggml's. Of an array in the metadata the first %d\nvalues are shown.", shownElements)
 	if err := fs.parseSome(t, args, 1); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (f *flags) model() *modelFlags {
 	f.StringVar(&m.path, "m", "", "model `file`, GGUF")
 	f.alias("m", "model")
 	f.StringVar(&m.provider, "provider", "", "`name` of the provider to compute on, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
-	m.threads = f.intRange("t", 0, 1, maxThreads, "`threads` to compute with (default one per processor)")
+	m.threads = f.intRange("t", 0, -1, maxThreads, "`threads` to compute with (default one per processor, as for 0 and -1)")
 	f.alias("t", "threads")
 	m.batch = f.intRange("b", 0, 1, maxTokens, "`tokens` of a prompt to process at once (default 512)")
 	f.alias("b", "batch-size")
@@ -116,7 +116,7 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 	if m.provider != "" {
 		opts = append(opts, fucina.WithProvider(m.provider))
 	}
-	if *m.threads != 0 {
+	if *m.threads > 0 {
 		opts = append(opts, fucina.WithThreads(*m.threads))
 	}
 	if m.exact != nil {
@@ -181,7 +181,7 @@ func explainProvider(err error, name string) error {
 	if tag, ok := tagged[name]; ok {
 		return fmt.Errorf("%w; it needs a build with -tags %s", err, tag)
 	}
-	return fmt.Errorf("%w; others need a build tag, as discrete needs -tags %s", err, tagged["discrete"])
+	return fmt.Errorf("%w; -tags %s adds discrete, and no tag another one yet", err, tagged["discrete"])
 }
 
 func (l *loaded) close() error {

@@ -123,7 +123,7 @@ func newWindows(tok *tokenizer.Tokenizer, text string, size int) (*windows, erro
 		return nil, err
 	}
 	if len(ids) < 2*size {
-		return nil, fmt.Errorf("the text has %d tokens, windows of %d need at least %d", len(ids), size, 2*size)
+		return nil, fmt.Errorf("the text has %d tokens, two windows of %d need %d: a smaller -c takes less", len(ids), size, 2*size)
 	}
 	w := &windows{ids: ids, size: size, bos: tokenizer.None}
 	// What goes around an empty text goes around any.

@@ -85,7 +85,7 @@ func TestPerplexityText(t *testing.T) {
 		t.Errorf("prints %q, want %q", out, want)
 	}
 	r2 := invoke(t, "perplexity", "-m", model, "-f", text)
-	r2.failed(t, exitError, "windows of 512 need at least 1024")
+	r2.failed(t, exitError, "two windows of 512 need 1024")
 	long := filepath.Join(t.TempDir(), "long")
 	if err := os.WriteFile(long, []byte(strings.Repeat("the and ", 300)), 0o600); err != nil {
 		t.Fatal(err)

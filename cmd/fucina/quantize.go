@@ -37,7 +37,7 @@ type quantizedTensor struct {
 // quantize is the quantize command.
 func (t *tool) quantize(ctx context.Context, args []string) error {
 	fs := newFlags("quantize", "IN.gguf OUT.gguf TYPE")
-	fs.note = "TYPE is one of"
+	fs.note = "TYPE, in either case, is one of"
 	for i, typ := range quantize.FileTypes() {
 		if i%10 == 0 {
 			fs.note += "\n "
@@ -47,7 +47,7 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	pure := fs.Bool("pure", false, "give every matrix the same format, instead of a mixture")
 	imatrix := fs.String("imatrix", "", "importance `file` of llama.cpp, GGUF or the older format")
 	requantize := fs.Bool("allow-requantize", false, "take matrices that are quantized already, and lose more")
-	threads := fs.intRange("t", 0, 1, maxThreads, "`threads` to encode with (default one per processor)")
+	threads := fs.intRange("t", 0, -1, maxThreads, "`threads` to encode with (default one per processor, as for 0 and -1)")
 	fs.alias("t", "threads")
 	verbose := fs.Bool("v", false, "tell each tensor, which otherwise only a terminal gets")
 	out := fs.format()
@@ -62,7 +62,7 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 		Type:            typ,
 		Pure:            *pure,
 		AllowRequantize: *requantize,
-		Threads:         *threads,
+		Threads:         max(*threads, 0),
 	}
 	if *imatrix != "" {
 		if opt.Importance, err = quantize.ReadImportance(*imatrix); err != nil {

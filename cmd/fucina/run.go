@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/chat"
+	"github.com/fucina-go/fucina/llm/sample"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
 
@@ -65,10 +67,12 @@ func (l logits) MarshalJSON() ([]byte, error) {
 }
 
 // runNote names what a user of llama.cpp may not expect.
-const runNote = `Flags and defaults are llama.cpp's, except that a prompt is taken as it is, unless -e
-or -special is given; that it talks only with -chat; that the context is at most 4096
+var runNote = `The flags are some of llama.cpp's, with its defaults, except that a prompt is taken as
+it is, unless -e or -special is given; that it talks only with -chat; that the context is at most 4096
 tokens unless -c is given; and that the stages dry, xtc and top_n_sigma, which do
-nothing there by default, are absent.`
+nothing there by default, are absent. A text ends where the context is full. A -p or -f
+with -chat is the first message; the templates are
+` + strings.Join(chat.Names(), " ") + "."
 
 // escapes are the spellings that -e reads.
 var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\'`, "'", `\"`, `"`, `\\`, `\`)
@@ -88,10 +92,10 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	length := fs.intRange("c", defaultLength, ownLength, maxTokens, "`tokens` of context; 0 is all that the model was trained for (default that, at most 4096)")
 	fs.alias("c", "ctx-size")
 	sampling := fs.sampling()
-	chat := fs.chat()
+	talk := fs.chat()
 	special := fs.Bool("special", false, "read special tokens in the prompt and show those that are generated")
 	fs.alias("special", "sp")
-	verbose := fs.Bool("v", false, "show timings and the seed, which otherwise only a terminal gets, and in a -chat nobody")
+	verbose := fs.Bool("v", false, "show timings and the seed on standard error; without -chat a terminal gets them anyway")
 	out := fs.format()
 	fs.note = runNote
 	if err := fs.parse(t, args, 0); err != nil {
@@ -100,16 +104,16 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	if err := m.check("run"); err != nil {
 		return err
 	}
-	if err := chat.check(*out, *n); err != nil {
+	if err := talk.check(*out, *n); err != nil {
 		return err
 	}
 	if *escape {
-		*prompt, chat.system = escapes.Replace(*prompt), escapes.Replace(chat.system)
+		*prompt, talk.system = escapes.Replace(*prompt), escapes.Replace(talk.system)
 		for i, s := range sampling.stop {
 			sampling.stop[i] = escapes.Replace(s)
 		}
 	}
-	if !chat.on || *prompt != "" || *file != "" {
+	if !talk.on || *prompt != "" || *file != "" {
 		if *prompt, err = t.prompt(ctx, fs, *prompt, *file); err != nil {
 			return err
 		}
@@ -124,9 +128,9 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 
 	t.warnLength(l)
 	opt := llm.GenerateOptions{MaxTokens: *n, Sampling: params, Stop: sampling.stop, Special: *special}
-	if chat.on {
+	if talk.on {
 		opt.MaxTokens = max(opt.MaxTokens, 0) // 0 is no limit to Send
-		c := &conversation{flags: chat, opt: opt, verbose: *verbose, load: l.seconds, person: isTerminal(t.stdin)}
+		c := &conversation{flags: talk, opt: opt, verbose: *verbose, load: l.seconds, person: isTerminal(t.stdin)}
 		return t.converse(ctx, l.session, c, *prompt)
 	}
 	r := &generation{
@@ -155,7 +159,7 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 		}
 	}
 	if t.tty || *verbose {
-		t.tellTimings(r.Timings, r.Seed)
+		t.tellTimings(r.Timings, &params)
 	}
 	return err
 }
@@ -317,9 +321,13 @@ func (w *stopwatch) stop(t *timings, promptTokens, genTokens int) {
 	t.GenRate = rate(genTokens-1, t.Gen)
 }
 
-// tellTimings says how long a text took, and what draws it again.
-func (t *tool) tellTimings(tm timings, seed uint64) {
-	fmt.Fprintf(t.stderr, "%s; seed %d\n", tm, seed)
+// tellTimings says how long a text took, and what draws it again if it was drawn.
+func (t *tool) tellTimings(tm timings, p *sample.Params) {
+	seed := ""
+	if p.Temperature > 0 {
+		seed = fmt.Sprintf("; seed %d", p.Seed)
+	}
+	fmt.Fprintf(t.stderr, "%s%s\n", tm, seed)
 }
 
 // String leaves out a Load of 0: there was none.

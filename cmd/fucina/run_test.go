@@ -215,7 +215,7 @@ func TestProviderTags(t *testing.T) {
 	for _, args := range [][]string{{"run", "-p", "a", "-m", model}, {"inspect", model}} {
 		r := invoke(t, append(args, "--provider", "nonesuch")...)
 		r.failed(t, exitError, "this build has cpu")
-		r.failed(t, exitError, "others need a build tag, as discrete needs -tags accel")
+		r.failed(t, exitError, "-tags accel adds discrete")
 	}
 	for name, tag := range tagged {
 		source, err := os.ReadFile(filepath.Join("..", "..", "providers", name+".go"))

@@ -35,6 +35,7 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	noBOS := fs.Bool("no-bos", false, "add no tokens around the text")
 	special := fs.Bool("parse-special", false, "read special tokens in the text")
 	out := fs.format()
+	fs.note = "Unlike llama-tokenize it takes the text as it is, without -parse-special, and reads no\nescapes."
 	if err := fs.parse(t, args, 0); err != nil {
 		return err
 	}
