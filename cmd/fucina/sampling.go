@@ -21,20 +21,22 @@ type samplingFlags struct {
 }
 
 func (f *flags) sampling() *samplingFlags {
-	s := &samplingFlags{temp: 0.8}
+	s := &samplingFlags{params: sample.DefaultParams()}
+	d := s.params
+	s.temp = temperature(d.Temperature)
 	f.Var(&s.temp, "temp", "`temperature`; 0 or less takes the likeliest token")
 	f.alias("temp", "temperature")
 	f.Var(&s.seed, "seed", "`seed` of the sampler (default -1, a random one)")
 	f.alias("seed", "s")
-	s.topK = f.intRange("top-k", 40, -1, maxTokens, "keep the `k` likeliest tokens; 0 or -1 is all")
-	f.ratio(&s.params.TopP, "top-p", 0.95, 0, 1, "keep the likeliest tokens, as few as have `p` together; 1 is all")
-	f.ratio(&s.params.MinP, "min-p", 0.05, 0, 1, "keep tokens with at least `p` times the likeliest one's probability; 0 is all")
+	s.topK = f.intRange("top-k", d.TopK, -1, maxTokens, "keep the `k` likeliest tokens; 0 or -1 is all")
+	f.ratio(&s.params.TopP, "top-p", d.TopP, 0, 1, "keep the likeliest tokens, as few as have `p` together; 1 is all")
+	f.ratio(&s.params.MinP, "min-p", d.MinP, 0, 1, "keep tokens with at least `p` times the likeliest one's probability; 0 is all")
 	f.ratio(&s.params.TypicalP, "typical", 1, 0, 1, "keep the most typical tokens, as few as have `p` together; 1 is all")
 	f.alias("typical", "typical-p")
 	f.ratio(&s.params.RepeatPenalty, "repeat-penalty", 1, 0, math.MaxFloat32, "`factor` that makes repeated tokens less likely; 1 is none")
 	f.ratio(&s.params.FrequencyPenalty, "frequency-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off a token's logit for each time it occurred")
 	f.ratio(&s.params.PresencePenalty, "presence-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off the logit of a token that occurred")
-	s.window = f.intRange("repeat-last-n", 64, -1, maxTokens, "`tokens` that the penalties look back on; -1 is all, 0 none")
+	s.window = f.intRange("repeat-last-n", d.PenaltyWindow, -1, maxTokens, "`tokens` that the penalties look back on; -1 is all, 0 none")
 	f.Var((*biasMap)(&s.params.LogitBias), "logit-bias", "add to a token's logit, as `ID+AMOUNT` or ID-AMOUNT; may be given again")
 	f.Var((*stageList)(&s.params.Stages), "samplers", "`stages` of the sampler in their order, between semicolons (default \""+stageList(sample.DefaultStages()).text()+"\")")
 	f.Var(&s.stop, "stop", "`text` that ends the answer and is not shown; may be given again")

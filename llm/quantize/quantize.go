@@ -21,7 +21,7 @@ const (
 
 // Options say how to quantize.
 type Options struct {
-	Type FileType
+	Type FileType // to be set: the zero value is F32, as in files
 	// Pure gives every matrix the one format of Type, save where rows do not fit
 	// it.
 	Pure bool

@@ -31,7 +31,9 @@ func ExampleSampler_Sample_error() {
 
 // The usual chain. The caller says which tokens the penalties count.
 func ExampleSampler_Accept() {
-	s, err := sample.New(sample.Params{RepeatPenalty: 1.5, TopK: 2, TopP: 0.95, Temperature: 0.8, Seed: 42})
+	p := sample.DefaultParams()
+	p.RepeatPenalty, p.TopK, p.MinP, p.Seed = 1.5, 2, 0, 42
+	s, err := sample.New(p)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -65,6 +65,13 @@ type Params struct {
 	Seed uint64
 }
 
+// DefaultParams returns the parameters that llama.cpp's programs start from:
+// temperature 0.8, top-k 40, top-p 0.95 and min-p 0.05, with a window of 64 tokens for
+// penalties. The seed is 0, so that texts repeat until the caller sets another.
+func DefaultParams() Params {
+	return Params{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, PenaltyWindow: defaultPenaltyWindow}
+}
+
 // check returns an error that names the first parameter out of range.
 func (p *Params) check() error {
 	for _, f := range []struct {
