@@ -68,7 +68,7 @@ type Engine struct {
 // Open returns an engine on the provider that the options choose, or else the variable
 // FUCINA_PROVIDER, or else the best that this build has; FUCINA_EXACT=1 turns exact mode
 // on. The caller closes it, after all that lives on it. Open fails with ErrUnavailable for
-// a provider that cannot be had, and for a variable that holds neither 0 nor 1.
+// a provider that cannot be had; a FUCINA_EXACT other than 0 and 1 is an error too.
 func Open(opts ...Option) (*Engine, error) {
 	var cfg config
 	for _, o := range opts {
