@@ -324,7 +324,7 @@ func (w *stopwatch) stop(t *timings, promptTokens, genTokens int) {
 // tellTimings says how long a text took, and what draws it again if it was drawn.
 func (t *tool) tellTimings(tm timings, p *sample.Params) {
 	seed := ""
-	if p.Temperature > 0 {
+	if !p.Greedy() {
 		seed = fmt.Sprintf("; seed %d", p.Seed)
 	}
 	fmt.Fprintf(t.stderr, "%s%s\n", tm, seed)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -60,13 +61,11 @@ func (e *encoder) start(c Choice, src []byte, weights []float32) error {
 	return nil
 }
 
-func (e *encoder) fromBytes(rows int) int {
-	d := e.choice.Tensor.DType
-	return rows * (e.cols / d.BlockSize() * d.Size())
-}
+func (e *encoder) fromBytes(rows int) int { return e.bytesOf(rows, e.choice.Tensor.DType) }
 
-func (e *encoder) toBytes(rows int) int {
-	d := e.choice.To
+func (e *encoder) toBytes(rows int) int { return e.bytesOf(rows, e.choice.To) }
+
+func (e *encoder) bytesOf(rows int, d dtype.DType) int {
 	return rows * (e.cols / d.BlockSize() * d.Size())
 }
 
@@ -158,7 +157,11 @@ func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 	err := e.encodeRows(dst, values, weights)
 	if errors.Is(err, quant.ErrRange) {
 		row, col := e.locate(dst, values, weights)
-		err = fmt.Errorf("row %d, column %d: %w: %v", t.first+row, col, quant.ErrRange, values[row*e.cols+col])
+		if col < 0 {
+			err = fmt.Errorf("row %d: %w: its values times their importance overflow", t.first+row, quant.ErrRange)
+		} else {
+			err = fmt.Errorf("row %d, column %d: %w: %v", t.first+row, col, quant.ErrRange, values[row*e.cols+col])
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %s as %s: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, err)
@@ -176,13 +179,19 @@ func (e *encoder) encodeRows(dst []byte, values, weights []float32) error {
 }
 
 // locate returns where rows that did not encode have the value at fault: in the first
-// such row, what is not finite or else the largest magnitude. dst is overwritten.
+// such row, what is not finite or else the largest magnitude; or column -1 where that
+// row encodes with equal weights. dst is overwritten.
 func (e *encoder) locate(dst []byte, values, weights []float32) (row, col int) {
-	for (row+1)*e.cols < len(values) && e.encodeRows(dst[:e.toBytes(1)], values[row*e.cols:][:e.cols], weights) == nil {
+	dst = dst[:e.toBytes(1)]
+	for (row+1)*e.cols < len(values) && e.encodeRows(dst, values[row*e.cols:][:e.cols], weights) == nil {
 		row++
 	}
+	values = values[row*e.cols:][:e.cols]
+	if weights != nil && e.encodeRows(dst, values, slices.Repeat([]float32{1}, e.cols)) == nil {
+		return row, -1
+	}
 	largest := -1.0
-	for i, v := range values[row*e.cols:][:e.cols] {
+	for i, v := range values {
 		switch a := math.Abs(float64(v)); {
 		case !(a <= math.MaxFloat32):
 			return row, i

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -274,6 +275,21 @@ func parse(t testing.TB, image []byte) *gguf.File {
 }
 
 // parseRamp returns the importance data for a model.
+// parseWeights returns importance data for one matrix of 256 columns: ones that set
+// changes.
+func parseWeights(t testing.TB, name string, set func([]float32)) *quantize.Importance {
+	t.Helper()
+	weights := slices.Repeat([]float32{1}, 256)
+	set(weights)
+	var b legacyBuilder
+	b.entry(name, 1, weights)
+	m, err := quantize.ParseImportance(b.finish(1, 1, "text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func parseRamp(t testing.TB, image []byte) *quantize.Importance {
 	t.Helper()
 	m, err := quantize.ParseImportance(importanceFile(image, ramp))

@@ -43,7 +43,7 @@ func ReadImportance(path string) (*Importance, error) {
 	defer file.Close()
 	head := make([]byte, min(info.Size(), legacyHead))
 	if _, err := io.ReadFull(file, head); err != nil {
-		return bad(err)
+		return nil, fmt.Errorf("quantize: %s: %w", path, err)
 	}
 	var m *Importance
 	if isGGUF(head) {

@@ -232,6 +232,8 @@ func TestRefusals(t *testing.T) {
 			quantize.Options{Type: quantize.BF16}, quant.ErrRange, "row 0, column 3: quant: value out of range: NaN"},
 		{"f16 infinity to f32", oneMatrix(weight, dtype.F16, []int{2, 2}, []byte{0, 0x7c, 0, 0, 0, 0, 0, 0}),
 			quantize.Options{Type: quantize.F32}, quant.ErrRange, "row 0, column 0: quant: value out of range: +Inf"},
+		{"importance too large", plain, quantize.Options{Type: quantize.Q4_0, Pure: true, Importance: parseWeights(t, weight, func(w []float32) { w[100] = 0x1p127 })},
+			quant.ErrRange, "as q4_0: row 0: quant: value out of range: its values times their importance overflow"},
 		{"importance needed", plain, quantize.Options{Type: quantize.IQ2_XXS, Pure: true}, quantize.ErrImportance, "none was given"},
 		{"importance for others", plain, quantize.Options{Type: quantize.IQ2_XXS, Pure: true,
 			Importance: parseRamp(t, oneMatrix("blk.0.attn_k.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)))},

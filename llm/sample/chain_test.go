@@ -151,6 +151,57 @@ func TestStageOrderWorked(t *testing.T) {
 	}
 }
 
+// Stages that are repeated keep logits finite, and the order of those that fit.
+func TestRepeatedStages(t *testing.T) {
+	const m = math.MaxFloat32
+	logits := []float32{m, 1, 2, 3, -m, negInf}
+	for _, st := range []Stage{Temperature, Penalties} {
+		for _, p := range []Params{
+			{Temperature: math.SmallestNonzeroFloat32, RepeatPenalty: m, FrequencyPenalty: m},
+			{Temperature: math.SmallestNonzeroFloat32, RepeatPenalty: math.SmallestNonzeroFloat32, PresencePenalty: -m},
+			{Temperature: m, RepeatPenalty: math.SmallestNonzeroFloat32},
+		} {
+			p.Stages = slices.Repeat([]Stage{st}, 20)
+			s := mustNew(t, p)
+			for id := range int32(6) {
+				s.Accept(id)
+			}
+			sum := 0.0
+			for _, c := range distribution(t, s, logits) {
+				sum += c.Probability
+				if c.ID == 5 {
+					t.Errorf("%v: the excluded token is left", p)
+				}
+			}
+			if !(math.Abs(sum-1) < 1e-9) {
+				t.Errorf("%+v: sums to %v", p, sum)
+			}
+			if id, err := s.Sample(logits); err != nil || id == 5 {
+				t.Errorf("%+v: %d, %v", p, id, err)
+			}
+		}
+	}
+	s := mustNew(t, Params{Stages: slices.Repeat([]Stage{Temperature}, 8), Temperature: math.SmallestNonzeroFloat32})
+	checkDistribution(t, distribution(t, s, logits), []Candidate{{0, 0.25}, {1, 0.25}, {2, 0.25}, {3, 0.25}})
+}
+
+func TestGreedyParams(t *testing.T) {
+	for _, tt := range []struct {
+		p    Params
+		want bool
+	}{
+		{Params{}, true}, {Params{Temperature: -1}, true}, {Params{Temperature: 0.5}, false},
+		{Params{Stages: []Stage{TopK}}, false}, {Params{Stages: []Stage{TopK, Temperature}}, true}, {DefaultParams(), false},
+	} {
+		if got := tt.p.Greedy(); got != tt.want {
+			t.Errorf("%+v: %v, want %v", tt.p, got, tt.want)
+		}
+		if _, ok := mustNew(t, tt.p).picker.(greedy); ok != tt.want {
+			t.Errorf("%+v: the sampler is greedy: %v, want %v", tt.p, ok, tt.want)
+		}
+	}
+}
+
 // A narrower vocabulary leaves no counts behind.
 func TestPenaltyCounts(t *testing.T) {
 	for _, stages := range [][]Stage{{Penalties}, {TopK, Penalties}} {

@@ -21,7 +21,7 @@ var (
 const defaultPenaltyWindow = 64
 
 // Params selects how tokens are chosen. The zero value is greedy, and the zero
-// value of every field but Temperature leaves its stage out of the chain.
+// value of every field but Stages and Temperature leaves its stage out of the chain.
 type Params struct {
 	// Stages is the chain, in the order in which its stages are applied; nil is
 	// DefaultStages. A stage that is not named is left out whatever its parameters,
@@ -58,8 +58,8 @@ type Params struct {
 	// 0 is 1.
 	MinKeep int
 	// Temperature scales the logits down before drawing: below 1 likely tokens
-	// become likelier, above 1 all become more alike. At 0 and below the token
-	// with the largest logit is always chosen.
+	// become likelier, above 1 all become more alike. At 0 and below its stage leaves
+	// the token with the largest logit alone.
 	Temperature float32
 	// Seed starts the random numbers. Every value is a seed, 0 included.
 	Seed uint64
@@ -70,6 +70,19 @@ type Params struct {
 // penalties. The seed is 0, so that texts repeat until the caller sets another.
 func DefaultParams() Params {
 	return Params{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, PenaltyWindow: defaultPenaltyWindow}
+}
+
+// Greedy reports whether p draws no random numbers: whether its chain has a stage of
+// temperature 0 or less.
+func (p *Params) Greedy() bool {
+	return p.Temperature <= 0 && slices.Contains(p.chain(), Temperature)
+}
+
+func (p *Params) chain() []Stage {
+	if p.Stages == nil {
+		return DefaultStages()
+	}
+	return p.Stages
 }
 
 // check returns an error that names the first parameter out of range.
@@ -177,12 +190,8 @@ func New(p Params) (*Sampler, error) {
 	for _, id := range slices.Sorted(maps.Keys(p.LogitBias)) {
 		s.bias = append(s.bias, bias{id, float64(p.LogitBias[id])})
 	}
-	stages := p.Stages
-	if stages == nil {
-		stages = DefaultStages()
-	}
 	s.picker = draw{rand.New(s.pcg)}
-	for _, st := range stages {
+	for _, st := range p.chain() {
 		if st == Temperature && p.Temperature <= 0 {
 			s.beGreedy()
 			break
@@ -234,7 +243,7 @@ func (s *Sampler) beGreedy() {
 	s.picker = greedy{}
 	for len(s.steps) > 0 {
 		switch s.steps[len(s.steps)-1].(type) {
-		case topK, topP, minP, temperature:
+		case topK, topP, minP:
 			s.steps = s.steps[:len(s.steps)-1]
 		default:
 			return

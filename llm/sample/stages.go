@@ -152,12 +152,13 @@ func (p *penalties) lower(c *candidate) {
 	if n == 0 {
 		return
 	}
-	if c.logit > 0 {
-		c.logit /= p.repeat
+	logit := c.logit
+	if logit > 0 {
+		logit /= p.repeat
 	} else {
-		c.logit *= p.repeat
+		logit *= p.repeat
 	}
-	c.logit -= float64(n)*p.frequency + p.presence
+	c.become(logit - (float64(n)*p.frequency + p.presence))
 }
 
 // topK leaves as many of the largest logits as it says, sorted.
@@ -256,12 +257,21 @@ func (m minP) apply(s *set) {
 	s.c = kept
 }
 
+// become gives a candidate a logit that a stage computed, kept finite however often
+// stages are repeated. What is excluded stays so.
+func (c *candidate) become(logit float64) {
+	const most = math.MaxFloat64 / 4
+	if !math.IsInf(c.logit, -1) {
+		c.logit = min(max(logit, -most), most)
+	}
+}
+
 // temperature divides the logits by its value, which is positive.
 type temperature float64
 
 func (t temperature) apply(s *set) {
 	for i := range s.c {
-		s.c[i].logit /= float64(t)
+		s.c[i].become(s.c[i].logit / float64(t))
 	}
 }
 
