@@ -55,9 +55,9 @@
 //
 // The padding after the last tensor may be missing, and bytes after it are
 // ignored, as in llama.cpp's loader. A tensor with no dims is a scalar of shape
-// [1]. A tensor with a dim of 0 is listed, but has no buffer ([ErrEmptyTensor]):
-// no tensor of this runtime is empty. The bytes of padding, the spelling of keys and the encoding of
-// strings are not checked.
+// [1]. A tensor with a dim of 0 is listed, but has no buffer ([ErrEmptyTensor]): no
+// tensor of this runtime is empty. The bytes of padding, the spelling of keys and the
+// encoding of strings are not checked.
 //
 // # Type 42
 //

@@ -31,6 +31,7 @@ func WriteFile(path string, fill func(w *Writer) error) (err error) {
 	if err != nil {
 		return fmt.Errorf("gguf: %w", err)
 	}
+	of := func(err error) error { return fmt.Errorf("gguf: %w", file.named(err)) }
 	open, renamed := true, false
 	defer func() {
 		if renamed {
@@ -43,8 +44,8 @@ func WriteFile(path string, fill func(w *Writer) error) (err error) {
 		_ = os.Remove(file.Name())
 	}()
 
-	if err := keepMode(file, old); err != nil {
-		return fmt.Errorf("gguf: %w", err)
+	if err := keepMode(file.File, old); err != nil {
+		return of(err)
 	}
 	w := NewWriter(file)
 	if err := fill(w); err != nil {
@@ -54,14 +55,14 @@ func WriteFile(path string, fill func(w *Writer) error) (err error) {
 		return err
 	}
 	if err := file.Sync(); err != nil {
-		return fmt.Errorf("gguf: %w", err)
+		return of(err)
 	}
 	open = false
 	if err := file.Close(); err != nil {
-		return fmt.Errorf("gguf: %w", err)
+		return of(err)
 	}
 	if err := os.Rename(file.Name(), path); err != nil {
-		return fmt.Errorf("gguf: %w", err)
+		return of(err)
 	}
 	renamed = true
 	dir, _ := filepath.Split(path)
@@ -71,6 +72,9 @@ func WriteFile(path string, fill func(w *Writer) error) (err error) {
 // maxLinks is how many symbolic links in a row lead to a file at most; systems give
 // up at 40 or before.
 const maxLinks = 40
+
+// maxAside is how many bytes of a name the one aside has: systems allow 255 in all.
+const maxAside = 200
 
 // followLinks returns the path of the file that path leads to, and what is there, nil
 // if there is nothing. It fails if that cannot be replaced.
@@ -113,20 +117,51 @@ func followLinks(path string) (string, fs.FileInfo, error) {
 	return "", nil, misuse("%s is one of more than %d symbolic links in a row", path, maxLinks)
 }
 
+// aside is a file that is to become the one at path, which its errors name: its own
+// name says nothing to who reads them.
+type aside struct {
+	*os.File
+	path string
+}
+
+// Write implements io.Writer.
+func (a *aside) Write(p []byte) (int, error) {
+	n, err := a.File.Write(p)
+	return n, a.named(err)
+}
+
+// named returns what the system said of a, said of path.
+func (a *aside) named(err error) error {
+	var file *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &file):
+		return &fs.PathError{Op: file.Op, Path: a.path, Err: file.Err}
+	case errors.As(err, &link):
+		return &fs.PathError{Op: link.Op, Path: a.path, Err: link.Err}
+	}
+	return err
+}
+
 // createAside creates a file of a new name beside path. Unlike os.CreateTemp it
 // leaves the permissions to the umask, as for any output, within those of old, the
 // file to replace, if there is one.
-func createAside(path string, old fs.FileInfo) (*os.File, error) {
+func createAside(path string, old fs.FileInfo) (*aside, error) {
 	mode := fs.FileMode(0o666)
 	if old != nil {
 		mode = old.Mode().Perm()
 	}
+	a := &aside{path: path}
 	dir, base := filepath.Split(path)
+	base = base[:min(len(base), maxAside)]
 	for range 1000 {
 		name := fmt.Sprintf("%s.%s.%08x.tmp", dir, base, rand.Uint32())
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		var err error
+		if a.File, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode); err == nil {
+			return a, nil
+		}
 		if !errors.Is(err, fs.ErrExist) {
-			return f, err
+			return nil, a.named(err)
 		}
 	}
 	return nil, fmt.Errorf("no free name beside %s: %w", path, fs.ErrExist)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -226,5 +227,16 @@ func TestWriteFileHere(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantK(t, "m.gguf", v, "m.gguf")
+	}
+}
+
+// A name as long as systems allow is written, though the one aside is another.
+func TestWriteFileLongName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("n", 255))
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Skipf("no such names here: %v", err)
+	}
+	if err := gguf.WriteFile(path, func(*gguf.Writer) error { return nil }); err != nil {
+		t.Error(err)
 	}
 }

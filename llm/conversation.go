@@ -63,7 +63,8 @@ func (c *Conversation) Messages() []chat.Message {
 // SetMessages makes msgs the turns so far, whoever said them: a server that keeps no
 // conversations begins one with those of a request, all but the last, and sends that.
 // A system message at the beginning of msgs takes the place of what the model is told
-// first, which otherwise stays. The messages are copied.
+// first, which otherwise stays. The messages are copied. As for Clear, not within the
+// loop of an answer.
 //
 // It fails, and changes nothing, with an error that matches chat.ErrMessage if the
 // template has no place for one of them or for a user's message after them.
@@ -89,7 +90,8 @@ func check(template string, system, turns []chat.Message) error {
 	return nil
 }
 
-// Clear forgets all turns, but not what the model is told first.
+// Clear forgets all turns, but not what the model is told first. Within the loop of an
+// answer it has no effect: the turns are set when the loop ends.
 func (c *Conversation) Clear() { c.turns = nil }
 
 // Send says text as the user and streams the model's answer, as Generate does, with
@@ -122,7 +124,7 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 	if err != nil {
 		return err
 	}
-	// The same numbers in the same conversation.
+	// Each turn draws numbers of its own, which the same conversation draws again.
 	opt.Sampling.Seed += uint64(len(c.turns))
 	var answer strings.Builder
 	err = c.s.generate(ctx, ids, opt, func(t Token, err error) bool {

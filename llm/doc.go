@@ -2,7 +2,7 @@
 // public API.
 //
 // [Open] maps a file and checks it; a [Model] holds its weights once per engine and
-// may be shared by goroutines. A [Session] is one conversation: a context of the
+// may be shared by goroutines. A [Session] is one sequence of tokens: a context of the
 // engine and a KV cache, driven by one goroutine at a time. [Session.Generate]
 // streams text, and [Conversation] lays out the turns of a chat. Sessions are closed
 // before their model, and the model before its engine.

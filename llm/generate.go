@@ -23,7 +23,8 @@ type GenerateOptions struct {
 	// [Conversation.Send] only shows them.
 	Special bool
 	// OnPrompt, if set, is called with the prompt's ids before they are decoded, if
-	// they fit into the context.
+	// they fit into the context; of Conversation.Send, with those that the session does
+	// not hold yet.
 	OnPrompt func(ids []int32)
 	// OnLogits, if set, is called with the logits that each token is chosen from,
 	// one per vocabulary entry, before it is chosen. It may change them, and so the

@@ -268,8 +268,9 @@ func maxAbs(x []float32) float32 {
 }
 
 // extreme returns what maxAbs does and the first element of that magnitude; of zeros,
-// the positive zero. The length of x is a multiple of 8. As signed integers the encodings have the largest positive value
-// last, as unsigned ones the largest negative value.
+// the positive zero. The length of x is a multiple of 8. As signed integers the
+// encodings have the largest positive value last, as unsigned ones the largest negative
+// value.
 func extreme(x []float32) (amax, ext float32) {
 	var p0, p1 int32
 	var n0, n1 uint32

@@ -72,7 +72,7 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 	if err != nil {
 		return err
 	}
-	lines := readLines(t.stdin)
+	lines := readLines(t.stdin, maxText)
 	for text := first; ; text = "" {
 		if text == "" {
 			var more bool
@@ -219,16 +219,17 @@ type inputLine struct {
 }
 
 // readLines reads in the background, because a read of a terminal cannot be given
-// up. The channel is closed at the end of input.
-func readLines(r io.Reader) <-chan inputLine {
+// up. The channel is closed at the end of input, after an error, and after a line of
+// more than limit bytes, its end included.
+func readLines(r io.Reader, limit int) <-chan inputLine {
 	lines := make(chan inputLine)
 	go func() {
 		defer close(lines)
 		b := bufio.NewReader(r)
 		for {
-			text, err := b.ReadString('\n')
-			if text != "" {
-				lines <- inputLine{text: strings.TrimRight(text, "\r\n")}
+			text, err := readLine(b, limit)
+			if len(text) > 0 {
+				lines <- inputLine{text: strings.TrimRight(string(text), "\r\n")}
 			}
 			if err != nil {
 				if !errors.Is(err, io.EOF) {
@@ -239,4 +240,18 @@ func readLines(r io.Reader) <-chan inputLine {
 		}
 	}()
 	return lines
+}
+
+// readLine reads a line with its end. What it returns with an error is what there was.
+func readLine(b *bufio.Reader, limit int) (line []byte, err error) {
+	for {
+		part, err := b.ReadSlice('\n')
+		if len(part) > limit-len(line) {
+			return nil, fmt.Errorf("%w: a line of more than %d bytes", errTextSize, limit)
+		}
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
 }

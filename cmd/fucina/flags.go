@@ -43,6 +43,21 @@ func (f *flags) alias(name string, others ...string) {
 	}
 }
 
+// columns returns words as lines of a note.
+func columns(words []string) string {
+	const width = 80
+	var b strings.Builder
+	line := width
+	for _, w := range words {
+		if line += 1 + len(w); line > width {
+			b.WriteString("\n ")
+			line = 2 + len(w)
+		}
+		b.WriteString(" " + w)
+	}
+	return b.String()
+}
+
 // given reports whether the command line has the flag name, by whichever name.
 func (f *flags) given(name string) bool {
 	given := false

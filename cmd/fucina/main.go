@@ -37,6 +37,7 @@ func main() {
 	take(pipe, syscall.SIGPIPE)
 	go func() {
 		<-pipe
+		signal.Stop(signals)
 		cancel(signalled{syscall.SIGPIPE})
 	}()
 	os.Exit(t.main(ctx, os.Args[1:]))

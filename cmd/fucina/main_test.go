@@ -131,7 +131,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("help %s prints %q", c.name, got)
 		}
 	}
-	if out := invoke(t, "help", "quantize").ok(t); !strings.Contains(out, " Q4_K_M ") {
+	if out := invoke(t, "help", "quantize").ok(t); !strings.Contains(out, " Q4_K_M") {
 		t.Errorf("help quantize names no types: %q", out)
 	}
 	invoke(t, "help", "walk").failed(t, exitUsage, `no command "walk"`)

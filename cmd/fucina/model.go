@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -145,7 +146,7 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 		opt.Context = l.model.Context()
 	}
 	if l.session, err = l.model.NewSession(opt); err != nil {
-		return nil, shorter(err)
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -178,10 +179,12 @@ func explainProvider(err error, name string) error {
 	if name = cmp.Or(name, os.Getenv(providers.Env)); !errors.Is(err, provider.ErrUnavailable) || slices.Contains(providers.Names(), name) {
 		return err
 	}
-	if tag, ok := tagged[name]; ok {
-		return fmt.Errorf("%w; it needs a build with -tags %s", err, tag)
+	for _, other := range slices.Sorted(maps.Keys(tagged)) {
+		if !slices.Contains(providers.Names(), other) {
+			err = fmt.Errorf("%w; a build with -tags %s has %s", err, tagged[other], other)
+		}
 	}
-	return fmt.Errorf("%w; -tags %s adds discrete, and no tag another one yet", err, tagged["discrete"])
+	return err
 }
 
 func (l *loaded) close() error {

@@ -61,7 +61,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	}
 	l, err := t.load(ctx, m, *window)
 	if err != nil {
-		return err
+		return shorter(err)
 	}
 	defer func() { err = shorter(errors.Join(err, l.close())) }()
 

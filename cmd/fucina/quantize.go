@@ -37,13 +37,11 @@ type quantizedTensor struct {
 // quantize is the quantize command.
 func (t *tool) quantize(ctx context.Context, args []string) error {
 	fs := newFlags("quantize", "IN.gguf OUT.gguf TYPE")
-	fs.note = "TYPE, in either case, is one of"
-	for i, typ := range quantize.FileTypes() {
-		if i%10 == 0 {
-			fs.note += "\n "
-		}
-		fs.note += " " + typ.String()
+	var types []string
+	for _, typ := range quantize.FileTypes() {
+		types = append(types, typ.String())
 	}
+	fs.note = "TYPE, in either case, is one of" + columns(types)
 	pure := fs.Bool("pure", false, "give every matrix the same format, instead of a mixture")
 	imatrix := fs.String("imatrix", "", "importance `file` of llama.cpp, GGUF or the older format")
 	requantize := fs.Bool("allow-requantize", false, "take matrices that are quantized already, and lose more")

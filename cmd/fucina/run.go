@@ -68,11 +68,10 @@ func (l logits) MarshalJSON() ([]byte, error) {
 
 // runNote names what a user of llama.cpp may not expect.
 var runNote = `The flags are some of llama.cpp's, with its defaults, except that a prompt is taken as
-it is, unless -e or -special is given; that it talks only with -chat; that the context is at most 4096
-tokens unless -c is given; and that the stages dry, xtc and top_n_sigma, which do
-nothing there by default, are absent. A text ends where the context is full. A -p or -f
-with -chat is the first message; the templates are
-` + strings.Join(chat.Names(), " ") + "."
+it is, unless -e or -special is given; that it talks only with -chat; that the context
+is at most 4096 tokens unless -c is given; and that the stages dry, xtc and top_n_sigma,
+which do nothing there by default, are absent. A text ends where the context is full. A
+-p or -f with -chat is the first message; the templates are` + columns(chat.Names())
 
 // escapes are the spellings that -e reads.
 var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\'`, "'", `\"`, `"`, `\\`, `\`)
@@ -122,7 +121,7 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 
 	l, err := t.load(ctx, m, *length)
 	if err != nil {
-		return err
+		return shorter(err)
 	}
 	defer func() { err = shorter(errors.Join(err, l.close())) }()
 
@@ -202,11 +201,11 @@ func (t *tool) read(ctx context.Context, file string) (string, error) {
 	go func() {
 		var c content
 		if file == "-" {
-			c.data, c.err = readText(t.stdin)
+			c.data, c.err = readText(t.stdin, maxText)
 		} else if f, err := os.Open(file); err != nil {
 			c.err = err // names the file
 		} else {
-			if c.data, c.err = readText(f); errors.Is(c.err, errTextSize) {
+			if c.data, c.err = readText(f, maxText); errors.Is(c.err, errTextSize) {
 				c.err = fmt.Errorf("%s: %w", file, c.err)
 			}
 			_ = f.Close()
@@ -227,12 +226,13 @@ func (t *tool) read(ctx context.Context, file string) (string, error) {
 	}
 }
 
-var errTextSize = fmt.Errorf("more than %d bytes of text", maxText)
+var errTextSize = errors.New("too much text")
 
-func readText(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxText+1))
-	if err == nil && len(data) > maxText {
-		err = errTextSize
+// readText reads text of at most limit bytes.
+func readText(r io.Reader, limit int) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err == nil && len(data) > limit {
+		err = fmt.Errorf("%w: more than %d bytes", errTextSize, limit)
 	}
 	return data, err
 }

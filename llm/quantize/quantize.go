@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"runtime"
 	"strings"
 
@@ -61,19 +60,9 @@ func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err err
 	}
 	err = gguf.WriteFile(out, func(w *gguf.Writer) error { return write(ctx, w, f, list, &opt) })
 	if err != nil {
-		return nil, naming(out, err)
+		return nil, err
 	}
 	return list, nil
-}
-
-// naming returns err of the path that was given, where it is of the file aside, whose
-// name says nothing to who reads it.
-func naming(out string, err error) error {
-	var at *fs.PathError
-	if !errors.As(err, &at) {
-		return err
-	}
-	return fmt.Errorf("quantize: %w", &fs.PathError{Op: at.Op, Path: out, Err: at.Err})
 }
 
 // Write declares and writes f, quantized, with w, which it does not close. See

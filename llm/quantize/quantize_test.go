@@ -707,7 +707,7 @@ func TestFile(t *testing.T) {
 	// The file that is written aside is nobody's concern.
 	lost := filepath.Join(dir, "none", "out.gguf")
 	if _, err := quantize.File(t.Context(), path, lost, quantize.Options{Type: quantize.Q8_0}); !errors.Is(err, fs.ErrNotExist) ||
-		!strings.HasPrefix(err.Error(), "quantize: open "+lost+": ") {
+		!strings.HasPrefix(err.Error(), "gguf: open "+lost+": ") {
 		t.Errorf("%v, want one of %s", err, lost)
 	}
 	// Also where all tensors are copied.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,13 +74,7 @@ func goldenVec(n int, seed uint32) []float32 {
 	return out
 }
 
-func ones(n int) []float32 {
-	out := make([]float32, n)
-	for i := range out {
-		out[i] = 1
-	}
-	return out
-}
+func ones(n int) []float32 { return slices.Repeat([]float32{1}, n) }
 
 // goldenWeight encodes goldenVec in rows of k, all values of which matter the same.
 func goldenWeight(t *testing.T, d dtype.DType, n, k int, seed uint32) provider.Operand {
