@@ -181,26 +181,26 @@ func free(uses accel.Fences, t *accel.Timeline) bool {
 	return true
 }
 
-// allocate asks the provider, which may be slow to answer: not under the lock, which
-// Free needs. The bytes count as used from before on.
+// allocate asks the provider, one goroutine at a time, so that the budget is compared
+// with what is held and not with what another one may be refused. The provider may be
+// slow to answer, so it is asked without mu, which Free needs.
 func (m *Manager) allocate(size int) (*Block, error) {
+	m.growing.Lock()
+	defer m.growing.Unlock()
 	m.mu.Lock()
 	held := m.stats.Used + m.stats.Idle + m.stats.Quarantined
+	m.mu.Unlock()
 	if int64(size) > m.budget-held {
-		m.mu.Unlock()
 		return nil, fmt.Errorf("%w: %d bytes over the %d held pass the budget of %d", accel.ErrOutOfMemory, size, held, m.budget)
 	}
-	m.stats.Used += int64(size)
-	m.stats.UsedBlocks++
-	m.mu.Unlock()
 	mem, err := m.p.Alloc(size)
 	if err != nil {
-		m.mu.Lock()
-		m.stats.Used -= int64(size)
-		m.stats.UsedBlocks--
-		m.mu.Unlock()
 		return nil, err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stats.Used += int64(size)
+	m.stats.UsedBlocks++
 	return &Block{m: m, mem: mem}, nil
 }
 

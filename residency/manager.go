@@ -40,9 +40,10 @@ type Manager struct {
 	down    *ring
 	retired storage.Retired
 
-	scarce sync.Mutex // held, outside mu, by who looks for memory that has run out
-
-	mu          sync.Mutex       // never held while the provider is called
+	// Locks in their order.
+	scarce      sync.Mutex       // of who looks for memory that has run out
+	growing     sync.Mutex       // of who asks the provider for more
+	mu          sync.Mutex       // of the fields below; never held while the provider is called
 	free        map[int][]*Block // idle blocks by size, last freed last
 	quarantined []*Block
 	adopted     lru

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
@@ -112,6 +113,7 @@ type slow struct {
 	*discrete.Device
 	entered, leave chan struct{}
 	on             atomic.Bool
+	most           int // bytes of an allocation; 0 is no limit
 }
 
 func (s *slow) wait() {
@@ -123,6 +125,9 @@ func (s *slow) wait() {
 
 func (s *slow) Alloc(n int) (provider.Mem, error) {
 	s.wait()
+	if s.most != 0 && n > s.most {
+		return provider.Mem{}, accel.ErrOutOfMemory
+	}
 	return s.Device.Alloc(n)
 }
 
@@ -131,23 +136,60 @@ func (s *slow) Free(m provider.Mem) {
 	s.Device.Free(m)
 }
 
-// Giving a block back, and asking for the counters, waits for no allocation of
-// another goroutine, and for none of its blocks that the device takes back. What the
-// device is about to give or has not yet taken counts against the budget.
-func TestFreeDuringAlloc(t *testing.T) {
+func newSlow(t *testing.T, budget int64) (*bench, *slow) {
+	t.Helper()
 	dev, err := discrete.New(discrete.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &slow{Device: dev, entered: make(chan struct{}), leave: make(chan struct{})}
-	m, err := New(s, Options{Budget: 12 << 10})
-	if err != nil {
+	x := &bench{t: t, dev: dev}
+	if x.m, err = New(s, Options{Budget: budget}); err != nil {
 		t.Fatal(err)
 	}
-	x := &bench{t: t, dev: dev, m: m}
 	if x.a, err = dev.NewQueue(provider.Compute); err != nil {
 		t.Fatal(err)
 	}
+	return x, s
+}
+
+// What one asks for and the device refuses is not held: another one who fits the
+// budget without it gets memory.
+func TestRefusedAllocIsNotHeld(t *testing.T) {
+	x, s := newSlow(t, 12<<10)
+	s.most = 8 << 10
+	s.on.Store(true)
+	refused, given := make(chan error), make(chan *Block)
+	go func() {
+		_, _, err := x.m.Acquire(x.a.Timeline(), 12<<10)
+		refused <- err
+	}()
+	<-s.entered
+	s.on.Store(false)
+	go func() {
+		b, _, err := x.m.Acquire(x.a.Timeline(), 8<<10)
+		if err != nil {
+			t.Error(err)
+		}
+		given <- b
+	}()
+	time.Sleep(5 * time.Millisecond) // it need not be there yet; then this shows nothing
+	s.leave <- struct{}{}
+	if err := <-refused; !errors.Is(err, accel.ErrOutOfMemory) {
+		t.Errorf("%v, want ErrOutOfMemory", err)
+	}
+	if b := <-given; b != nil {
+		b.Free(nil)
+	}
+	x.close()
+}
+
+// Giving a block back, and asking for the counters, waits for no allocation of
+// another goroutine, and for none of its blocks that the device takes back. What the
+// device has not yet taken counts against the budget.
+func TestFreeDuringAlloc(t *testing.T) {
+	x, s := newSlow(t, 12<<10)
+	m := x.m
 	idle, _ := x.acquire(x.a, 4096)
 	used, _ := x.acquire(x.a, 256)
 	idle.Free(nil)
@@ -166,7 +208,7 @@ func TestFreeDuringAlloc(t *testing.T) {
 	}
 	s.leave <- struct{}{}
 	<-s.entered // Alloc
-	if st := m.Stats(); st.Idle != 0 || st.Used != 8<<10+256 {
+	if st := m.Stats(); st.Idle != 0 || st.Used != 256 {
 		t.Errorf("while a block is allocated: %+v", st)
 	}
 	used.Free(nil)
