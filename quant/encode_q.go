@@ -22,9 +22,8 @@ func encodeQ1_0(dst []byte, b block) error {
 		var bits byte
 		for j, v := range (*[8]float32)(x[8*i:]) {
 			sum += magnitude(v)
-			if v >= 0 {
-				bits |= 1 << j
-			}
+			// The sum makes a negative zero positive; then the sign tells.
+			bits |= byte(^math.Float32bits(v+0)>>31) << j
 		}
 		codes[i] = bits
 	}
@@ -76,16 +75,7 @@ func (b *block) symmetricCodes(half float32, bits uint) (c code32, scale float32
 
 func (b *block) affineCodes(last float32) (c code32, scale, lo float32) {
 	x := (*[32]float32)(b.x)
-	lo = x[0]
-	hi := lo
-	for _, v := range x {
-		if v < lo {
-			lo = v
-		}
-		if v > hi {
-			hi = v
-		}
-	}
+	lo, hi := bounds(x)
 	scale = (hi - lo) / last
 	inv := inverse(scale)
 	if inv == 0 && scale != 0 {
@@ -97,6 +87,41 @@ func (b *block) affineCodes(last float32) (c code32, scale, lo float32) {
 	c.w3 = affine8((*[8]float32)(x[24:]), lo, inv)
 	return c, scale, lo
 }
+
+// bounds returns the smallest and the largest of x, the first of equal ones: zeros
+// differ in their signs.
+func bounds(x *[32]float32) (lo, hi float32) {
+	// Without branches, which data cannot teach the processor: as integers, with the
+	// negative ones turned round, encodings are in the order of the numbers.
+	lo0, hi0 := int32(math.MaxInt32), int32(math.MinInt32)
+	lo1, hi1 := lo0, hi0
+	for i := 0; i < len(x); i += 2 {
+		a, b := ordered(x[i]), ordered(x[i+1])
+		lo0, hi0 = min(lo0, a), max(hi0, a)
+		lo1, hi1 = min(lo1, b), max(hi1, b)
+	}
+	lo, hi = unordered(min(lo0, lo1)), unordered(max(hi0, hi1))
+	if lo != 0 && hi != 0 {
+		return lo, hi
+	}
+	lo, hi = x[0], x[0]
+	for _, v := range x {
+		if v < lo {
+			lo = v
+		}
+		if v > hi {
+			hi = v
+		}
+	}
+	return lo, hi
+}
+
+func ordered(v float32) int32 {
+	b := int32(math.Float32bits(v))
+	return b ^ b>>31&math.MaxInt32
+}
+
+func unordered(b int32) float32 { return math.Float32frombits(uint32(b ^ b>>31&math.MaxInt32)) }
 
 // symmetric8 returns x*inv + offset, rounded down, and less one where that does not
 // fit the bits.
