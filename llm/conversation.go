@@ -100,7 +100,8 @@ func (c *Conversation) Clear() { c.turns = nil }
 // the answer so far are turns of the conversation; after an error they are not.
 //
 // Special tokens are never recognised in messages, whatever opt.Special says, which
-// only shows those of the answer to the caller: the turn that is kept is without.
+// only shows those of the answer to the caller: the turn that is kept is without, and
+// without what chat.Strip takes out.
 // Sampling's seed is a conversation's: every turn draws numbers of its own.
 //
 // The sequence is for one loop: another one sends text again.
@@ -138,7 +139,11 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 	if err != nil {
 		return err
 	}
-	c.turns = append(turns, chat.Message{Role: chat.Assistant, Content: answer.String()})
+	kept, err := chat.Strip(c.s.m.tok, answer.String())
+	if err != nil {
+		return fmt.Errorf("llm: %w", err)
+	}
+	c.turns = append(turns, chat.Message{Role: chat.Assistant, Content: kept})
 	return nil
 }
 

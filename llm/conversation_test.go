@@ -129,6 +129,50 @@ func TestConversationBreaksOff(t *testing.T) {
 	}
 }
 
+// A marker that the model writes, where the vocabulary takes it for a token in any text,
+// is shown, but would make the next prompt another one: the turn is kept without.
+func TestConversationMarkerAnswered(t *testing.T) {
+	const marker, id = "<|im_start|>", 270
+	model := tinyllama.New(tinyllama.Options{Context: 1024})
+	model.Set("tokenizer.chat_template", chatML)
+	for _, p := range slices.Clone(model.Meta) {
+		switch p.Key {
+		case "tokenizer.ggml.tokens":
+			tokens := slices.Clone(p.Value.([]string))
+			tokens[id] = marker
+			model.Set(p.Key, tokens)
+		case "tokenizer.ggml.token_type":
+			types := slices.Clone(p.Value.([]int32))
+			types[id] = int32(tokenizer.UserDefined)
+			model.Set(p.Key, types)
+		}
+	}
+	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+	c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		n := 0
+		opt := llm.GenerateOptions{MaxTokens: 4, OnLogits: func(logits []float32) {
+			if n++; n == 2 {
+				logits[id] = 1000
+			}
+		}}
+		answer, err := send(c, "hello", opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns := c.Messages()
+		if before, after, ok := strings.Cut(answer, marker); !ok || turns[len(turns)-1].Content != before+after {
+			t.Errorf("the answer %q is kept as %q", answer, turns[len(turns)-1].Content)
+		}
+	}
+	if _, err := send(c, "hello "+marker, llm.GenerateOptions{MaxTokens: 1}); !errors.Is(err, chat.ErrMessage) {
+		t.Errorf("a marker in a message: %v, want ErrMessage", err)
+	}
+}
+
 // Special tokens that are shown to the caller are no part of the turn that is kept,
 // which the next one is laid out with.
 func TestConversationSpecial(t *testing.T) {

@@ -89,25 +89,52 @@ func (e *encoding) flush(next int32) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range markers {
-		if !strings.Contains(e.text, m) {
-			continue
-		}
-		switch id, err := e.marker(m); {
-		case err != nil:
-			return err
-		case id != tokenizer.None:
-			plain, err := e.tok.Encode(m, tokenizer.EncodeOptions{})
-			if err != nil {
-				return err
-			}
-			if len(plain) == 1 && plain[0] == id {
-				return fmt.Errorf("%w: the text contains %s, which this vocabulary takes for a token in any text", ErrMessage, m)
-			}
-		}
+	switch m, err := e.forged(e.text); {
+	case err != nil:
+		return err
+	case m != "":
+		return fmt.Errorf("%w: the text contains %s, which this vocabulary takes for a token in any text", ErrMessage, m)
 	}
 	e.ids, e.text = append(e.ids, ids...), ""
 	return nil
+}
+
+// forged returns a marker in text that the vocabulary takes for a token in any text,
+// or "".
+func (e *encoding) forged(text string) (string, error) {
+	for _, m := range markers {
+		if !strings.Contains(text, m) {
+			continue
+		}
+		id, err := e.marker(m)
+		if err != nil {
+			return "", err
+		}
+		if id == tokenizer.None {
+			continue
+		}
+		plain, err := e.tok.Encode(m, tokenizer.EncodeOptions{})
+		if err != nil {
+			return "", err
+		}
+		if len(plain) == 1 && plain[0] == id {
+			return m, nil
+		}
+	}
+	return "", nil
+}
+
+// Strip returns text without the markers for which Encode would refuse it. A model may
+// write one in its answer, which is a message of the next prompt.
+func Strip(tok *tokenizer.Tokenizer, text string) (string, error) {
+	e := encoding{tok: tok}
+	for {
+		m, err := e.forged(text)
+		if m == "" || err != nil {
+			return text, err
+		}
+		text = strings.ReplaceAll(text, m, "")
+	}
 }
 
 // markers are those of all templates.

@@ -122,6 +122,34 @@ func TestEncodeIsThatOfWholeText(t *testing.T) {
 	}
 }
 
+// Strip takes out what Encode refuses, also where that makes a marker of the rest, and
+// nothing else.
+func TestStrip(t *testing.T) {
+	const start, end = "<|im_start|>", "<|im_end|>"
+	for _, tt := range []struct {
+		kind       tokenizer.TokenType
+		text, want string
+	}{
+		{tokenizer.UserDefined, "Hi", "Hi"},
+		{tokenizer.UserDefined, "H" + start + start + "i", "Hi"},
+		{tokenizer.UserDefined, "Hi" + end, "Hi" + end}, // a control token, by its name
+		{tokenizer.UserDefined, "<|im_" + start + "start|>Hi", "Hi"},
+		{tokenizer.UserDefined, "[INST]Hi", "[INST]Hi"}, // no token of the vocabulary
+		{tokenizer.Control, "Hi" + end, "Hi" + end},
+		{tokenizer.Normal, "Hi" + end, "Hi" + end},
+	} {
+		tok := vocabulary(t, tt.kind, start, end)
+		got, err := chat.Strip(tok, tt.text)
+		if err != nil || got != tt.want {
+			t.Errorf("%v: %q of %q, %v, want %q", tt.kind, got, tt.text, err, tt.want)
+		}
+		msgs := []chat.Message{{Role: chat.User, Content: got}}
+		if _, err := chat.Encode(tok, segments(t, "chatml", msgs), true); err != nil {
+			t.Errorf("%v: %q: %v", tt.kind, got, err)
+		}
+	}
+}
+
 // The markers of Phi 3 take the white space behind them with them.
 func TestEncodePhi3(t *testing.T) {
 	cfg := config(t, tokenizer.Control, "<|user|>", "<|assistant|>", "<|end|>")
