@@ -229,7 +229,7 @@ func (c *Context) runHost(op provider.Op, out *storage.Buffer, access storage.Ac
 		}
 		a.Workspace = provider.Mem{Host: p, Len: len(p)}
 	}
-	w, err := c.e.cpu.Submit(c.cpu, op, a)
+	w, err := c.e.cpu.Submit(c.std, c.cpu, op, a)
 	if err != nil {
 		return err
 	}

@@ -170,17 +170,17 @@ func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.
 		}
 	}()
 	for i := range a.NIn {
-		if a.In[i].Mem, err = q.beginBuffer(c.bufs[i], storage.Read, a.In[i].Weight); err != nil {
+		if a.In[i].Mem, err = q.beginBuffer(c.std, c.bufs[i], storage.Read, a.In[i].Weight); err != nil {
 			return err
 		}
 	}
-	if a.Out.Mem, err = q.beginBuffer(out, access, false); err != nil {
+	if a.Out.Mem, err = q.beginBuffer(c.std, out, access, false); err != nil {
 		return err
 	}
 	a.Workspace = provider.Mem{}
 	plan := p.Plan(op, a)
 	if plan.Workspace > 0 {
-		ws, uses, err := q.d.res.Acquire(t, plan.Workspace)
+		ws, uses, err := q.d.res.Acquire(c.std, t, plan.Workspace)
 		if err != nil {
 			return err
 		}
@@ -197,12 +197,12 @@ func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.
 		}()
 	}
 	for _, dep := range q.deps {
-		if err := p.WaitFor(q.q, dep); err != nil {
+		if err := p.WaitFor(c.std, q.q, dep); err != nil {
 			return err
 		}
 		t.Follow(dep)
 	}
-	if w, err = p.Submit(q.q, op, a); err != nil {
+	if w, err = p.Submit(c.std, q.q, op, a); err != nil {
 		return err
 	}
 	submitted = true
@@ -211,14 +211,14 @@ func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.
 
 // beginBuffer makes the buffer usable by an op on the queue and returns its device
 // memory.
-func (q *deviceQueue) beginBuffer(buf *storage.Buffer, access storage.Access, weight bool) (provider.Mem, error) {
+func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, access storage.Access, weight bool) (provider.Mem, error) {
 	t := q.q.Timeline()
 	for {
-		adopted, err := q.d.res.Ensure(buf, t, weight)
+		adopted, err := q.d.res.Ensure(ctx, buf, t, weight)
 		if err != nil {
 			return provider.Mem{}, err
 		}
-		mem, err := buf.BeginDevice(t, access, &q.deps)
+		mem, err := buf.BeginDevice(ctx, t, access, &q.deps)
 		if errors.Is(err, storage.ErrNoDeviceMemory) {
 			// Another context took the memory in between, and gets on with it.
 			continue

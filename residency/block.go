@@ -30,13 +30,13 @@ var _ accel.Memory = (*Block)(nil)
 func (b *Block) Mem() provider.Mem { return b.mem }
 
 // Upload implements accel.Memory.
-func (b *Block) Upload(off int, src []byte, after accel.Fences) (accel.Work, error) {
-	return b.m.up.upload(b.mem.Slice(off, len(src)), src, after)
+func (b *Block) Upload(ctx context.Context, off int, src []byte, after accel.Fences) (accel.Work, error) {
+	return b.m.up.upload(ctx, b.mem.Slice(off, len(src)), src, after)
 }
 
 // Download implements accel.Memory.
-func (b *Block) Download(dst []byte, off int, after accel.Work) (accel.Work, error) {
-	return b.m.down.download(dst, b.mem.Slice(off, len(dst)), after)
+func (b *Block) Download(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
+	return b.m.down.download(ctx, dst, b.mem.Slice(off, len(dst)), after)
 }
 
 // Read implements accel.Memory.
@@ -89,15 +89,15 @@ func blockSize(n int) int {
 // Acquire returns a block of at least n bytes for work on the queue with timeline
 // t, and the earlier uses that its first writer must follow; the slice is the
 // block's and is good until the block is freed.
-func (m *Manager) Acquire(t *accel.Timeline, n int) (*Block, accel.Fences, error) {
-	b, err := m.acquire(t, blockSize(n))
+func (m *Manager) Acquire(ctx context.Context, t *accel.Timeline, n int) (*Block, accel.Fences, error) {
+	b, err := m.acquire(ctx, t, blockSize(n))
 	if err != nil {
 		return nil, nil, err
 	}
 	return b, b.uses, nil
 }
 
-func (m *Manager) acquire(t *accel.Timeline, size int) (*Block, error) {
+func (m *Manager) acquire(ctx context.Context, t *accel.Timeline, size int) (*Block, error) {
 	if b := m.reuse(t, size, false); b != nil {
 		return b, nil
 	}

@@ -106,14 +106,14 @@ func (m *Manager) Err() error {
 // Ensure gives b device memory for work on the queue with timeline t, unless it
 // has some. A weight is adopted: it stays until its buffer ends or memory runs
 // out. It reports whether this call adopted it. The bytes are not moved yet.
-func (m *Manager) Ensure(b *storage.Buffer, t *accel.Timeline, weight bool) (adopted bool, err error) {
+func (m *Manager) Ensure(ctx context.Context, b *storage.Buffer, t *accel.Timeline, weight bool) (adopted bool, err error) {
 	if mem := b.DeviceMemory(); mem != nil {
 		if blk, ok := mem.(*Block); ok && weight {
 			m.touch(blk)
 		}
 		return false, nil
 	}
-	blk, uses, err := m.Acquire(t, b.Size())
+	blk, uses, err := m.Acquire(ctx, t, b.Size())
 	if err != nil {
 		return false, err
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
+var bg = context.Background()
+
 // bench is a manager on a simulated device with two compute queues.
 type bench struct {
 	t    *testing.T
@@ -68,7 +70,7 @@ func (x *bench) close() {
 
 func (x *bench) acquire(q provider.Queue, n int) (*Block, accel.Fences) {
 	x.t.Helper()
-	b, uses, err := x.m.Acquire(q.Timeline(), n)
+	b, uses, err := x.m.Acquire(bg, q.Timeline(), n)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -79,7 +81,7 @@ func (x *bench) acquire(q provider.Queue, n int) (*Block, accel.Fences) {
 func (x *bench) use(q provider.Queue, b *Block, after accel.Fences) accel.Work {
 	x.t.Helper()
 	for _, w := range after {
-		if err := x.dev.WaitFor(q, w); err != nil {
+		if err := x.dev.WaitFor(bg, q, w); err != nil {
 			x.t.Fatal(err)
 		}
 	}
@@ -87,7 +89,7 @@ func (x *bench) use(q provider.Queue, b *Block, after accel.Fences) accel.Work {
 	o := provider.Operand{DType: dtype.F32, Shape: shape.Must(n), Strides: shape.Must(1), Mem: b.mem}
 	a := provider.Args{NIn: 2, Out: o}
 	a.In[0], a.In[1] = o, o
-	w, err := x.dev.Submit(q, provider.OpAdd, &a)
+	w, err := x.dev.Submit(bg, q, provider.OpAdd, &a)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -161,13 +163,13 @@ func TestRefusedAllocIsNotHeld(t *testing.T) {
 	s.on.Store(true)
 	refused, given := make(chan error), make(chan *Block)
 	go func() {
-		_, _, err := x.m.Acquire(x.a.Timeline(), 12<<10)
+		_, _, err := x.m.Acquire(bg, x.a.Timeline(), 12<<10)
 		refused <- err
 	}()
 	<-s.entered
 	s.on.Store(false)
 	go func() {
-		b, _, err := x.m.Acquire(x.a.Timeline(), 8<<10)
+		b, _, err := x.m.Acquire(bg, x.a.Timeline(), 8<<10)
 		if err != nil {
 			t.Error(err)
 		}
@@ -196,7 +198,7 @@ func TestFreeDuringAlloc(t *testing.T) {
 	s.on.Store(true)
 	done := make(chan *Block)
 	go func() { // more than is left beside the idle block: Free, then Alloc
-		b, _, err := m.Acquire(x.a.Timeline(), 6<<10)
+		b, _, err := m.Acquire(bg, x.a.Timeline(), 6<<10)
 		if err != nil {
 			t.Error(err)
 		}
@@ -302,7 +304,7 @@ func TestQuarantine(t *testing.T) {
 			}
 			// It counts: two more do not fit.
 			keep, _ := x.acquire(x.b, 4096)
-			if _, _, err := x.m.Acquire(x.b.Timeline(), 4096); !errors.Is(err, accel.ErrOutOfMemory) {
+			if _, _, err := x.m.Acquire(bg, x.b.Timeline(), 4096); !errors.Is(err, accel.ErrOutOfMemory) {
 				t.Errorf("over the budget: %v", err)
 			}
 			if s := x.dev.Stats(); s.Frees != 0 {
@@ -319,11 +321,11 @@ func TestBudget(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{Budget: 13000})
 	b, _ := x.acquire(x.a, 4096)
 	c, _ := x.acquire(x.a, 4096)
-	_, _, err := x.m.Acquire(x.a.Timeline(), 5000)
+	_, _, err := x.m.Acquire(bg, x.a.Timeline(), 5000)
 	if !errors.Is(err, accel.ErrOutOfMemory) || !strings.Contains(err.Error(), "8192") || !strings.Contains(err.Error(), "13000") {
 		t.Errorf("%v: want what is held and the budget", err)
 	}
-	if _, _, err := x.m.Acquire(x.a.Timeline(), math.MaxInt); !errors.Is(err, accel.ErrOutOfMemory) {
+	if _, _, err := x.m.Acquire(bg, x.a.Timeline(), math.MaxInt); !errors.Is(err, accel.ErrOutOfMemory) {
 		t.Errorf("all there can be: %v", err)
 	}
 	// Idle blocks of another size make room.
@@ -349,12 +351,12 @@ func (x *bench) weight(n int, v byte) *storage.Buffer {
 // adopted by this.
 func (x *bench) ensure(b *storage.Buffer) bool {
 	x.t.Helper()
-	adopted, err := x.m.Ensure(b, x.a.Timeline(), true)
+	adopted, err := x.m.Ensure(bg, b, x.a.Timeline(), true)
 	if err != nil {
 		x.t.Fatal(err)
 	}
 	var deps accel.Fences
-	if _, err := b.BeginDevice(x.a.Timeline(), storage.Read, &deps); err != nil {
+	if _, err := b.BeginDevice(bg, x.a.Timeline(), storage.Read, &deps); err != nil {
 		x.t.Fatal(err)
 	}
 	b.EndDevice(storage.Read, accel.Work{}, true)
@@ -395,7 +397,7 @@ func TestEvictionOrder(t *testing.T) {
 		t.Errorf("resident after the first eviction: %s, want 1011", got)
 	}
 	var deps accel.Fences
-	if _, err := w[2].BeginDevice(x.a.Timeline(), storage.Read, &deps); err != nil {
+	if _, err := w[2].BeginDevice(bg, x.a.Timeline(), storage.Read, &deps); err != nil {
 		t.Fatal(err)
 	}
 	b, _ := x.acquire(x.a, 4096)
@@ -432,12 +434,12 @@ func TestNoEvictionOfNewestBytes(t *testing.T) {
 	buf.MarkStable()
 	x.ensure(buf)
 	var deps accel.Fences
-	if _, err := buf.BeginDevice(x.a.Timeline(), storage.Update, &deps); err != nil {
+	if _, err := buf.BeginDevice(bg, x.a.Timeline(), storage.Update, &deps); err != nil {
 		t.Fatal(err)
 	}
 	w := x.use(x.a, buf.DeviceMemory().(*Block), deps)
 	buf.EndDevice(storage.Update, w, true)
-	if _, _, err := x.m.Acquire(x.a.Timeline(), 4096); !errors.Is(err, accel.ErrOutOfMemory) {
+	if _, _, err := x.m.Acquire(bg, x.a.Timeline(), 4096); !errors.Is(err, accel.ErrOutOfMemory) {
 		t.Errorf("acquired over the newest bytes: %v", err)
 	}
 	if buf.DeviceMemory() == nil {
@@ -461,7 +463,7 @@ func TestEvictionStopsAtEnough(t *testing.T) {
 	before := x.dev.Events().Allocs
 	done := make(chan *Block)
 	go func() {
-		b, _, err := x.m.Acquire(x.a.Timeline(), 8192)
+		b, _, err := x.m.Acquire(bg, x.a.Timeline(), 8192)
 		if err != nil {
 			t.Error(err)
 		}
@@ -496,7 +498,7 @@ func TestTransfersInPieces(t *testing.T) {
 			src[i] = byte(i * 7)
 		}
 		want := bytes.Clone(src)
-		w, err := b.Upload(24, src[:976], nil)
+		w, err := b.Upload(bg, 24, src[:976], nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -509,7 +511,7 @@ func TestTransfersInPieces(t *testing.T) {
 			t.Errorf("%d uploads, %d downloads of 976 bytes through 64", s.Uploads, s.Downloads)
 		}
 		direct := make([]byte, 976)
-		if w, err = b.Download(direct, 24, w); err == nil {
+		if w, err = b.Download(bg, direct, 24, w); err == nil {
 			err = w.Wait(context.Background())
 		}
 		if err != nil || !bytes.Equal(direct, want[:976]) {
@@ -526,7 +528,7 @@ func TestTransfersInPieces(t *testing.T) {
 func TestReadGivenUp(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{SlotBytes: 64, Slots: 1, Budget: 4096})
 	b, _ := x.acquire(x.a, 4096)
-	up, err := b.Upload(0, []byte("some"), nil)
+	up, err := b.Upload(bg, 0, []byte("some"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -573,7 +575,7 @@ func TestDeadTransfers(t *testing.T) {
 			if err := x.m.Err(); err != nil {
 				t.Error(err)
 			}
-			w, err := b.Upload(0, []byte("some"), nil)
+			w, err := b.Upload(bg, 0, []byte("some"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -617,7 +619,7 @@ func TestCloseUnderReads(t *testing.T) {
 		x := newBench(t, discrete.Options{Chaos: discrete.Yields, Seed: uint64(round)}, Options{SlotBytes: 64, Slots: 2})
 		b, _ := x.acquire(x.a, 1024)
 		want := bytes.Repeat([]byte("residency"), 1024/9)
-		w, err := b.Upload(0, want, nil)
+		w, err := b.Upload(bg, 0, want, nil)
 		if err == nil {
 			err = w.Wait(context.Background())
 		}
@@ -711,12 +713,12 @@ func TestPlainStaging(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _, err := m.Acquire(nil, 512)
+	b, _, err := m.Acquire(bg, nil, 512)
 	if err != nil {
 		t.Fatal(err)
 	}
 	src, got := bytes.Repeat([]byte("abcd"), 128), make([]byte, 512)
-	w, err := b.Upload(0, src, nil)
+	w, err := b.Upload(bg, 0, src, nil)
 	if err == nil {
 		_, err = b.Read(context.Background(), got, 0, w)
 	}
@@ -749,14 +751,14 @@ func TestConcurrentPressure(t *testing.T) {
 			}
 			for i := range 60 {
 				k := (i*(g+2) + g) % len(w)
-				if _, err := x.m.Ensure(w[k], q.Timeline(), true); err != nil {
+				if _, err := x.m.Ensure(bg, w[k], q.Timeline(), true); err != nil {
 					if !errors.Is(err, accel.ErrOutOfMemory) {
 						t.Error(err)
 					}
 					continue
 				}
 				var deps accel.Fences
-				mem, err := w[k].BeginDevice(q.Timeline(), storage.Read, &deps)
+				mem, err := w[k].BeginDevice(bg, q.Timeline(), storage.Read, &deps)
 				if errors.Is(err, storage.ErrNoDeviceMemory) {
 					continue // someone was faster
 				}

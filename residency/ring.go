@@ -96,29 +96,29 @@ func (r *ring) take(ctx context.Context) (*slot, error) {
 }
 
 // after makes the queue wait for w. The caller holds mu.
-func (r *ring) after(w accel.Work) error {
+func (r *ring) after(ctx context.Context, w accel.Work) error {
 	if w.Timeline() == r.q.Timeline() || w.Done() {
 		return nil
 	}
-	return r.p.WaitFor(r.q, w)
+	return r.p.WaitFor(ctx, r.q, w)
 }
 
-func (r *ring) upload(dst provider.Mem, src []byte, after accel.Fences) (accel.Work, error) {
+func (r *ring) upload(ctx context.Context, dst provider.Mem, src []byte, after accel.Fences) (accel.Work, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range after {
-		if err := r.after(w); err != nil {
+		if err := r.after(ctx, w); err != nil {
 			return accel.Work{}, err
 		}
 	}
 	var last accel.Work // copies of one queue end in order
 	for off := 0; off < len(src); {
-		s, err := r.take(context.Background())
+		s, err := r.take(ctx)
 		if err != nil {
 			return last, err
 		}
 		n := copy(s.p, src[off:])
-		w, err := r.p.Upload(r.q, dst.Slice(off, n), s.p[:n])
+		w, err := r.p.Upload(ctx, r.q, dst.Slice(off, n), s.p[:n])
 		s.work = w
 		r.slots <- s
 		if err != nil {
@@ -130,13 +130,13 @@ func (r *ring) upload(dst provider.Mem, src []byte, after accel.Fences) (accel.W
 	return last, nil
 }
 
-func (r *ring) download(dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
+func (r *ring) download(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.after(after); err != nil {
+	if err := r.after(ctx, after); err != nil {
 		return accel.Work{}, err
 	}
-	return r.p.Download(r.q, dst, src)
+	return r.p.Download(ctx, r.q, dst, src)
 }
 
 // read copies src to dst through staging memory, and waits. With an error it
@@ -159,7 +159,7 @@ func (r *ring) readPiece(ctx context.Context, dst []byte, src provider.Mem, off 
 	}
 	defer func() { r.slots <- s }()
 	n := min(len(dst), len(s.p))
-	if s.work, err = r.download(s.p[:n], src.Slice(off, n), after); err != nil {
+	if s.work, err = r.download(ctx, s.p[:n], src.Slice(off, n), after); err != nil {
 		return 0, accel.Work{}, err
 	}
 	if err := s.work.Wait(ctx); err != nil {

@@ -32,13 +32,17 @@ type Provider interface {
 	CloseQueue(q Queue) error
 
 	// Submit enqueues the operation. A provider that computes in host memory may
-	// have completed it when Submit returns, and then returns the zero Work.
-	Submit(q Queue, op Op, a *Args) (accel.Work, error)
+	// have completed it when Submit returns, and then returns the zero Work. The end
+	// of ctx ends a Submit that waits or computes, with ctx's error: nothing was
+	// enqueued then, and the output of a computation that was cut short is undefined.
+	// What was enqueued goes on whatever becomes of ctx. The same holds for WaitFor,
+	// Upload and Download.
+	Submit(ctx context.Context, q Queue, op Op, a *Args) (accel.Work, error)
 	// WaitFor makes what is submitted to q later run after w has ended, without
 	// waiting here. On a compute queue w's failure is also that of q's later work,
 	// whose inputs it may be; on a transfer queue WaitFor only orders, and who
 	// reads the bytes looks at their writer.
-	WaitFor(q Queue, w accel.Work) error
+	WaitFor(ctx context.Context, q Queue, w accel.Work) error
 
 	// Alloc returns n bytes of device memory, aligned for every kernel, contents
 	// undefined. It fails with accel.ErrOutOfMemory. Free takes back what Alloc
@@ -48,8 +52,8 @@ type Provider interface {
 
 	// Upload enqueues a copy of src to dst, of the same length. src must stay
 	// unchanged until the Work has ended. Download is the reverse.
-	Upload(q Queue, dst Mem, src []byte) (accel.Work, error)
-	Download(q Queue, dst []byte, src Mem) (accel.Work, error)
+	Upload(ctx context.Context, q Queue, dst Mem, src []byte) (accel.Work, error)
+	Download(ctx context.Context, q Queue, dst []byte, src Mem) (accel.Work, error)
 
 	// Stats returns the counters.
 	Stats() Stats

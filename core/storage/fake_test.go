@@ -13,6 +13,8 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 )
 
+var bg = context.Background()
+
 var errBroken = errors.New("broken")
 
 // fakeQueue is a timeline whose transfers take effect when the test says so.
@@ -88,7 +90,7 @@ func newMemory(size int) *fakeMemory {
 	return &fakeMemory{up: newQueue("upload"), down: newQueue("download"), bytes: make([]byte, size)}
 }
 
-func (m *fakeMemory) Upload(off int, src []byte, after accel.Fences) (accel.Work, error) {
+func (m *fakeMemory) Upload(_ context.Context, off int, src []byte, after accel.Fences) (accel.Work, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.upErr != nil {
@@ -100,7 +102,7 @@ func (m *fakeMemory) Upload(off int, src []byte, after accel.Fences) (accel.Work
 	return m.up.enqueue(func() { m.poke(off, staged) }), nil
 }
 
-func (m *fakeMemory) Download(dst []byte, off int, after accel.Work) (accel.Work, error) {
+func (m *fakeMemory) Download(_ context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dnErr != nil {
@@ -155,7 +157,7 @@ func (m *fakeMemory) transfers() [2]int {
 func device(t testing.TB, b *Buffer, q *fakeQueue, a Access, effect func(m *fakeMemory)) (accel.Work, accel.Fences) {
 	t.Helper()
 	var deps accel.Fences
-	mem, err := b.BeginDevice(q.Timeline, a, &deps)
+	mem, err := b.BeginDevice(bg, q.Timeline, a, &deps)
 	if err != nil {
 		t.Fatal(err)
 	}

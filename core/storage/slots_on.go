@@ -75,7 +75,7 @@ func (b *Buffer) NewestOnDevice() bool {
 // queues that the operation must follow, and pins the device bytes, which it
 // returns. Every success is paired with EndDevice. It waits for the device only
 // where the upload does: for room in its staging memory.
-func (b *Buffer) BeginDevice(t *accel.Timeline, a Access, deps *accel.Fences) (accel.Memory, error) {
+func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, deps *accel.Fences) (accel.Memory, error) {
 	b.check()
 	if a != Read && b.ro {
 		return nil, fmt.Errorf("storage: device write to %s: %w", b.origin(), ErrReadOnly)
@@ -87,7 +87,7 @@ func (b *Buffer) BeginDevice(t *accel.Timeline, a Access, deps *accel.Fences) (a
 		return nil, fmt.Errorf("storage: %s: %w", b.origin(), ErrNoDeviceMemory)
 	}
 	if a != Overwrite {
-		if err := s.validateDevice(b); err != nil {
+		if err := s.validateDevice(ctx, b); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +110,7 @@ func (b *Buffer) BeginDevice(t *accel.Timeline, a Access, deps *accel.Fences) (a
 }
 
 // validateDevice makes the device copy the newest. The caller holds mu.
-func (s *slots) validateDevice(b *Buffer) error {
+func (s *slots) validateDevice(ctx context.Context, b *Buffer) error {
 	if err := s.writer.Err(); err != nil {
 		if !s.hostValid {
 			return err
@@ -124,7 +124,7 @@ func (s *slots) validateDevice(b *Buffer) error {
 	}
 	s.readers = s.setAside(s.readers)
 	// Whatever made the device copy stale has waited for its writer.
-	w, err := s.mem.Upload(0, b.bytes(), s.readers)
+	w, err := s.mem.Upload(ctx, 0, b.bytes(), s.readers)
 	if err != nil {
 		s.readers.Add(w) // a part may be under way
 		return fmt.Errorf("storage: upload of %s: %w", b.origin(), err)
@@ -324,7 +324,7 @@ func (s *slots) validateHost(ctx context.Context, b *Buffer) error {
 			if err := s.ensureHost(b); err != nil {
 				return err
 			}
-			w, err := s.mem.Download(b.bytes(), 0, s.writer)
+			w, err := s.mem.Download(ctx, b.bytes(), 0, s.writer)
 			if err != nil {
 				return fmt.Errorf("storage: download of %s: %w", b.origin(), err)
 			}

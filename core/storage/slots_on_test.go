@@ -361,7 +361,7 @@ func TestDeviceAccessRefused(t *testing.T) {
 	var deps accel.Fences
 	b := mustNew(t, 16)
 	defer b.Release()
-	if _, err := b.BeginDevice(q.Timeline, Read, &deps); !errors.Is(err, ErrNoDeviceMemory) {
+	if _, err := b.BeginDevice(bg, q.Timeline, Read, &deps); !errors.Is(err, ErrNoDeviceMemory) {
 		t.Errorf("without device memory: %v", err)
 	}
 	ro := Borrow(make([]byte, 16), BorrowOptions{ReadOnly: true})
@@ -369,7 +369,7 @@ func TestDeviceAccessRefused(t *testing.T) {
 	m := newMemory(16)
 	ro.Attach(m, nil, &Retired{})
 	for _, a := range []Access{Overwrite, Update} {
-		if _, err := ro.BeginDevice(q.Timeline, a, &deps); !errors.Is(err, ErrReadOnly) {
+		if _, err := ro.BeginDevice(bg, q.Timeline, a, &deps); !errors.Is(err, ErrReadOnly) {
 			t.Errorf("device write to read-only bytes: %v", err)
 		}
 	}
@@ -388,7 +388,7 @@ func TestNotSubmittedChangesNothing(t *testing.T) {
 	gen, writer := b.Generation(), b.slots.writer
 	for _, a := range []Access{Read, Overwrite, Update} {
 		var deps accel.Fences
-		if _, err := b.BeginDevice(q.Timeline, a, &deps); err != nil {
+		if _, err := b.BeginDevice(bg, q.Timeline, a, &deps); err != nil {
 			t.Fatal(err)
 		}
 		b.EndDevice(a, accel.Work{}, false)
@@ -445,7 +445,7 @@ func TestFailedWriter(t *testing.T) {
 			}
 			for _, a := range []Access{Read, Update} {
 				var deps accel.Fences
-				if _, err := b.BeginDevice(q.Timeline, a, &deps); !errors.Is(err, errBroken) {
+				if _, err := b.BeginDevice(bg, q.Timeline, a, &deps); !errors.Is(err, errBroken) {
 					t.Errorf("%s: device access %d: %v", when, a, err)
 				}
 			}
@@ -539,7 +539,7 @@ func TestRefusedUpload(t *testing.T) {
 	b.Attach(m, nil, &Retired{})
 	m.upErr = errBroken
 	var deps accel.Fences
-	if _, err := b.BeginDevice(q.Timeline, Update, &deps); !errors.Is(err, errBroken) {
+	if _, err := b.BeginDevice(bg, q.Timeline, Update, &deps); !errors.Is(err, errBroken) {
 		t.Fatalf("BeginDevice: %v", err)
 	}
 	if b.slots.pins != 0 || b.slots.devValid {
@@ -804,7 +804,7 @@ func TestSourceReleasedDuringUpload(t *testing.T) {
 func TestReleaseInsideOperationPanics(t *testing.T) {
 	b, _, q, _ := lazyOnDevice(t, 16, 'a')
 	var deps accel.Fences
-	if _, err := b.BeginDevice(q.Timeline, Read, &deps); err != nil {
+	if _, err := b.BeginDevice(bg, q.Timeline, Read, &deps); err != nil {
 		t.Fatal(err)
 	}
 	if msg := panicOf(b.Release); !strings.Contains(msg, "in a device operation: device buffer of 16 bytes") {
@@ -837,7 +837,7 @@ func TestDropDevice(t *testing.T) {
 	}
 	b.Attach(m, nil, &Retired{})
 	var deps accel.Fences
-	if _, err := b.BeginDevice(q.Timeline, Read, &deps); err != nil {
+	if _, err := b.BeginDevice(bg, q.Timeline, Read, &deps); err != nil {
 		t.Fatal(err)
 	}
 	if b.DropDevice() {
@@ -1018,7 +1018,7 @@ func TestConcurrentReaders(t *testing.T) {
 					}
 				case 1:
 					var deps accel.Fences
-					switch _, err := b.BeginDevice(own.Timeline, Read, &deps); {
+					switch _, err := b.BeginDevice(bg, own.Timeline, Read, &deps); {
 					case errors.Is(err, ErrNoDeviceMemory): // evicted
 						b.Attach(m, nil, r)
 					case err != nil:
@@ -1053,7 +1053,7 @@ func TestDeviceAccessDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		for _, a := range []Access{Read, Update} {
 			deps = deps[:0]
-			if _, err := b.BeginDevice(q.Timeline, a, &deps); err != nil {
+			if _, err := b.BeginDevice(bg, q.Timeline, a, &deps); err != nil {
 				t.Error(err)
 			}
 			b.EndDevice(a, q.Issue(), true)
@@ -1070,7 +1070,7 @@ func BenchmarkDeviceAccess(b *testing.B) {
 	var deps accel.Fences
 	for b.Loop() {
 		deps = deps[:0]
-		if _, err := buf.BeginDevice(q.Timeline, Update, &deps); err != nil {
+		if _, err := buf.BeginDevice(bg, q.Timeline, Update, &deps); err != nil {
 			b.Fatal(err)
 		}
 		buf.EndDevice(Update, q.Issue(), true)
@@ -1080,8 +1080,8 @@ func BenchmarkDeviceAccess(b *testing.B) {
 // hastyMemory fails every upload before Upload returns.
 type hastyMemory struct{ *fakeMemory }
 
-func (m *hastyMemory) Upload(off int, src []byte, after accel.Fences) (accel.Work, error) {
-	w, err := m.fakeMemory.Upload(off, src, after)
+func (m *hastyMemory) Upload(ctx context.Context, off int, src []byte, after accel.Fences) (accel.Work, error) {
+	w, err := m.fakeMemory.Upload(ctx, off, src, after)
 	m.up.fail(errBroken)
 	return w, err
 }
@@ -1099,7 +1099,7 @@ func TestUploadThatFailsAtOnce(t *testing.T) {
 			t.Fatal("not attached")
 		}
 		var deps accel.Fences
-		if _, err := b.BeginDevice(newQueue("compute").Timeline, a, &deps); !errors.Is(err, errBroken) {
+		if _, err := b.BeginDevice(bg, newQueue("compute").Timeline, a, &deps); !errors.Is(err, errBroken) {
 			t.Errorf("operation on bytes that were not uploaded: deps %v, %v", deps, err)
 		}
 		if _, err := b.Host(context.Background(), Read); err != nil {

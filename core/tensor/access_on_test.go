@@ -13,19 +13,21 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 )
 
+var bg = context.Background()
+
 // memory is device memory whose transfers are immediate and counted.
 type memory struct {
 	bytes              []byte
 	uploads, downloads int
 }
 
-func (m *memory) Upload(off int, src []byte, _ accel.Fences) (accel.Work, error) {
+func (m *memory) Upload(_ context.Context, off int, src []byte, _ accel.Fences) (accel.Work, error) {
 	m.uploads++
 	copy(m.bytes[off:], src)
 	return accel.Work{}, nil
 }
 
-func (m *memory) Download(dst []byte, off int, _ accel.Work) (accel.Work, error) {
+func (m *memory) Download(_ context.Context, dst []byte, off int, _ accel.Work) (accel.Work, error) {
 	m.downloads++
 	copy(dst, m.bytes[off:])
 	return accel.Work{}, nil
@@ -63,7 +65,7 @@ func TestOverwriteOfPartIsUpdate(t *testing.T) {
 			buf.Attach(m, nil, &storage.Retired{})
 			q := accel.NewTimeline("compute", nil)
 			var deps accel.Fences
-			if _, err := buf.BeginDevice(q, storage.Overwrite, &deps); err != nil {
+			if _, err := buf.BeginDevice(bg, q, storage.Overwrite, &deps); err != nil {
 				t.Fatal(err)
 			}
 			values := must(storage.Elements[float32](m.bytes))

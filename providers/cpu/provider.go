@@ -162,7 +162,7 @@ func (p *Provider) queue(pq provider.Queue) (*queue, error) {
 }
 
 // enter returns the queue ready to run, with its lock held.
-func (p *Provider) enter(pq provider.Queue) (*queue, error) {
+func (p *Provider) enter(ctx context.Context, pq provider.Queue) (*queue, error) {
 	q, err := p.queue(pq)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (p *Provider) enter(pq provider.Queue) (*queue, error) {
 		return nil, fmt.Errorf("cpu: queue %s: %w", q.timeline.Name(), provider.ErrClosed)
 	}
 	if len(q.after) > 0 {
-		if err := q.after.Wait(context.Background()); err != nil {
+		if err := q.after.Wait(ctx); err != nil {
 			q.timeline.Fail(q.timeline.Issued()+1, accel.Forever,
 				fmt.Errorf("cpu: queue %s waited for work that failed: %w", q.timeline.Name(), err))
 		}
@@ -189,8 +189,8 @@ func (p *Provider) enter(pq provider.Queue) (*queue, error) {
 
 // Submit runs the operation and returns the zero Work. See [Executor.Execute] for
 // the errors.
-func (p *Provider) Submit(pq provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
-	q, err := p.enter(pq)
+func (p *Provider) Submit(ctx context.Context, pq provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+	q, err := p.enter(ctx, pq)
 	if err != nil {
 		return accel.Work{}, err
 	}
@@ -204,7 +204,7 @@ func (p *Provider) Submit(pq provider.Queue, op provider.Op, a *provider.Args) (
 
 // WaitFor makes the next call that runs something on pq wait for w first. If w
 // fails, that call and all later ones on the queue fail.
-func (p *Provider) WaitFor(pq provider.Queue, w accel.Work) error {
+func (p *Provider) WaitFor(ctx context.Context, pq provider.Queue, w accel.Work) error {
 	q, err := p.queue(pq)
 	if err != nil {
 		return err
@@ -264,8 +264,8 @@ func (p *Provider) Free(m provider.Mem) {
 }
 
 // Upload copies src to dst and returns the zero Work.
-func (p *Provider) Upload(q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
-	if err := p.transfer(q, "upload", dst.Host, src); err != nil {
+func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
+	if err := p.transfer(ctx, q, "upload", dst.Host, src); err != nil {
 		return accel.Work{}, err
 	}
 	p.stats.uploads.Add(1)
@@ -274,8 +274,8 @@ func (p *Provider) Upload(q provider.Queue, dst provider.Mem, src []byte) (accel
 }
 
 // Download copies src to dst and returns the zero Work.
-func (p *Provider) Download(q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
-	if err := p.transfer(q, "download", dst, src.Host); err != nil {
+func (p *Provider) Download(ctx context.Context, q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
+	if err := p.transfer(ctx, q, "download", dst, src.Host); err != nil {
 		return accel.Work{}, err
 	}
 	p.stats.downloads.Add(1)
@@ -283,8 +283,8 @@ func (p *Provider) Download(q provider.Queue, dst []byte, src provider.Mem) (acc
 	return accel.Work{}, nil
 }
 
-func (p *Provider) transfer(pq provider.Queue, what string, dst, src []byte) error {
-	q, err := p.enter(pq)
+func (p *Provider) transfer(ctx context.Context, pq provider.Queue, what string, dst, src []byte) error {
+	q, err := p.enter(ctx, pq)
 	if err != nil {
 		return err
 	}

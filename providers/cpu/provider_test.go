@@ -16,6 +16,8 @@ import (
 	"github.com/fucina-go/fucina/core/shape"
 )
 
+var bg = context.Background()
+
 func open(t testing.TB, threads int) (*Provider, provider.Queue) {
 	t.Helper()
 	p, err := New(Options{Threads: threads})
@@ -42,7 +44,7 @@ func TestProvider(t *testing.T) {
 		t.Errorf("allocation %d of %d bytes, want 64 aligned ones under an id", m.ID, len(m.Host))
 	}
 	src := bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, 8) // 1.0
-	if w, err := p.Upload(q, m.Slice(0, 32), src); err != nil || !w.IsZero() {
+	if w, err := p.Upload(bg, q, m.Slice(0, 32), src); err != nil || !w.IsZero() {
 		t.Fatal(w, err)
 	}
 	x := provider.Operand{DType: dtype.F32, Shape: shape.Must(8), Strides: shape.Must(1), Mem: m}
@@ -52,11 +54,11 @@ func TestProvider(t *testing.T) {
 	if plan := p.Plan(provider.OpAdd, &a); !plan.Supported || plan.Workspace != 0 {
 		t.Errorf("plan %+v", plan)
 	}
-	if w, err := p.Submit(q, provider.OpAdd, &a); err != nil || !w.IsZero() {
+	if w, err := p.Submit(bg, q, provider.OpAdd, &a); err != nil || !w.IsZero() {
 		t.Fatal(w, err)
 	}
 	dst := make([]byte, 32)
-	if w, err := p.Download(q, dst, m.Slice(32, 32)); err != nil || !w.IsZero() {
+	if w, err := p.Download(bg, q, dst, m.Slice(32, 32)); err != nil || !w.IsZero() {
 		t.Fatal(w, err)
 	}
 	if want := bytes.Repeat([]byte{0, 0, 0, 0x40}, 8); !bytes.Equal(dst, want) {
@@ -102,17 +104,17 @@ func TestProviderRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Upload(q, m, make([]byte, 7)); err == nil {
+	if _, err := p.Upload(bg, q, m, make([]byte, 7)); err == nil {
 		t.Error("Upload accepts other lengths")
 	}
-	if _, err := p.Download(q, make([]byte, 9), m); err == nil {
+	if _, err := p.Download(bg, q, make([]byte, 9), m); err == nil {
 		t.Error("Download accepts other lengths")
 	}
 	var a provider.Args
-	if _, err := p.Submit(otherQueue, provider.OpAdd, &a); err == nil {
+	if _, err := p.Submit(bg, otherQueue, provider.OpAdd, &a); err == nil {
 		t.Error("Submit accepts the queue of another provider")
 	}
-	if _, err := p.Submit(nil, provider.OpAdd, &a); err == nil {
+	if _, err := p.Submit(bg, nil, provider.OpAdd, &a); err == nil {
 		t.Error("Submit accepts no queue")
 	}
 	if err := p.CloseQueue(q); err != nil {
@@ -120,9 +122,9 @@ func TestProviderRefusals(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"CloseQueue": p.CloseQueue(q),
-		"WaitFor":    p.WaitFor(q, accel.Work{}),
-		"Submit":     func() error { _, err := p.Submit(q, provider.OpAdd, &a); return err }(),
-		"Upload":     func() error { _, err := p.Upload(q, m, make([]byte, 8)); return err }(),
+		"WaitFor":    p.WaitFor(bg, q, accel.Work{}),
+		"Submit":     func() error { _, err := p.Submit(bg, q, provider.OpAdd, &a); return err }(),
+		"Upload":     func() error { _, err := p.Upload(bg, q, m, make([]byte, 8)); return err }(),
 	} {
 		if !errors.Is(err, provider.ErrClosed) {
 			t.Errorf("%s on a closed queue: %v, want %v", what, err, provider.ErrClosed)
@@ -187,12 +189,12 @@ func TestWaitFor(t *testing.T) {
 
 	device := accel.NewTimeline("device", nil)
 	w := device.Issue()
-	if err := p.WaitFor(q, w); err != nil {
+	if err := p.WaitFor(bg, q, w); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error)
 	go func() {
-		_, err := p.Submit(q, provider.OpAdd, &a)
+		_, err := p.Submit(bg, q, provider.OpAdd, &a)
 		done <- err
 	}()
 	select {
@@ -209,11 +211,11 @@ func TestWaitFor(t *testing.T) {
 	cause := errors.New("no more")
 	w = device.Issue()
 	device.Fail(w.Seq(), w.Seq(), cause)
-	if err := p.WaitFor(q, w); err != nil {
+	if err := p.WaitFor(bg, q, w); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := p.Submit(q, provider.OpAdd, &a); !errors.Is(err, cause) {
+		if _, err := p.Submit(bg, q, provider.OpAdd, &a); !errors.Is(err, cause) {
 			t.Errorf("Submit after failed work: %v, want %v", err, cause)
 		}
 	}
@@ -227,7 +229,7 @@ func TestWaitFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Submit(q2, provider.OpAdd, &a); err != nil {
+	if _, err := p.Submit(bg, q2, provider.OpAdd, &a); err != nil {
 		t.Error(err)
 	}
 	if err := p.CloseQueue(q); err != nil {
@@ -269,7 +271,7 @@ func TestQueuesAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				clear(a.Out.Mem.Host)
-				if _, err := p.Submit(q, provider.OpMatMul, &a); err != nil {
+				if _, err := p.Submit(bg, q, provider.OpMatMul, &a); err != nil {
 					t.Error(err)
 					return
 				}
@@ -296,7 +298,7 @@ func TestAllocations(t *testing.T) {
 			if !p.Plan(op, &a).Supported {
 				t.Fatal("declined")
 			}
-			if _, err := p.Submit(q, op, &a); err != nil {
+			if _, err := p.Submit(bg, q, op, &a); err != nil {
 				t.Fatal(err)
 			}
 		}); n != 0 {
@@ -310,7 +312,7 @@ func TestAllocations(t *testing.T) {
 			a := provider.Args{NIn: 1, Out: operand(dtype.F32, l, 3, 512)}
 			a.In[0] = random(operand(from, l, 3, 512), rng)
 			if n := testing.AllocsPerRun(20, func() {
-				if _, err := p.Submit(q, provider.OpCopy, &a); err != nil {
+				if _, err := p.Submit(bg, q, provider.OpCopy, &a); err != nil {
 					t.Fatal(err)
 				}
 			}); n != 0 {
@@ -377,7 +379,7 @@ func ExampleProvider() {
 		fmt.Println(plan.Reason)
 		return
 	}
-	if _, err := p.Submit(q, provider.OpAdd, &a); err != nil {
+	if _, err := p.Submit(bg, q, provider.OpAdd, &a); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -22,8 +22,8 @@ func TestRoundTrip(t *testing.T) {
 		b := open(t, Options{Chaos: chaos, Seed: 7})
 		q := b.queue(provider.Compute)
 		x, y := b.alloc(100), b.alloc(100)
-		b.must(b.Upload(q, x, fill(100, 1.5)))
-		if w := b.must(b.Submit(q, provider.OpAdd, args(y, x, x))); w.Seq() != 2 {
+		b.must(b.Upload(bg, q, x, fill(100, 1.5)))
+		if w := b.must(b.Submit(bg, q, provider.OpAdd, args(y, x, x))); w.Seq() != 2 {
 			t.Errorf("seq %d, want 2", w.Seq())
 		}
 		if got := b.read(q, y, accel.Work{}); !same(got, 3) {
@@ -59,16 +59,16 @@ func relay(b *bench, rounds int, ordered bool) bool {
 		if ordered {
 			b.after(up, last)
 		}
-		w := b.must(b.Upload(up, x, fill(n, float32(i))))
+		w := b.must(b.Upload(bg, up, x, fill(n, float32(i))))
 		if ordered {
 			b.after(comp, w)
 		}
-		w = b.must(b.Submit(comp, provider.OpAdd, args(y, x, x)))
+		w = b.must(b.Submit(bg, comp, provider.OpAdd, args(y, x, x)))
 		if ordered {
 			b.after(down, w)
 		}
 		got[i] = make([]byte, y.Len)
-		last = b.must(b.Download(down, got[i], y))
+		last = b.must(b.Download(bg, down, got[i], y))
 	}
 	b.close(up, comp, down)
 	b.free(x, y)
@@ -143,9 +143,9 @@ func TestMissingWaitForInTime(t *testing.T) {
 	q1, q2 := b.queue(provider.UploadQueue), b.queue(provider.Compute)
 	x, y := b.alloc(4), b.alloc(4)
 	for range 3 {
-		b.must(b.Upload(q1, x, fill(4, 1)))
+		b.must(b.Upload(bg, q1, x, fill(4, 1)))
 		time.Sleep(10 * time.Millisecond)
-		b.must(b.Submit(q2, provider.OpCopy, args(y, x)))
+		b.must(b.Submit(bg, q2, provider.OpCopy, args(y, x)))
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -159,7 +159,7 @@ func TestUploadReadsItsSourceLate(t *testing.T) {
 	x := b.alloc(8)
 	b.Hold()
 	src := fill(8, 1)
-	b.must(b.Upload(q, x, src))
+	b.must(b.Upload(bg, q, x, src))
 	copy(src, fill(8, 2))
 	b.Release()
 	if got := b.read(q, x, accel.Work{}); !same(got, 2) {
@@ -187,9 +187,9 @@ func TestHoldAndStep(t *testing.T) {
 		x, y := b.alloc(4), b.alloc(4)
 		b.Hold()
 		b.Hold()
-		w1 := b.must(b.Upload(q, x, fill(4, 1)))
-		w2 := b.must(b.Submit(q, provider.OpAdd, args(x, x, x)))
-		w3 := b.must(b.Upload(other, y, fill(4, 1)))
+		w1 := b.must(b.Upload(bg, q, x, fill(4, 1)))
+		w2 := b.must(b.Submit(bg, q, provider.OpAdd, args(x, x, x)))
+		w3 := b.must(b.Upload(bg, other, y, fill(4, 1)))
 		time.Sleep(2 * time.Millisecond)
 		if w1.Done() || w2.Done() || w3.Done() {
 			t.Fatal("a fence ended while held")
@@ -217,7 +217,7 @@ func TestHoldAndStep(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 		b.Hold()
-		w := b.must(b.Upload(q, x, fill(4, 1)))
+		w := b.must(b.Upload(bg, q, x, fill(4, 1)))
 		time.Sleep(time.Millisecond)
 		if w.Done() {
 			t.Error("a step from before Release let work through")
@@ -255,7 +255,7 @@ func TestHoldDuringExecution(t *testing.T) {
 		b := &bench{t, d}
 		q := b.queue(provider.Compute)
 		x := b.alloc(4)
-		w := b.must(b.Submit(q, op, args(x, x)))
+		w := b.must(b.Submit(bg, q, op, args(x, x)))
 		<-k.began
 		b.Hold()
 		k.end <- struct{}{}
@@ -281,8 +281,8 @@ func TestStepsChooseTheInterleaving(t *testing.T) {
 	q1, q2 := b.queue(provider.UploadQueue), b.queue(provider.Compute)
 	x, y := b.alloc(4), b.alloc(4)
 	b.Hold()
-	w1 := b.must(b.Upload(q1, x, fill(4, 1)))
-	w2 := b.must(b.Submit(q2, provider.OpCopy, args(y, x)))
+	w1 := b.must(b.Upload(bg, q1, x, fill(4, 1)))
+	w2 := b.must(b.Submit(bg, q2, provider.OpCopy, args(y, x)))
 	b.Step(q2, 1)
 	b.wait(w2)
 	b.Release()
@@ -300,9 +300,9 @@ func TestCompletionIsReorderedAndBatched(t *testing.T) {
 	x, y := b.alloc(1), b.alloc(1)
 	reordered, batched := false, false
 	for range 400 {
-		w1 := b.must(b.Upload(q1, x, fill(1, 1)))
-		b.must(b.Upload(q1, x, fill(1, 1)))
-		w2 := b.must(b.Upload(q2, y, fill(1, 1)))
+		w1 := b.must(b.Upload(bg, q1, x, fill(1, 1)))
+		b.must(b.Upload(bg, q1, x, fill(1, 1)))
+		w2 := b.must(b.Upload(bg, q2, y, fill(1, 1)))
 		was := q1.Timeline().Completed()
 		b.wait(w2)
 		reordered = reordered || !w1.Done()
@@ -322,13 +322,13 @@ func TestFullRingBlocks(t *testing.T) {
 	q := b.queue(provider.Compute)
 	x := b.alloc(4)
 	b.Hold()
-	w := b.must(b.Upload(q, x, fill(4, 0)))
+	w := b.must(b.Upload(bg, q, x, fill(4, 0)))
 	through := make(chan int, 16)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for i := range 8 {
-			if _, err := b.Submit(q, provider.OpCopy, args(x, x)); err != nil {
+			if _, err := b.Submit(bg, q, provider.OpCopy, args(x, x)); err != nil {
 				t.Error(err)
 			}
 			through <- i
@@ -349,6 +349,27 @@ func TestFullRingBlocks(t *testing.T) {
 	}
 	b.Release()
 	<-done
+	b.wait(q.Timeline().Last())
+
+	// The end of a context ends the wait for room, and leaves no point behind.
+	b.Hold()
+	for range 5 {
+		w = b.must(b.Submit(bg, q, provider.OpCopy, args(x, x)))
+	}
+	ctx, cancel := context.WithCancel(bg)
+	refused := make(chan error)
+	go func() {
+		_, err := b.Submit(ctx, q, provider.OpCopy, args(x, x))
+		refused <- err
+	}()
+	cancel()
+	if err := <-refused; !errors.Is(err, context.Canceled) {
+		t.Errorf("submission to a full ring after the end of its context: %v", err)
+	}
+	if last := q.Timeline().Last(); last != w {
+		t.Errorf("op %d was issued for a submission that was refused", last.Seq())
+	}
+	b.Release()
 	b.close(q)
 	b.free(x)
 }
@@ -365,10 +386,10 @@ func TestSubmitAllocatesNothing(t *testing.T) {
 	copy(src, fill(16, 1))
 	a := args(y, x, x)
 	step := func() {
-		w, _ := b.Upload(up, x, src)
-		_ = b.WaitFor(q, w)
-		_, _ = b.Submit(q, provider.OpAdd, a)
-		w, _ = b.Download(q, dst, y)
+		w, _ := b.Upload(bg, up, x, src)
+		_ = b.WaitFor(bg, q, w)
+		_, _ = b.Submit(bg, q, provider.OpAdd, a)
+		w, _ = b.Download(bg, q, dst, y)
 		if err := w.Wait(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -424,32 +445,32 @@ func TestBadCalls(t *testing.T) {
 		t.Errorf("plan %+v", p)
 	}
 	for name, op := range map[string]provider.Op{"declined": provider.OpAdd, "unknown": 99, "kernel": provider.OpMul} {
-		if w, err := b.Submit(q, op, args(x, x, x)); !errors.Is(err, provider.ErrUnsupported) || !w.IsZero() {
+		if w, err := b.Submit(bg, q, op, args(x, x, x)); !errors.Is(err, provider.ErrUnsupported) || !w.IsZero() {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := b.Upload(q, x, make([]byte, 3)); err == nil {
+	if _, err := b.Upload(bg, q, x, make([]byte, 3)); err == nil {
 		t.Error("upload of another length")
 	}
-	if _, err := b.Download(q, make([]byte, 3), x); err == nil {
+	if _, err := b.Download(bg, q, make([]byte, 3), x); err == nil {
 		t.Error("download of another length")
 	}
 	if _, err := b.Alloc(0); err == nil {
 		t.Error("alloc of nothing")
 	}
-	if err := b.WaitFor(q, accel.Work{}); err != nil {
+	if err := b.WaitFor(bg, q, accel.Work{}); err != nil {
 		t.Error(err)
 	}
 	other := open(t, Options{})
 	foreign := other.queue(provider.Compute)
-	if _, err := b.Submit(foreign, provider.OpCopy, args(x, x)); err == nil {
+	if _, err := b.Submit(bg, foreign, provider.OpCopy, args(x, x)); err == nil {
 		t.Error("submit to a queue of another device")
 	}
 	other.close(foreign)
 	if err := other.CloseQueue(foreign); !errors.Is(err, provider.ErrClosed) {
 		t.Errorf("second close: %v", err)
 	}
-	if _, err := other.Submit(foreign, provider.OpCopy, args(x, x)); !errors.Is(err, provider.ErrClosed) {
+	if _, err := other.Submit(bg, foreign, provider.OpCopy, args(x, x)); !errors.Is(err, provider.ErrClosed) {
 		t.Errorf("submit to a closed queue: %v", err)
 	}
 	if q.Timeline().Issued() != 0 {
@@ -480,7 +501,7 @@ func TestHazards(t *testing.T) {
 	}{
 		{"freed under work", []string{"op 2 of compute#1 still uses", "freed before the work executed"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
 			b.Hold()
-			w := b.must(b.Submit(q, provider.OpCopy, args(y, x)))
+			w := b.must(b.Submit(bg, q, provider.OpCopy, args(y, x)))
 			b.Free(x)
 			b.Release()
 			failed(b, w, "freed before the work executed")
@@ -488,19 +509,19 @@ func TestHazards(t *testing.T) {
 		}},
 		{"use after free", []string{"freed or never allocated"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
 			b.Free(x)
-			failed(b, b.must(b.Submit(q, provider.OpCopy, args(y, x))), "input 0 of copy")
+			failed(b, b.must(b.Submit(bg, q, provider.OpCopy, args(y, x))), "input 0 of copy")
 			b.Free(y)
 		}},
 		{"out of range", []string{"which has 16"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
 			long := x
 			long.Off = 8
-			failed(b, b.must(b.Download(q, make([]byte, 16), long)), "download")
+			failed(b, b.must(b.Download(bg, q, make([]byte, 16), long)), "download")
 			b.free(x, y)
 		}},
 		{"view out of range", []string{"reaches f32 element 6"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
 			a := args(y, x)
 			a.In[0].Strides = shape.Must(2)
-			failed(b, b.must(b.Submit(q, provider.OpCopy, a)), "input 0 of copy")
+			failed(b, b.must(b.Submit(bg, q, provider.OpCopy, a)), "input 0 of copy")
 			b.free(x, y)
 		}},
 		{"double free", []string{"freed or never allocated"}, func(b *bench, _ provider.Queue, x, y provider.Mem) {
@@ -511,7 +532,7 @@ func TestHazards(t *testing.T) {
 		}},
 		{"host memory", []string{"host memory"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
 			host := provider.Mem{Host: make([]byte, 16), Len: 16}
-			if _, err := b.Submit(q, provider.OpCopy, args(host, x)); err == nil {
+			if _, err := b.Submit(bg, q, provider.OpCopy, args(host, x)); err == nil {
 				b.Error("host memory was accepted")
 			}
 			b.free(x, y)
@@ -523,7 +544,7 @@ func TestHazards(t *testing.T) {
 				b.Fatal(err)
 			}
 			b.Hold()
-			w := b.must(b.Upload(q, x, p[16:32]))
+			w := b.must(b.Upload(bg, q, x, p[16:32]))
 			b.FreePinned(p)
 			b.Release()
 			b.wait(w)
@@ -546,13 +567,13 @@ func TestHazards(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { // blocks in the full ring
 				for range 3 {
-					b.must(b.Submit(q, provider.OpCopy, args(y, x)))
+					b.must(b.Submit(bg, q, provider.OpCopy, args(y, x)))
 				}
 			})
 			for q.Timeline().Issued() < 3 {
 				runtime.Gosched()
 			}
-			wg.Go(func() { b.must(b.Submit(q, provider.OpCopy, args(y, x))) })
+			wg.Go(func() { b.must(b.Submit(bg, q, provider.OpCopy, args(y, x))) })
 			time.Sleep(5 * time.Millisecond)
 			b.Release()
 			wg.Wait()
@@ -566,7 +587,7 @@ func TestHazards(t *testing.T) {
 			b := dirty(t, Options{Ring: 1})
 			q := b.queue(provider.Compute)
 			x, y := b.alloc(4), b.alloc(4)
-			b.wait(b.must(b.Upload(q, x, fill(4, 1))))
+			b.wait(b.must(b.Upload(bg, q, x, fill(4, 1))))
 			c.do(b, q, x, y)
 			b.hazardous(c.want)
 			noGoroutines(t, before)
@@ -583,8 +604,8 @@ func TestCloseReportsLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Hold()
-	b.must(b.Upload(q, x, fill(4, 1)))
-	w := b.must(b.Submit(q, provider.OpCopy, args(y, x)))
+	b.must(b.Upload(bg, q, x, fill(4, 1)))
+	w := b.must(b.Submit(bg, q, provider.OpCopy, args(y, x)))
 	b.Free(provider.Mem{})
 	err := b.Close()
 	if !w.Done() || w.Err() != nil {
@@ -608,13 +629,13 @@ func TestCloseReportsLeaks(t *testing.T) {
 	if _, err := b.NewQueue(provider.Compute); !errors.Is(err, provider.ErrClosed) {
 		t.Errorf("new queue: %v", err)
 	}
-	if _, err := b.Upload(q, x, fill(4, 1)); !errors.Is(err, provider.ErrClosed) {
+	if _, err := b.Upload(bg, q, x, fill(4, 1)); !errors.Is(err, provider.ErrClosed) {
 		t.Errorf("upload: %v", err)
 	}
 	noGoroutines(t, before)
 }
 
-// Close while a submitter waits for room lets its work through, and ends.
+// Close while a submitter waits for room refuses its work or lets it through, and ends.
 func TestCloseWithABlockedSubmitter(t *testing.T) {
 	before := runtime.NumGoroutine()
 	b := dirty(t, Options{Ring: 1})
@@ -623,11 +644,14 @@ func TestCloseWithABlockedSubmitter(t *testing.T) {
 	b.Hold()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for range 3 {
-			b.must(b.Submit(q, provider.OpCopy, args(x, x)))
+		for range 2 {
+			b.must(b.Submit(bg, q, provider.OpCopy, args(x, x)))
+		}
+		if _, err := b.Submit(bg, q, provider.OpCopy, args(x, x)); err != nil && !errors.Is(err, provider.ErrClosed) {
+			t.Error(err)
 		}
 	})
-	for q.Timeline().Issued() < 3 {
+	for q.Timeline().Issued() < 2 {
 		runtime.Gosched()
 	}
 	closed := make(chan error)
@@ -642,7 +666,7 @@ func TestCloseWithABlockedSubmitter(t *testing.T) {
 	if err := <-closed; err != nil && !errors.Is(err, provider.ErrClosed) {
 		t.Error(err)
 	}
-	if last := q.Timeline().Last(); last.Seq() != 3 || !last.Done() {
+	if last := q.Timeline().Last(); !last.Done() {
 		t.Error("work is left")
 	}
 	noGoroutines(t, before)
@@ -656,7 +680,7 @@ func TestWaitForForeignWork(t *testing.T) {
 	line := accel.NewTimeline("elsewhere", nil)
 	first, second := line.Issue(), line.Issue()
 	b.after(q, first)
-	w := b.must(b.Upload(q, x, fill(4, 1)))
+	w := b.must(b.Upload(bg, q, x, fill(4, 1)))
 	time.Sleep(2 * time.Millisecond)
 	if w.Done() {
 		t.Error("work overtook what it waits for")
@@ -664,7 +688,7 @@ func TestWaitForForeignWork(t *testing.T) {
 	line.Complete(1)
 	b.wait(w)
 	b.after(q, second)
-	w = b.must(b.Upload(q, x, fill(4, 1)))
+	w = b.must(b.Upload(bg, q, x, fill(4, 1)))
 	b.Close()
 	if err := w.Err(); !errors.Is(err, accel.ErrDeviceFailed) || !errors.Is(err, provider.ErrClosed) {
 		t.Errorf("got %v", err)

@@ -17,14 +17,15 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
+	ctx := context.Background()
 	q, _ := d.NewQueue(0)
 	m, _ := d.Alloc(4)
 	d.Hold()
-	_, _ = d.Upload(q, m, []byte("good"))
-	w, _ := d.Upload(q, m, []byte("evil"))
+	_, _ = d.Upload(ctx, q, m, []byte("good"))
+	w, _ := d.Upload(ctx, q, m, []byte("evil"))
 	fmt.Println("ended while held:", w.Done())
 	d.Release()
-	err = w.Wait(context.Background())
+	err = w.Wait(ctx)
 	fmt.Println("failed:", errors.Is(err, accel.ErrDeviceFailed))
 	d.Free(m)
 	fmt.Println("closed:", d.Close())

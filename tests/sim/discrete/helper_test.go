@@ -17,6 +17,8 @@ import (
 	"github.com/fucina-go/fucina/core/shape"
 )
 
+var bg = context.Background()
+
 // kernels computes copies and sums of f32 vectors, which is all that a test of the
 // device itself needs. It declines the rest.
 type kernels struct{}
@@ -152,7 +154,7 @@ func (b *bench) wait(ws ...accel.Work) {
 
 func (b *bench) after(q provider.Queue, w accel.Work) {
 	b.Helper()
-	if err := b.WaitFor(q, w); err != nil {
+	if err := b.WaitFor(bg, q, w); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -162,7 +164,7 @@ func (b *bench) read(q provider.Queue, m provider.Mem, w accel.Work) []float32 {
 	b.Helper()
 	b.after(q, w)
 	p := make([]byte, m.Len)
-	b.wait(b.must(b.Download(q, p, m)))
+	b.wait(b.must(b.Download(bg, q, p, m)))
 	return floats(p)
 }
 

@@ -71,6 +71,7 @@ type queue struct {
 	submitting sync.Mutex
 	closed     bool // guarded by the device's mutex
 	ring       chan entry
+	room       chan struct{}   // a token for each entry that the ring holds or is promised
 	names      []atomic.Uint32 // code of the work with sequence i, at i modulo the length
 	steps      chan uint8
 	exited     chan struct{}
@@ -91,9 +92,9 @@ func (q *queue) Timeline() *accel.Timeline { return q.tl }
 // String returns the queue's name.
 func (q *queue) String() string { return q.tl.Name() }
 
-// Submit enqueues an operation. It blocks while the ring is full. On a dead queue
-// it returns the failure.
-func (d *Device) Submit(q provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+// Submit enqueues an operation. It blocks while the ring is full, until ctx is done.
+// On a dead queue it returns the failure.
+func (d *Device) Submit(ctx context.Context, q provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
 	own, err := d.own(q)
 	if err != nil {
 		return accel.Work{}, err
@@ -108,11 +109,11 @@ func (d *Device) Submit(q provider.Queue, op provider.Op, a *provider.Args) (acc
 	if a.Workspace.Len < plan.Workspace {
 		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d bytes of workspace, want %d", op, a.Workspace.Len, plan.Workspace)
 	}
-	return d.enqueue(own, &entry{code: op, args: *a})
+	return d.enqueue(ctx, own, &entry{code: op, args: *a})
 }
 
 // Upload enqueues a copy of src, which is read when the copy executes.
-func (d *Device) Upload(q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
+func (d *Device) Upload(ctx context.Context, q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
 	own, err := d.own(q)
 	if err != nil {
 		return accel.Work{}, err
@@ -122,11 +123,11 @@ func (d *Device) Upload(q provider.Queue, dst provider.Mem, src []byte) (accel.W
 	}
 	e := entry{code: codeUpload, host: src}
 	e.args.Out.Mem = dst
-	return d.enqueue(own, &e)
+	return d.enqueue(ctx, own, &e)
 }
 
 // Download enqueues a copy to dst, which is written when the copy executes.
-func (d *Device) Download(q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
+func (d *Device) Download(ctx context.Context, q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
 	own, err := d.own(q)
 	if err != nil {
 		return accel.Work{}, err
@@ -136,13 +137,13 @@ func (d *Device) Download(q provider.Queue, dst []byte, src provider.Mem) (accel
 	}
 	e := entry{code: codeDownload, host: dst}
 	e.args.NIn, e.args.In[0].Mem = 1, src
-	return d.enqueue(own, &e)
+	return d.enqueue(ctx, own, &e)
 }
 
 // WaitFor makes later work of q follow w. If w fails, a compute queue is dead from
 // there on, with a window of its own that wraps w's failure; a transfer queue goes
 // on.
-func (d *Device) WaitFor(q provider.Queue, w accel.Work) error {
+func (d *Device) WaitFor(ctx context.Context, q provider.Queue, w accel.Work) error {
 	own, err := d.own(q)
 	if err != nil {
 		return err
@@ -150,18 +151,24 @@ func (d *Device) WaitFor(q provider.Queue, w accel.Work) error {
 	if w.IsZero() || w.Timeline() == own.tl {
 		return nil
 	}
-	_, err = d.enqueue(own, &entry{code: codeWait, wait: w})
+	_, err = d.enqueue(ctx, own, &entry{code: codeWait, wait: w})
 	return err
 }
 
 // enqueue puts e into the ring and returns its point, which for codeWait is zero.
-func (d *Device) enqueue(q *queue, e *entry) (accel.Work, error) {
+func (d *Device) enqueue(ctx context.Context, q *queue, e *entry) (accel.Work, error) {
 	alone := q.submitting.TryLock()
 	if !alone {
 		q.submitting.Lock()
 	}
 	defer q.submitting.Unlock()
-	w, err := d.admit(q, e, alone)
+	w := accel.Work{}
+	err := q.reserve(ctx)
+	if err == nil {
+		if w, err = d.admit(q, e, alone); err != nil {
+			<-q.room
+		}
+	}
 	if err != nil {
 		what := "wait"
 		if e.code != codeWait {
@@ -174,6 +181,22 @@ func (d *Device) enqueue(q *queue, e *entry) (accel.Work, error) {
 		_ = w.Wait(context.Background()) // the failure is w's
 	}
 	return w, nil
+}
+
+// reserve waits for room in the ring. A point is issued only for an entry that has
+// room, so that an end of ctx leaves no point without an entry.
+func (q *queue) reserve(ctx context.Context) error {
+	select {
+	case q.room <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case q.room <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // admit does what the host does for an entry: it counts it, lets faults happen,
@@ -338,11 +361,11 @@ func (q *queue) run() {
 func (q *queue) next() (ok bool) {
 	if q.dead {
 		q.cur, ok = <-q.ring
-		return ok
+		return q.received(ok)
 	}
 	select {
 	case q.cur, ok = <-q.ring:
-		return ok
+		return q.received(ok)
 	default:
 	}
 	q.report()
@@ -351,10 +374,18 @@ func (q *queue) next() (ok bool) {
 	}
 	select {
 	case q.cur, ok = <-q.ring:
-		return ok
+		return q.received(ok)
 	case <-q.dev.lost:
 		return true
 	}
+}
+
+// received gives the room of a received entry back, and returns ok.
+func (q *queue) received(ok bool) bool {
+	if ok {
+		<-q.room
+	}
+	return ok
 }
 
 // work executes the current entry and reports it, now or later.

@@ -48,7 +48,7 @@ func TestReferenceKernels(t *testing.T) {
 	}
 	var work provider.Mem
 	if plan.Workspace > 0 {
-		if _, err := b.Submit(q, provider.OpMatMul, a); err == nil || !strings.Contains(err.Error(), "workspace") {
+		if _, err := b.Submit(bg, q, provider.OpMatMul, a); err == nil || !strings.Contains(err.Error(), "workspace") {
 			t.Errorf("without workspace: %v", err)
 		}
 		if work, err = b.Alloc(plan.Workspace); err != nil {
@@ -56,14 +56,14 @@ func TestReferenceKernels(t *testing.T) {
 		}
 		a.Workspace = work
 	}
-	b.must(b.Upload(q, x, fill(32, 0.5)))
-	b.must(b.Upload(q, w, blocks))
-	b.must(b.Submit(q, provider.OpMatMul, a))
+	b.must(b.Upload(bg, q, x, fill(32, 0.5)))
+	b.must(b.Upload(bg, q, w, blocks))
+	b.must(b.Submit(bg, q, provider.OpMatMul, a))
 	if got := b.read(q, y, accel.Work{}); got[0] != 16 || got[1] != 64 {
 		t.Errorf("product %v, want [16 64]", got)
 	}
 	step := func() {
-		fence, err := b.Submit(q, provider.OpMatMul, a)
+		fence, err := b.Submit(bg, q, provider.OpMatMul, a)
 		if err = errors.Join(err, fence.Wait(context.Background())); err != nil {
 			t.Error(err)
 		}
@@ -73,11 +73,11 @@ func TestReferenceKernels(t *testing.T) {
 	}
 
 	ids := b.alloc(1)
-	b.must(b.Upload(q, ids, []byte{5, 0, 0, 0}))
+	b.must(b.Upload(bg, q, ids, []byte{5, 0, 0, 0}))
 	g := &provider.Args{NIn: 2, Out: matrix(x, dtype.F32, 1, 32)}
 	g.In[0] = matrix(w, dtype.Q8_0, 2, 32)
 	g.In[1] = provider.Operand{DType: dtype.I32, Shape: shape.Must(1), Strides: shape.Must(1), Mem: ids}
-	fence := b.must(b.Submit(q, provider.OpGetRows, g))
+	fence := b.must(b.Submit(bg, q, provider.OpGetRows, g))
 	err = fence.Wait(context.Background())
 	var window *accel.WindowError
 	if !errors.As(err, &window) || !errors.Is(err, accel.ErrDeviceFailed) || !strings.Contains(err.Error(), "get_rows") {
