@@ -52,6 +52,7 @@ type Timeline struct {
 	issued    atomic.Uint64
 	completed atomic.Uint64
 	failed    atomic.Bool // failures is not empty
+	ended     atomic.Bool // the queue is closed
 
 	mu       sync.Mutex
 	cond     sync.Cond
@@ -171,6 +172,13 @@ func (t *Timeline) Dead() error {
 	return t.failureOf(Forever)
 }
 
+// End records that the queue is closed: nothing of it touches memory any more. The
+// queue's owner calls it once every point has ended. It wakes nobody.
+func (t *Timeline) End() { t.ended.Store(true) }
+
+// Ended reports whether End was called.
+func (t *Timeline) Ended() bool { return t.ended.Load() }
+
 // Work is a point on a queue's timeline: a fence. The zero Work is complete.
 type Work struct {
 	t   *Timeline
@@ -210,6 +218,13 @@ func (w Work) Done() bool {
 	defer t.mu.Unlock()
 	ended, _ := t.endedOf(w.seq)
 	return ended
+}
+
+// Quiet reports whether the work touches no memory any more: it ended well, or it
+// failed and its queue has ended. Failed work of a queue that is still open may have
+// left the device writing. It never waits.
+func (w Work) Quiet() bool {
+	return w.t == nil || w.Done() && (w.Err() == nil || w.t.Ended())
 }
 
 // Wait parks until the work has ended or ctx is done, and returns the work's
@@ -270,6 +285,16 @@ func (f *Fences) Add(w Work) {
 func (f Fences) Done() bool {
 	for _, w := range f {
 		if !w.Done() {
+			return false
+		}
+	}
+	return true
+}
+
+// Quiet reports whether no work of the set touches memory any more.
+func (f Fences) Quiet() bool {
+	for _, w := range f {
+		if !w.Quiet() {
 			return false
 		}
 	}

@@ -150,6 +150,41 @@ func TestFailedPointEndsAfterEarlierOnes(t *testing.T) {
 	}
 }
 
+// Failed work may have left the device writing until its queue has ended. Work that
+// ended well needs no end of its queue.
+func TestQuiet(t *testing.T) {
+	if !(Work{}).Quiet() || !(Fences)(nil).Quiet() {
+		t.Error("no work touches memory")
+	}
+	q, other := NewTimeline("q", nil), NewTimeline("other", nil)
+	well, failed, beside := q.Issue(), q.Issue(), other.Issue()
+	set := Fences{failed, beside}
+	if well.Quiet() || set.Quiet() {
+		t.Error("running work is quiet")
+	}
+	q.Complete(1)
+	q.Fail(2, Forever, errBroken)
+	if !well.Quiet() || failed.Quiet() || q.Ended() {
+		t.Errorf("before the queue's end: completed work %v, failed work %v, queue ended %v", well.Quiet(), failed.Quiet(), q.Ended())
+	}
+	q.End()
+	if !failed.Quiet() || !q.Ended() || set.Quiet() {
+		t.Errorf("after the queue's end: failed work %v, queue ended %v, with running work %v", failed.Quiet(), q.Ended(), set.Quiet())
+	}
+	other.Complete(1)
+	if !set.Quiet() {
+		t.Error("a set of quiet works is not quiet")
+	}
+	// The failure of earlier work does not end later work that has yet to run.
+	q = NewTimeline("q", nil)
+	_, later := q.Issue(), q.Issue()
+	q.Fail(1, 1, errBroken)
+	q.End()
+	if later.Quiet() {
+		t.Error("work that has not ended is quiet")
+	}
+}
+
 func TestWaitParksUntilCompletion(t *testing.T) {
 	q := NewTimeline("q", nil)
 	w := q.Issue()

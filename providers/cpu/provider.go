@@ -148,6 +148,7 @@ func (q *queue) close() bool {
 		return false
 	}
 	q.closed = true
+	q.timeline.End()
 	q.p.stats.liveQueues.Add(-1)
 	return true
 }

@@ -74,8 +74,14 @@ func TestProvider(t *testing.T) {
 		t.Error(err)
 	}
 	p.Free(m)
+	if q.Timeline().Ended() {
+		t.Error("the queue has ended before it was closed")
+	}
 	if err := p.CloseQueue(q); err != nil {
 		t.Error(err)
+	}
+	if !q.Timeline().Ended() {
+		t.Error("the queue has not ended after it was closed")
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)

@@ -317,6 +317,7 @@ func (d *Device) end(q *queue) {
 	close(q.ring)
 	q.submitting.Unlock()
 	<-q.exited
+	q.tl.End()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queues = slices.DeleteFunc(d.queues, func(e *queue) bool { return e == q })

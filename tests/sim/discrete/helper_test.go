@@ -113,8 +113,14 @@ func (b *bench) queue(kind provider.QueueKind) provider.Queue {
 func (b *bench) close(qs ...provider.Queue) {
 	b.Helper()
 	for _, q := range qs {
+		if q.Timeline().Ended() {
+			b.Errorf("%s has ended before it was closed", q.Timeline().Name())
+		}
 		if err := b.CloseQueue(q); err != nil {
 			b.Fatal(err)
+		}
+		if !q.Timeline().Ended() {
+			b.Errorf("%s has not ended after it was closed", q.Timeline().Name())
 		}
 	}
 }
