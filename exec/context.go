@@ -29,6 +29,9 @@ type Context struct {
 	// nothing.
 	args provider.Args
 	bufs [provider.MaxIn]*storage.Buffer
+	// unchecked says that the ids in In[1] were not compared with the rows of the
+	// table in In[0], because only a device has them.
+	unchecked bool
 }
 
 // NewContext returns a context with a queue of its own on every provider.
@@ -112,7 +115,7 @@ func (c *Context) close() error {
 
 // begin starts the arguments of an op with its inputs.
 func (c *Context) begin(in ...*tensor.Tensor) {
-	c.args = provider.Args{NIn: len(in)}
+	c.args, c.unchecked = provider.Args{NIn: len(in)}, false
 	for i, t := range in {
 		c.args.In[i] = operand(t)
 		c.bufs[i] = t.Buffer()
@@ -200,7 +203,7 @@ func describe(op provider.Op, err, why error) error {
 // runHost executes op on the CPU. It waits for what a device still computes.
 func (c *Context) runHost(op provider.Op, out *storage.Buffer, access storage.Access) error {
 	a := &c.args
-	a.Workspace = provider.Mem{}
+	a.Workspace, a.Status = provider.Mem{}, nil
 	plan := c.e.cpu.Plan(op, a)
 	if !plan.Supported {
 		return fmt.Errorf("%w: %s", ErrUnsupported, plan.Reason)
@@ -211,6 +214,11 @@ func (c *Context) runHost(op provider.Op, out *storage.Buffer, access storage.Ac
 			return err
 		}
 		a.In[i].Mem = provider.Mem{Host: p, Len: len(p)}
+	}
+	if c.unchecked {
+		if err := checkRows(&a.In[1], a.In[1].Mem.Host, c.tableRows()); err != nil {
+			return err
+		}
 	}
 	p, err := out.Host(c.std, access)
 	if err != nil {

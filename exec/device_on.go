@@ -12,6 +12,7 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/residency"
 )
 
@@ -72,15 +73,16 @@ func (d *device) close(ctx context.Context) error {
 	return errors.Join(d.res.Close(ctx), d.p.Close())
 }
 
-// deviceQueue is a context's compute queue on the device and the scratch of the
-// call in progress.
+// deviceQueue is a context's compute queue on the device, which comes with the first op
+// that runs there, and the scratch of the call in progress.
 type deviceQueue struct {
-	d     *device
-	q     provider.Queue // nil without a usable device
-	deps  accel.Fences
-	fence accel.Fences
-	begun [provider.MaxIn + 1]begun
-	n     int
+	d      *device
+	q      provider.Queue // nil until then
+	status offheap.Block  // the queue's status words
+	needs  storage.Needs
+	fence  accel.Fences
+	begun  [provider.MaxIn + 1]begun
+	n      int
 }
 
 // begun is a buffer between BeginDevice and EndDevice.
@@ -91,29 +93,69 @@ type begun struct {
 
 func (q *deviceQueue) open(d *device) error {
 	q.d = d
-	if d.p == nil || d.lost.Load() {
-		return nil
-	}
-	var err error
-	q.q, err = d.p.NewQueue(provider.Compute)
-	if errors.Is(err, accel.ErrDeviceLost) {
-		d.lost.Store(true) // what the host has can still be worked with
-		return nil
+	return nil
+}
+
+// ready makes the queue.
+func (q *deviceQueue) ready() (err error) {
+	if q.q == nil {
+		q.q, err = q.d.p.NewQueue(provider.Compute)
 	}
 	return err
 }
 
+// close ends the queue, after its work has ended.
 func (q *deviceQueue) close() error {
 	if q.q == nil {
 		return nil
 	}
-	return q.d.p.CloseQueue(q.q)
+	err := q.d.p.CloseQueue(q.q)
+	q.q.Timeline().Settle()
+	if q.status.Cap() > 0 {
+		offheap.Free(&q.status)
+	}
+	return err
+}
+
+// statusWords is how many operations of a queue can be under way whose status was not
+// looked at.
+const statusWords = 64
+
+// takeStatus returns a status word for an operation.
+func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
+	t := q.q.Timeline()
+	if q.status.Cap() == 0 {
+		block, err := offheap.Alloc(8 * statusWords)
+		if err != nil {
+			return nil, fmt.Errorf("status words: %w", err)
+		}
+		clear(block.Bytes())
+		words, err := storage.Elements[atomic.Uint64](block.Bytes())
+		if err != nil {
+			offheap.Free(&block)
+			return nil, err
+		}
+		q.status = block
+		t.AddStatus(words)
+	}
+	for {
+		if w := t.TakeStatus(); w != nil {
+			return w, nil
+		}
+		// All are in use, so one of them is watched, or the queue is dead.
+		if err := t.WatchedFirst().Wait(ctx); err != nil {
+			return nil, err
+		}
+		if err := t.Dead(); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // onDevice decides where the op runs.
 func (c *Context) onDevice(op provider.Op) bool {
 	d := &c.e.dev
-	if c.dev.q == nil || d.lost.Load() || !d.p.Plan(op, &c.args).Supported {
+	if d.p == nil || d.lost.Load() || !d.p.Plan(op, &c.args).Supported {
 		return false
 	}
 	if err := d.res.Err(); err != nil {
@@ -156,16 +198,20 @@ func (d *device) count(op provider.Op, err error) {
 // runDevice submits op. With an error, nothing was submitted.
 func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.Access) (err error) {
 	q, a := &c.dev, &c.args
+	if err := q.ready(); err != nil {
+		return err
+	}
 	p, t := q.d.p, q.q.Timeline()
 	if err := t.Dead(); err != nil {
 		return err
 	}
-	q.deps, q.n = q.deps[:0], 0
+	q.needs.Reset()
+	q.n = 0
 	var w accel.Work
 	submitted := false
 	defer func() {
 		for i := range q.n {
-			q.begun[i].buf.EndDevice(q.begun[i].access, w, submitted)
+			q.begun[i].buf.EndDevice(q.begun[i].access, w, submitted, q.needs.Data)
 			q.begun[i].buf = nil
 		}
 	}()
@@ -186,7 +232,7 @@ func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.
 		}
 		for _, use := range uses {
 			if !t.Follows(use) {
-				q.deps.Add(use)
+				q.needs.Order.Add(use)
 			}
 		}
 		a.Workspace = ws.Mem()
@@ -196,16 +242,29 @@ func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.
 			ws.Free(q.fence)
 		}()
 	}
-	for _, dep := range q.deps {
+	for _, dep := range q.needs.Order {
 		if err := p.WaitFor(c.std, q.q, dep); err != nil {
 			return err
 		}
 		t.Follow(dep)
 	}
+	a.Status = nil
+	if c.unchecked {
+		if a.Status, err = q.takeStatus(c.std); err != nil {
+			return err
+		}
+	}
 	if w, err = p.Submit(c.std, q.q, op, a); err != nil {
+		if a.Status != nil {
+			t.ReturnStatus(a.Status)
+		}
 		return err
 	}
 	submitted = true
+	if a.Status != nil {
+		t.Watch(w, a.Status, explainRow, int64(c.tableRows()))
+		q.needs.Data.Add(w)
+	}
 	return nil
 }
 
@@ -218,7 +277,7 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 		if err != nil {
 			return provider.Mem{}, err
 		}
-		mem, err := buf.BeginDevice(ctx, t, access, &q.deps)
+		mem, err := buf.BeginDevice(ctx, t, access, &q.needs)
 		if errors.Is(err, storage.ErrNoDeviceMemory) {
 			// Another context took the memory in between, and gets on with it.
 			continue

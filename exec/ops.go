@@ -162,10 +162,21 @@ func (c *Context) GetRows(table, ids *tensor.Tensor) (tensor.Tensor, error) {
 		return tensor.Tensor{}, err
 	}
 	defer table0.Release()
-	if err := c.checkIDs(&ids0, table.Dim(0)); err != nil {
-		return tensor.Tensor{}, err
+	switch ids.DType() {
+	case dtype.I32, dtype.I64, dtype.U16:
+	default:
+		return tensor.Tensor{}, fmt.Errorf("%s: %w: ids %s, want i32, i64 or u16", op, tensor.ErrDType, ids.String())
 	}
 	c.begin(&table0, &ids0)
+	if c.unchecked = ids0.Buffer().NewestOnDevice(); !c.unchecked {
+		p, err := ids0.Buffer().Host(c.std, storage.Read)
+		if err == nil {
+			err = checkRows(&c.args.In[1], p, c.tableRows())
+		}
+		if err != nil {
+			return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+		}
+	}
 	s, err := shape.Of(ids.Dim(0), table.Dim(1))
 	if err != nil {
 		return tensor.Tensor{}, err
@@ -173,26 +184,17 @@ func (c *Context) GetRows(table, ids *tensor.Tensor) (tensor.Tensor, error) {
 	return c.run(op, dtype.F32, s)
 }
 
-// checkIDs refuses an id outside [0, rows), where the host has the ids: a device
-// can only fail its queue. Ids that a device computed come from an op that bounds
-// them.
-func (c *Context) checkIDs(ids *tensor.Tensor, rows int) error {
-	size := ids.DType().Size()
-	switch ids.DType() {
-	case dtype.I32, dtype.I64, dtype.U16:
-	default:
-		return fmt.Errorf("%s: %w: ids %s, want i32, i64 or u16", provider.OpGetRows, tensor.ErrDType, ids.String())
-	}
-	if ids.Buffer().NewestOnDevice() {
-		return nil
-	}
-	p, err := ids.Bytes(c.std, storage.Read)
-	if err != nil {
-		return err
-	}
+// tableRows returns the number of rows of the table of the call in progress.
+func (c *Context) tableRows() int { return c.args.In[0].Shape.Dim(0) }
+
+// checkRows refuses an id outside [0, rows). p is the memory of ids, which are
+// contiguous.
+func checkRows(ids *provider.Operand, p []byte, rows int) error {
+	size := ids.DType.Size()
+	p = p[ids.Offset*size:][:ids.Shape.Dim(0)*size]
 	for i := 0; i < len(p); i += size {
 		var id int64
-		switch ids.DType() {
+		switch ids.DType {
 		case dtype.I32:
 			id = int64(int32(binary.NativeEndian.Uint32(p[i:])))
 		case dtype.I64:
@@ -201,10 +203,20 @@ func (c *Context) checkIDs(ids *tensor.Tensor, rows int) error {
 			id = int64(binary.NativeEndian.Uint16(p[i:]))
 		}
 		if id < 0 || id >= int64(rows) {
-			return fmt.Errorf("%s: %w: id %d at position %d, the table has %d rows", provider.OpGetRows, tensor.ErrIndexOutOfBounds, id, i/size, rows)
+			return rowError(i/size, id, rows)
 		}
 	}
 	return nil
+}
+
+func rowError(at int, id int64, rows int) error {
+	return fmt.Errorf("%w: id %d at position %d, the table has %d rows", tensor.ErrIndexOutOfBounds, id, at, rows)
+}
+
+// explainRow is the error of a gather of rows that reported status.
+func explainRow(status uint64, rows int64) error {
+	at, id := provider.Reported(status)
+	return fmt.Errorf("%s: %w", provider.OpGetRows, rowError(at, id, int(rows)))
 }
 
 // Add returns a + b, both f32, broadcast together.

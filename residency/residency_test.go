@@ -355,11 +355,11 @@ func (x *bench) ensure(b *storage.Buffer) bool {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	var deps accel.Fences
-	if _, err := b.BeginDevice(bg, x.a.Timeline(), storage.Read, &deps); err != nil {
+	var needs storage.Needs
+	if _, err := b.BeginDevice(bg, x.a.Timeline(), storage.Read, &needs); err != nil {
 		x.t.Fatal(err)
 	}
-	b.EndDevice(storage.Read, accel.Work{}, true)
+	b.EndDevice(storage.Read, accel.Work{}, true, nil)
 	return adopted
 }
 
@@ -396,15 +396,15 @@ func TestEvictionOrder(t *testing.T) {
 	if got := resident(w...); got != "1011" {
 		t.Errorf("resident after the first eviction: %s, want 1011", got)
 	}
-	var deps accel.Fences
-	if _, err := w[2].BeginDevice(bg, x.a.Timeline(), storage.Read, &deps); err != nil {
+	var needs storage.Needs
+	if _, err := w[2].BeginDevice(bg, x.a.Timeline(), storage.Read, &needs); err != nil {
 		t.Fatal(err)
 	}
 	b, _ := x.acquire(x.a, 4096)
 	if got := resident(w...); got != "1010" {
 		t.Errorf("resident after the second: %s, want 1010", got)
 	}
-	w[2].EndDevice(storage.Read, accel.Work{}, true)
+	w[2].EndDevice(storage.Read, accel.Work{}, true, nil)
 	if s := x.m.Stats(); s.Evictions != 2 || s.Adopted != 2*4096 {
 		t.Errorf("%+v", s)
 	}
@@ -433,12 +433,12 @@ func TestNoEvictionOfNewestBytes(t *testing.T) {
 	}
 	buf.MarkStable()
 	x.ensure(buf)
-	var deps accel.Fences
-	if _, err := buf.BeginDevice(bg, x.a.Timeline(), storage.Update, &deps); err != nil {
+	var needs storage.Needs
+	if _, err := buf.BeginDevice(bg, x.a.Timeline(), storage.Update, &needs); err != nil {
 		t.Fatal(err)
 	}
-	w := x.use(x.a, buf.DeviceMemory().(*Block), deps)
-	buf.EndDevice(storage.Update, w, true)
+	w := x.use(x.a, buf.DeviceMemory().(*Block), needs.Order)
+	buf.EndDevice(storage.Update, w, true, nil)
 	if _, _, err := x.m.Acquire(bg, x.a.Timeline(), 4096); !errors.Is(err, accel.ErrOutOfMemory) {
 		t.Errorf("acquired over the newest bytes: %v", err)
 	}
@@ -757,8 +757,8 @@ func TestConcurrentPressure(t *testing.T) {
 					}
 					continue
 				}
-				var deps accel.Fences
-				mem, err := w[k].BeginDevice(bg, q.Timeline(), storage.Read, &deps)
+				var needs storage.Needs
+				mem, err := w[k].BeginDevice(bg, q.Timeline(), storage.Read, &needs)
 				if errors.Is(err, storage.ErrNoDeviceMemory) {
 					continue // someone was faster
 				}
@@ -767,7 +767,7 @@ func TestConcurrentPressure(t *testing.T) {
 					return
 				}
 				var got [8]byte
-				for _, d := range deps {
+				for _, d := range needs.Order {
 					if err := d.Wait(context.Background()); err != nil {
 						t.Error(err)
 					}
@@ -775,7 +775,7 @@ func TestConcurrentPressure(t *testing.T) {
 				if _, err := mem.Read(context.Background(), got[:], 100, accel.Work{}); err != nil || got != [8]byte(bytes.Repeat([]byte{byte(k + 1)}, 8)) {
 					t.Errorf("weight %d: %v, %v", k, got, err)
 				}
-				w[k].EndDevice(storage.Read, accel.Work{}, true)
+				w[k].EndDevice(storage.Read, accel.Work{}, true, nil)
 			}
 		})
 	}

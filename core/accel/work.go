@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -54,19 +55,29 @@ type Timeline struct {
 	failed    atomic.Bool // failures is not empty
 	ended     atomic.Bool // the queue is closed
 
-	mu       sync.Mutex
-	cond     sync.Cond
-	failures []failure
-	followed Fences // of other queues; what is issued now comes after them
+	watching  atomic.Bool // watches or flags is not empty
+	mu        sync.Mutex  // guards what follows; no other timeline is looked at under it
+	failures  []failure
+	waiting   []*waiter
+	idle      []*waiter // for reuse
+	watches   []watch
+	flags     []flag
+	words     []*atomic.Uint64 // clean status words
+	following sync.Mutex       // guards followed
+	followed  Fences           // of other queues; what is issued now comes after them
+}
+
+// waiter is a goroutine parked in Work.Wait.
+type waiter struct {
+	seq  uint64
+	wake chan struct{} // of one place
 }
 
 // NewTimeline returns the timeline of a queue called name in error messages. kick,
 // which may be nil, is called when someone begins to wait for seq, so that a queue
 // that batches its submissions can commit up to there; it must not wait.
 func NewTimeline(name string, kick func(seq uint64)) *Timeline {
-	t := &Timeline{name: name, kick: kick}
-	t.cond.L = &t.mu
-	return t
+	return &Timeline{name: name, kick: kick}
 }
 
 // Name returns the queue's name.
@@ -81,9 +92,9 @@ func (t *Timeline) Follow(w Work) {
 	if w.t == nil || w.t == t {
 		return
 	}
-	t.mu.Lock()
+	t.following.Lock()
 	t.followed.Add(w)
-	t.mu.Unlock()
+	t.following.Unlock()
 }
 
 // Follows reports whether whatever is issued from now on runs after w has ended: w
@@ -92,8 +103,8 @@ func (t *Timeline) Follows(w Work) bool {
 	if w.t == t || w.Done() {
 		return true
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.following.Lock()
+	defer t.following.Unlock()
 	for _, f := range t.followed {
 		if f.t == w.t {
 			return f.seq >= w.seq
@@ -122,7 +133,7 @@ func (t *Timeline) Complete(seq uint64) {
 	t.mu.Lock()
 	if seq > t.completed.Load() {
 		t.completed.Store(seq)
-		t.cond.Broadcast()
+		t.wake()
 	}
 	t.mu.Unlock()
 }
@@ -135,8 +146,22 @@ func (t *Timeline) Fail(first, last uint64, err error) {
 	t.mu.Lock()
 	t.failures = append(t.failures, failure{first, last, err})
 	t.failed.Store(true)
-	t.cond.Broadcast()
+	t.wake()
 	t.mu.Unlock()
+}
+
+// wake lets the waiters go whose points have ended. The caller holds mu.
+func (t *Timeline) wake() {
+	kept := t.waiting[:0]
+	for _, w := range t.waiting {
+		if ended, _ := t.endedOf(w.seq); ended {
+			w.wake <- struct{}{}
+			continue
+		}
+		kept = append(kept, w)
+	}
+	clear(t.waiting[len(kept):])
+	t.waiting = kept
 }
 
 // failureOf returns the failure that covers seq, ended or not. The caller holds mu.
@@ -240,32 +265,64 @@ func (w Work) Wait(ctx context.Context) error {
 	if t.kick != nil {
 		t.kick(w.seq)
 	}
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() {
-			t.mu.Lock()
-			t.cond.Broadcast()
-			t.mu.Unlock()
-		})
-		defer stop()
+	t.mu.Lock()
+	ended, err := t.endedOf(w.seq)
+	if ended {
+		t.mu.Unlock()
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		t.mu.Unlock()
+		return err
+	}
+	me := t.enlist(w.seq)
+	t.mu.Unlock()
+	select {
+	case <-me.wake:
+	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for {
-		if ended, err := t.endedOf(w.seq); ended {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		t.cond.Wait()
+	t.discharge(me)
+	if ended, err := t.endedOf(w.seq); ended {
+		return err
 	}
+	return ctx.Err()
+}
+
+// enlist makes the caller a waiter for seq, until it calls discharge. The caller holds
+// mu.
+func (t *Timeline) enlist(seq uint64) *waiter {
+	var w *waiter
+	if n := len(t.idle); n > 0 {
+		w = t.idle[n-1]
+		t.idle = t.idle[:n-1]
+	} else {
+		w = &waiter{wake: make(chan struct{}, 1)}
+	}
+	w.seq = seq
+	t.waiting = append(t.waiting, w)
+	return w
+}
+
+// discharge ends what enlist began, whether w was woken or not. The caller holds mu.
+func (t *Timeline) discharge(w *waiter) {
+	if i := slices.Index(t.waiting, w); i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	}
+	select {
+	case <-w.wake: // woken and given up at once
+	default:
+	}
+	t.idle = append(t.idle, w)
 }
 
 // Fences is a small set of works that keeps, for each queue, the latest one: on
 // one timeline a later point covers every earlier one.
 type Fences []Work
 
-// Add puts w into the set.
+// Add puts w into the set. Before the set grows, it forgets the works that are quiet,
+// so that its size is bounded by the queues that are at work.
 func (f *Fences) Add(w Work) {
 	if w.t == nil {
 		return
@@ -277,6 +334,9 @@ func (f *Fences) Add(w Work) {
 			}
 			return
 		}
+	}
+	if len(*f) == cap(*f) {
+		*f = slices.DeleteFunc(*f, Work.Quiet)
 	}
 	*f = append(*f, w)
 }

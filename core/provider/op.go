@@ -1,6 +1,9 @@
 package provider
 
 import (
+	"math"
+	"sync/atomic"
+
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/shape"
 )
@@ -20,7 +23,8 @@ const (
 	OpCopy Op = iota + 1
 	// OpGetRows gathers rows: In[0] table [R, D] of any dtype that decodes to
 	// float, rows strided, In[1] ids [T] of i32, i64 or u16 -> Out [T, D] f32. An
-	// id outside [0, R) is a failure.
+	// id outside [0, R) is an error of Submit; where Args.Status is set, it is clamped
+	// into the range and reported there.
 	OpGetRows
 	// OpAdd and OpMul combine f32 In[0] and In[1] elementwise -> Out f32. The
 	// operands' strides are free and already broadcast to Out's shape.
@@ -102,6 +106,10 @@ type Args struct {
 	// Workspace is scratch memory of the size that Plan asked for, undefined
 	// before and after.
 	Workspace Mem
+	// Status, if set, is where an operation that can be wrong only at run time reports
+	// that it clamped an element of an operand, with Report: host memory that stays
+	// allocated until the queue is closed. An operation writes it only if it clamped.
+	Status *atomic.Uint64
 
 	Eps     float32  // OpRMSNorm
 	Scale   float32  // OpAttention, OpSoftmax, OpScale
@@ -110,6 +118,25 @@ type Args struct {
 	Window  int      // OpAttention; 0 is none
 	Dims    int      // OpRoPE: rotated elements per head, even
 	Mode    RoPEMode // OpRoPE
+}
+
+// Report records in a status word that element index of an operand had the value
+// value, which the operation clamped. Of several reports the one with the lowest index
+// stays, whatever their order.
+func Report(status *atomic.Uint64, index int, value int64) {
+	report := uint64(^uint32(index))<<32 | uint64(uint32(int32(min(max(value, math.MinInt32), math.MaxInt32))))
+	for {
+		old := status.Load()
+		if old >= report || status.CompareAndSwap(old, report) {
+			return
+		}
+	}
+}
+
+// Reported returns the index and the value that a status word holds, which is not 0. A
+// value outside of 32 bits is the nearest inside.
+func Reported(status uint64) (index int, value int64) {
+	return int(^uint32(status >> 32)), int64(int32(uint32(status)))
 }
 
 // Operand describes a tensor to a kernel. Shape is logical; Strides and Offset

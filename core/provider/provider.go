@@ -27,7 +27,8 @@ type Provider interface {
 	// metadata alone (Mem is not set).
 	Plan(op Op, a *Args) Plan
 
-	// NewQueue returns an in-order queue; CloseQueue waits for its work and ends it.
+	// NewQueue returns an in-order queue; CloseQueue waits for its work and ends it
+	// and its timeline.
 	NewQueue(kind QueueKind) (Queue, error)
 	CloseQueue(q Queue) error
 
@@ -38,10 +39,9 @@ type Provider interface {
 	// What was enqueued goes on whatever becomes of ctx. The same holds for WaitFor,
 	// Upload and Download.
 	Submit(ctx context.Context, q Queue, op Op, a *Args) (accel.Work, error)
-	// WaitFor makes what is submitted to q later run after w has ended, without
-	// waiting here. On a compute queue w's failure is also that of q's later work,
-	// whose inputs it may be; on a transfer queue WaitFor only orders, and who
-	// reads the bytes looks at their writer.
+	// WaitFor makes what is submitted to q later run after w has ended, well or not,
+	// without waiting here. It only orders: w's failure is not that of q or of its
+	// work, and whoever reads results looks at what they come from.
 	WaitFor(ctx context.Context, q Queue, w accel.Work) error
 
 	// Alloc returns n bytes of device memory, aligned for every kernel, contents

@@ -156,8 +156,8 @@ func (m *fakeMemory) transfers() [2]int {
 // device runs an operation on b up to its submission. The caller finishes q.
 func device(t testing.TB, b *Buffer, q *fakeQueue, a Access, effect func(m *fakeMemory)) (accel.Work, accel.Fences) {
 	t.Helper()
-	var deps accel.Fences
-	mem, err := b.BeginDevice(bg, q.Timeline, a, &deps)
+	var needs Needs
+	mem, err := b.BeginDevice(bg, q.Timeline, a, &needs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +166,8 @@ func device(t testing.TB, b *Buffer, q *fakeQueue, a Access, effect func(m *fake
 			effect(mem.(*fakeMemory))
 		}
 	})
-	b.EndDevice(a, w, true)
-	return w, deps
+	b.EndDevice(a, w, true, nil)
+	return w, needs.Order
 }
 
 // fill returns an effect that sets the whole device memory to v.

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/internal/ctxlock"
 )
 
 // ErrNoDeviceMemory reports a device access to a buffer with no device bytes.
@@ -22,11 +23,18 @@ type slots struct {
 	retired   *Retired
 	hostValid bool
 	devValid  bool
-	pins      int32 // device operations between Begin and End
+	pins      int32 // device operations between Begin and End, and transfers being begun
 
-	writer  accel.Work   // latest writer of the device bytes: an op or an upload
-	readers accel.Fences // latest reader of the device bytes, per queue
-	failed  accel.Fences // failed users whose place others took: the device may still be at work
+	// A transfer is begun without mu, since it may wait for room, by the holder of
+	// moving; busy says that there is one.
+	moving ctxlock.Lock
+	busy   bool
+
+	writer  accel.Work    // latest writer of the device bytes: an op or an upload
+	sources accel.Sources // what the device bytes may come from, beside the writer
+	readers accel.Fences  // latest reader of the device bytes, per queue
+	failed  accel.Fences  // failed uses that newer uses replaced; the device may still be touching the memory
+	earlier accel.Fences  // what the transfer that is being begun follows
 
 	fetch    accel.Work   // download that will validate the host copy
 	fetchGen uint64       // the generation that it fetches
@@ -48,6 +56,9 @@ func (b *Buffer) Attach(mem accel.Memory, uses accel.Fences, r *Retired) bool {
 		return false
 	}
 	s.mem, s.retired = mem, r
+	if s.moving == (ctxlock.Lock{}) {
+		s.moving = ctxlock.New()
+	}
 	s.hostValid = b.host.Load() != nil
 	s.devValid = false
 	s.readers = append(s.readers[:0], uses...)
@@ -70,12 +81,24 @@ func (b *Buffer) NewestOnDevice() bool {
 	return s.mem != nil && s.devValid && !s.hostValid
 }
 
+// Needs are what a device operation depends on, collected from its operands.
+type Needs struct {
+	// Order is the work of other queues that the operation must follow.
+	Order accel.Fences
+	// Data is the work that the operands' contents come from: its failure is that of
+	// the operation's results. What is only ordered fails nobody.
+	Data accel.Sources
+}
+
+// Reset empties n, keeping its memory.
+func (n *Needs) Reset() { n.Order, n.Data = n.Order[:0], n.Data[:0] }
+
 // BeginDevice prepares a device operation on the queue whose timeline is t: it
-// uploads if the access needs a valid device copy, adds to deps the work of other
-// queues that the operation must follow, and pins the device bytes, which it
-// returns. Every success is paired with EndDevice. It waits for the device only
-// where the upload does: for room in its staging memory.
-func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, deps *accel.Fences) (accel.Memory, error) {
+// uploads if the access needs a valid device copy, adds to needs what the operation
+// depends on, and pins the device bytes, which it returns. Every success is paired
+// with EndDevice. It waits for the device only where the upload does, for room in its
+// staging memory and for earlier uses of the bytes, until ctx is done.
+func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, needs *Needs) (accel.Memory, error) {
 	b.check()
 	if a != Read && b.ro {
 		return nil, fmt.Errorf("storage: device write to %s: %w", b.origin(), ErrReadOnly)
@@ -83,25 +106,36 @@ func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, d
 	s := &b.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mem == nil {
-		return nil, fmt.Errorf("storage: %s: %w", b.origin(), ErrNoDeviceMemory)
+	if err := s.still(ctx); err != nil {
+		return nil, err
 	}
 	if a != Overwrite {
 		if err := s.validateDevice(ctx, b); err != nil {
 			return nil, err
 		}
 	}
-	if s.writer.Timeline() != t {
-		if !t.Follows(s.writer) {
-			deps.Add(s.writer)
-		} else if err := s.writer.Err(); err != nil && a != Overwrite {
+	if s.mem == nil {
+		return nil, fmt.Errorf("storage: %s: %w", b.origin(), ErrNoDeviceMemory)
+	}
+	if a != Overwrite {
+		if err := s.sources.Err(); err != nil {
+			return nil, err
+		}
+		if err := s.writer.Err(); err != nil {
 			return nil, err // the upload that was just begun failed at once
 		}
+		if s.writer.Timeline() != t {
+			needs.Data.Add(s.writer)
+		}
+		needs.Data.Join(s.sources)
+	}
+	if !t.Follows(s.writer) {
+		needs.Order.Add(s.writer)
 	}
 	if a != Read {
 		for _, w := range s.readers {
 			if !t.Follows(w) {
-				deps.Add(w)
+				needs.Order.Add(w)
 			}
 		}
 	}
@@ -109,28 +143,99 @@ func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, d
 	return s.mem, nil
 }
 
-// validateDevice makes the device copy the newest. The caller holds mu.
-func (s *slots) validateDevice(ctx context.Context, b *Buffer) error {
-	if err := s.writer.Err(); err != nil {
-		if !s.hostValid {
+// still returns when no transfer is being begun. The caller holds mu, which is given up
+// while waiting.
+func (s *slots) still(ctx context.Context) error {
+	for s.busy {
+		s.mu.Unlock()
+		err := s.moving.Lock(ctx)
+		if err == nil {
+			s.moving.Unlock()
+		}
+		s.mu.Lock()
+		if err != nil {
 			return err
 		}
-		// A failed upload: the host still has the bytes.
-		s.failed.Add(s.writer)
-		s.writer, s.devValid = accel.Work{}, false
 	}
-	if s.devValid || !s.hostValid {
+	return nil
+}
+
+// begin makes the caller the one who begins a transfer, or reports false if another
+// was at it, and what was known of the buffer may no longer hold. The caller holds mu.
+func (s *slots) begin(ctx context.Context) (bool, error) {
+	if s.busy {
+		return false, s.still(ctx)
+	}
+	if !s.moving.TryLock() {
+		// Someone who waited for the last transfer is about to let go.
+		s.mu.Unlock()
+		err := s.moving.Lock(ctx)
+		s.mu.Lock()
+		if err == nil {
+			s.moving.Unlock()
+		}
+		return false, err
+	}
+	s.busy = true
+	s.pins++ // keeps the device bytes from being given back
+	return true, nil
+}
+
+// begun ends what begin started. The caller holds mu.
+func (s *slots) begun() {
+	s.pins--
+	s.busy = false
+	s.moving.Unlock()
+}
+
+// validateDevice makes the device copy the newest. The caller holds mu, which is given
+// up meanwhile.
+func (s *slots) validateDevice(ctx context.Context, b *Buffer) error {
+	for s.mem != nil {
+		if err := s.writer.Err(); err != nil {
+			if !s.hostValid {
+				return err
+			}
+			// A failed upload: the host still has the bytes.
+			s.failed.Add(s.writer)
+			s.writer, s.devValid = accel.Work{}, false
+		}
+		if s.devValid || !s.hostValid {
+			return nil
+		}
+		if ok, err := s.begin(ctx); err != nil {
+			return err
+		} else if !ok {
+			continue
+		}
+		err := s.upload(ctx, b)
+		s.begun()
+		if err != nil {
+			return fmt.Errorf("storage: upload of %s: %w", b.origin(), err)
+		}
+		// The upload may have failed at once, which the caller sees.
 		return nil
 	}
+	return nil
+}
+
+// upload copies the host bytes to the device. The caller holds mu, which is given up
+// meanwhile, and has begun a transfer.
+func (s *slots) upload(ctx context.Context, b *Buffer) error {
 	s.readers = s.setAside(s.readers)
+	s.earlier = append(s.earlier[:0], s.readers...)
+	mem, gen, earlier := s.mem, b.gen.Load(), s.earlier
+	s.mu.Unlock()
 	// Whatever made the device copy stale has waited for its writer.
-	w, err := s.mem.Upload(ctx, 0, b.bytes(), s.readers)
+	w, err := mem.Upload(ctx, 0, b.bytes(), earlier)
+	s.mu.Lock()
 	if err != nil {
 		s.readers.Add(w) // a part may be under way
-		return fmt.Errorf("storage: upload of %s: %w", b.origin(), err)
+		return err
 	}
-	s.writer, s.readers = w, s.readers[:0]
-	s.devValid = true
+	s.replaceUsers(w)
+	s.sources = s.sources[:0]
+	s.devValid = b.gen.Load() == gen
 	return nil
 }
 
@@ -158,8 +263,9 @@ func (s *slots) replaceUsers(w accel.Work) {
 }
 
 // EndDevice ends an operation that BeginDevice began. submitted says whether the
-// operation was accepted; w is its fence, and may be zero if it has completed.
-func (b *Buffer) EndDevice(a Access, w accel.Work, submitted bool) {
+// operation was accepted; w is its fence, and may be zero if it has completed. data is
+// what the operation's results come from, for the buffers that it wrote.
+func (b *Buffer) EndDevice(a Access, w accel.Work, submitted bool, data accel.Sources) {
 	s := &b.slots
 	s.mu.Lock()
 	s.pins--
@@ -167,6 +273,7 @@ func (b *Buffer) EndDevice(a Access, w accel.Work, submitted bool) {
 	switch {
 	case wrote:
 		s.replaceUsers(w)
+		s.sources = append(s.sources[:0], data...)
 		s.devValid, s.hostValid = true, false
 		b.gen.Add(1) // under mu: a fetch belongs to one generation
 	case submitted:
@@ -202,6 +309,7 @@ func (s *slots) freeDevice() {
 	s.mem.Free(s.readers)
 	s.mem = nil
 	s.writer, s.readers, s.failed = accel.Work{}, s.readers[:0], s.failed[:0]
+	s.sources = s.sources[:0]
 	s.hostValid, s.devValid = false, false
 	s.fetch, s.fetchGen = accel.Work{}, 0
 }
@@ -269,10 +377,7 @@ func (s *slots) destroy() {
 func (s *slots) host(ctx context.Context, b *Buffer, a Access) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mem == nil {
-		return s.ensureHost(b)
-	}
-	for {
+	for s.mem != nil {
 		if a != Overwrite {
 			if err := s.validateHost(ctx, b); err != nil {
 				return err
@@ -281,86 +386,162 @@ func (s *slots) host(ctx context.Context, b *Buffer, a Access) error {
 				return nil
 			}
 		}
+		if s.busy {
+			if err := s.still(ctx); err != nil {
+				return err
+			}
+			continue
+		}
 		// A write waits for every user of both copies. A reader's failure is not
 		// this buffer's, and a writer's no longer matters to Overwrite.
-		if s.writer.Done() && s.readers.Done() && s.hostUse.Done() {
-			break
+		if w := s.pendingUse(); !w.IsZero() {
+			if err := s.await(ctx, w); err != nil {
+				return err
+			}
+			continue
 		}
-		uses := append(accel.Fences(nil), s.readers...)
-		uses.Add(s.writer)
-		for _, w := range s.hostUse {
-			uses.Add(w)
-		}
-		if err := s.await(ctx, uses); err != nil {
+		if err := s.ensureHost(b); err != nil {
 			return err
 		}
+		s.hostUse = unended(s.hostUse)
+		s.replaceUsers(accel.Work{})
+		s.sources = s.sources[:0]
+		s.fetch = accel.Work{}
+		s.hostValid, s.devValid = true, false
+		return nil
 	}
-	if err := s.ensureHost(b); err != nil {
+	return s.ensureHost(b)
+}
+
+// pendingUse returns a use of either copy that has not ended, or the zero Work.
+func (s *slots) pendingUse() accel.Work {
+	if !s.writer.Done() {
+		return s.writer
+	}
+	for _, w := range s.readers {
+		if !w.Done() {
+			return w
+		}
+	}
+	for _, w := range s.hostUse {
+		if !w.Done() {
+			return w
+		}
+	}
+	return accel.Work{}
+}
+
+// pendingData returns work that the newest contents come from and that has not ended,
+// or the zero Work. An operation that followed it may be known to have ended before it
+// is.
+func (s *slots) pendingData() accel.Work {
+	if !s.writer.Done() {
+		return s.writer
+	}
+	return s.sources.Pending()
+}
+
+// dataErr returns the failure of the work that the newest contents come from. All of it
+// has ended.
+func (s *slots) dataErr() error {
+	if err := s.writer.Err(); err != nil {
 		return err
 	}
-	s.hostUse = unended(s.hostUse)
-	s.replaceUsers(accel.Work{})
-	s.fetch = accel.Work{}
-	s.hostValid, s.devValid = true, false
-	return nil
+	return s.sources.Err()
 }
 
 // validateHost makes the host copy the newest, downloading if it must. The caller
 // holds mu, which is given up while waiting: several readers share one download.
 func (s *slots) validateHost(ctx context.Context, b *Buffer) error {
 	for s.mem != nil && s.devValid && !s.hostValid {
-		if err := s.writer.Err(); err != nil {
-			return err
-		}
-		gen := b.gen.Load()
-		if s.fetch.IsZero() || s.fetchGen != gen {
-			if !s.hostUse.Done() {
-				// A download that nobody wants any more still fills the host bytes.
-				if err := s.await(ctx, append(accel.Fences(nil), s.hostUse...)); err != nil {
-					return err
-				}
-				continue
-			}
-			if err := s.ensureHost(b); err != nil {
+		if w := s.pendingData(); !w.IsZero() {
+			// A copy that waited for it on the device would hold up other copies.
+			if err := s.await(ctx, w); err != nil {
 				return err
 			}
-			w, err := s.mem.Download(ctx, b.bytes(), 0, s.writer)
-			if err != nil {
-				return fmt.Errorf("storage: download of %s: %w", b.origin(), err)
-			}
-			s.fetch, s.fetchGen = w, gen
-			s.readers.Add(w)
-			s.hostUse.Add(w)
+			continue
 		}
-		fetch, writer := s.fetch, s.writer
-		s.mu.Unlock()
-		err := fetch.Wait(ctx)
-		s.mu.Lock()
-		if werr := writer.Err(); werr != nil {
-			err = werr
-		}
-		if err != nil {
-			if fetch.Done() && s.fetch == fetch {
-				s.fetch = accel.Work{}
-			}
+		if err := s.dataErr(); err != nil {
 			return err
 		}
-		if s.fetch == fetch && b.gen.Load() == gen && s.mem != nil {
-			s.fetch = accel.Work{}
-			s.hostValid = true
-			s.hostUse = unended(s.hostUse)
+		if s.fetch.IsZero() || s.fetchGen != b.gen.Load() {
+			if err := s.beginFetch(ctx, b); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.awaitFetch(ctx, b); err != nil {
+			return err
 		}
 	}
 	return s.ensureHost(b)
 }
 
-// await waits until all of uses have ended, well or not, with mu given up
-// meanwhile, and returns ctx's error if that comes first.
-func (s *slots) await(ctx context.Context, uses accel.Fences) error {
+// beginFetch begins a download of the newest contents, or waits for what is in its way.
+func (s *slots) beginFetch(ctx context.Context, b *Buffer) error {
+	for _, w := range s.hostUse {
+		if !w.Done() {
+			// A download of older contents still fills the host bytes.
+			return s.await(ctx, w)
+		}
+	}
+	if err := s.ensureHost(b); err != nil {
+		return err
+	}
+	if ok, err := s.begin(ctx); !ok {
+		return err
+	}
+	defer s.begun()
+	mem, writer, gen := s.mem, s.writer, b.gen.Load()
+	s.mu.Unlock()
+	w, err := mem.Download(ctx, b.bytes(), 0, writer)
+	s.mu.Lock()
+	s.readers.Add(w)
+	s.hostUse.Add(w)
+	if err != nil {
+		return fmt.Errorf("storage: download of %s: %w", b.origin(), err)
+	}
+	s.fetch, s.fetchGen = w, gen
+	if w.IsZero() {
+		s.fetched(b, w, gen) // it has ended already
+	}
+	return nil
+}
+
+// awaitFetch waits for the download under way, and makes the host copy valid if nothing
+// has changed meanwhile.
+func (s *slots) awaitFetch(ctx context.Context, b *Buffer) error {
+	fetch, gen := s.fetch, s.fetchGen
+	s.mu.Unlock()
+	err := fetch.Wait(ctx)
+	s.mu.Lock()
+	if err != nil {
+		if fetch.Done() && s.fetch == fetch {
+			s.fetch = accel.Work{}
+		}
+		return err
+	}
+	s.fetched(b, fetch, gen)
+	return nil
+}
+
+// fetched makes the host copy valid after the download fetch of generation gen, unless
+// something has changed meanwhile.
+func (s *slots) fetched(b *Buffer, fetch accel.Work, gen uint64) {
+	if s.fetch == fetch && b.gen.Load() == gen && s.mem != nil {
+		s.fetch = accel.Work{}
+		s.hostValid = true
+		s.hostUse = unended(s.hostUse)
+		s.sources.Forget()
+	}
+}
+
+// await waits until w has ended, well or not, with mu given up meanwhile, and returns
+// ctx's error if that comes first.
+func (s *slots) await(ctx context.Context, w accel.Work) error {
 	s.mu.Unlock()
 	defer s.mu.Lock()
-	_ = uses.Wait(ctx)
-	if err := ctx.Err(); err != nil && !uses.Done() {
+	if err := w.Wait(ctx); err != nil && !w.Done() {
 		return err
 	}
 	return nil
@@ -385,29 +566,37 @@ func (s *slots) ensureHost(b *Buffer) error {
 }
 
 func (s *slots) readAt(ctx context.Context, b *Buffer, dst []byte, off int) error {
-	s.mu.Lock()
-	if s.mem == nil || s.hostValid || !s.devValid {
-		err := s.ensureHost(b)
-		s.mu.Unlock()
-		if err == nil {
-			copy(dst, b.bytes()[off:])
-		}
+	if done, err := s.readDevice(ctx, b, dst, off); done || err != nil {
 		return err
 	}
-	mem, writer := s.mem, s.writer
-	s.pins++ // keeps the device bytes from being given back
-	s.mu.Unlock()
-	err := writer.Err()
-	var pending accel.Work
-	if err == nil {
-		pending, err = mem.Read(ctx, dst, off, writer)
-		if werr := writer.Err(); werr != nil {
-			err = werr
-		}
-	}
+	copy(dst, b.bytes()[off:])
+	return nil
+}
+
+// readDevice reads from the device if only it has the newest bytes, and reports whether
+// it did; otherwise the host has them.
+func (s *slots) readDevice(ctx context.Context, b *Buffer, dst []byte, off int) (bool, error) {
 	s.mu.Lock()
-	s.pins--
-	s.readers.Add(pending)
-	s.mu.Unlock()
-	return err
+	defer s.mu.Unlock()
+	for s.mem != nil && s.devValid && !s.hostValid {
+		if w := s.pendingData(); !w.IsZero() {
+			if err := s.await(ctx, w); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if err := s.dataErr(); err != nil {
+			return false, err
+		}
+		s.sources.Forget()
+		mem, writer := s.mem, s.writer
+		s.pins++ // keeps the device bytes from being given back
+		s.mu.Unlock()
+		pending, err := mem.Read(ctx, dst, off, writer)
+		s.mu.Lock()
+		s.pins--
+		s.readers.Add(pending)
+		return true, err
+	}
+	return false, s.ensureHost(b)
 }

@@ -161,7 +161,7 @@ func TestNoHostMemoryBeforeFirstHostRead(t *testing.T) {
 	}
 }
 
-// Seed 000, section 8.4: 8 concurrent readers of one pending result.
+// Eight concurrent readers of one pending result.
 func TestReadersShareOneDownload(t *testing.T) {
 	b, m, q, _ := lazyOnDevice(t, 64, 'a')
 	defer b.Release()
@@ -176,8 +176,9 @@ func TestReadersShareOneDownload(t *testing.T) {
 			}
 		})
 	}
-	m.down.awaitWaits(readers)
+	q.awaitWaits(readers)
 	q.finish()
+	m.down.awaitWaits(readers)
 	m.down.finish()
 	wg.Wait()
 	if m.downloads != 1 {
@@ -244,15 +245,18 @@ func TestHostReadWaitsForWriterOnly(t *testing.T) {
 	b, m, q1, _ := lazyOnDevice(t, 16, 'a')
 	defer b.Release()
 	q2 := newQueue("second")
-	writer, _ := device(t, b, q1, Overwrite, fill('b'))
+	device(t, b, q1, Overwrite, fill('b'))
 	device(t, b, q2, Read, nil) // stays pending
 	if !wouldWait(t, b, Read) {
 		t.Fatal("a host read does not wait for the writer")
 	}
-	if m.downAfter != writer {
-		t.Errorf("the download follows %v, want the writer", m.downAfter)
+	if m.downloads != 0 {
+		t.Error("a download stands in its queue before the writer has ended, in the way of others")
 	}
 	q1.finish()
+	if !wouldWait(t, b, Read) || m.downloads != 1 {
+		t.Errorf("%d downloads after the writer has ended, want 1", m.downloads)
+	}
 	m.finish()
 	p, err := b.Host(cancelled(), Read)
 	if err != nil || p[0] != 'b' {
@@ -358,10 +362,10 @@ func TestAttachTwice(t *testing.T) {
 
 func TestDeviceAccessRefused(t *testing.T) {
 	q := newQueue("compute")
-	var deps accel.Fences
+	var needs Needs
 	b := mustNew(t, 16)
 	defer b.Release()
-	if _, err := b.BeginDevice(bg, q.Timeline, Read, &deps); !errors.Is(err, ErrNoDeviceMemory) {
+	if _, err := b.BeginDevice(bg, q.Timeline, Read, &needs); !errors.Is(err, ErrNoDeviceMemory) {
 		t.Errorf("without device memory: %v", err)
 	}
 	ro := Borrow(make([]byte, 16), BorrowOptions{ReadOnly: true})
@@ -369,12 +373,12 @@ func TestDeviceAccessRefused(t *testing.T) {
 	m := newMemory(16)
 	ro.Attach(m, nil, &Retired{})
 	for _, a := range []Access{Overwrite, Update} {
-		if _, err := ro.BeginDevice(bg, q.Timeline, a, &deps); !errors.Is(err, ErrReadOnly) {
+		if _, err := ro.BeginDevice(bg, q.Timeline, a, &needs); !errors.Is(err, ErrReadOnly) {
 			t.Errorf("device write to read-only bytes: %v", err)
 		}
 	}
-	if len(deps) != 0 || m.uploads != 0 || ro.slots.pins != 0 {
-		t.Errorf("a refused access left %v, %d uploads, %d pins", deps, m.uploads, ro.slots.pins)
+	if len(needs.Order) != 0 || m.uploads != 0 || ro.slots.pins != 0 {
+		t.Errorf("a refused access left %v, %d uploads, %d pins", needs.Order, m.uploads, ro.slots.pins)
 	}
 	device(t, ro, q, Read, nil)
 	if m.uploads != 1 {
@@ -387,11 +391,11 @@ func TestNotSubmittedChangesNothing(t *testing.T) {
 	defer b.Release()
 	gen, writer := b.Generation(), b.slots.writer
 	for _, a := range []Access{Read, Overwrite, Update} {
-		var deps accel.Fences
-		if _, err := b.BeginDevice(bg, q.Timeline, a, &deps); err != nil {
+		var needs Needs
+		if _, err := b.BeginDevice(bg, q.Timeline, a, &needs); err != nil {
 			t.Fatal(err)
 		}
-		b.EndDevice(a, accel.Work{}, false)
+		b.EndDevice(a, accel.Work{}, false, nil)
 	}
 	s := &b.slots
 	if b.Generation() != gen || s.writer != writer || len(s.readers) != 0 || s.pins != 0 || !s.devValid {
@@ -444,8 +448,8 @@ func TestFailedWriter(t *testing.T) {
 				t.Errorf("%s: ranged read: %v", when, err)
 			}
 			for _, a := range []Access{Read, Update} {
-				var deps accel.Fences
-				if _, err := b.BeginDevice(bg, q.Timeline, a, &deps); !errors.Is(err, errBroken) {
+				var needs Needs
+				if _, err := b.BeginDevice(bg, q.Timeline, a, &needs); !errors.Is(err, errBroken) {
 					t.Errorf("%s: device access %d: %v", when, a, err)
 				}
 			}
@@ -469,7 +473,7 @@ func TestFailedWriter(t *testing.T) {
 
 // A reader that waits when its writer fails gets the failure.
 func TestWriterFailsUnderWaitingReader(t *testing.T) {
-	b, m, q, _ := lazyOnDevice(t, 16, 'a')
+	b, _, q, _ := lazyOnDevice(t, 16, 'a')
 	defer b.Release()
 	device(t, b, q, Overwrite, nil)
 	errs := make(chan error)
@@ -477,9 +481,8 @@ func TestWriterFailsUnderWaitingReader(t *testing.T) {
 		_, err := b.Host(background, Read)
 		errs <- err
 	}()
-	m.down.awaitWaits(1)
+	q.awaitWaits(1)
 	q.fail(errBroken)
-	m.down.fail(errors.New("a dependency failed"))
 	if err := <-errs; !errors.Is(err, errBroken) {
 		t.Errorf("the reader got %v, want the writer's failure", err)
 	}
@@ -538,8 +541,8 @@ func TestRefusedUpload(t *testing.T) {
 	defer b.Release()
 	b.Attach(m, nil, &Retired{})
 	m.upErr = errBroken
-	var deps accel.Fences
-	if _, err := b.BeginDevice(bg, q.Timeline, Update, &deps); !errors.Is(err, errBroken) {
+	var needs Needs
+	if _, err := b.BeginDevice(bg, q.Timeline, Update, &needs); !errors.Is(err, errBroken) {
 		t.Fatalf("BeginDevice: %v", err)
 	}
 	if b.slots.pins != 0 || b.slots.devValid {
@@ -635,8 +638,9 @@ func TestReleaseWithEveryFenceOpen(t *testing.T) {
 	noLeak(t)
 	b, m, q, r := lazyOnDevice(t, 4096, 'a')
 	q2 := newQueue("second")
-	writer, _ := device(t, b, q, Overwrite, fill('b'))
+	device(t, b, q, Overwrite, fill('b'))
 	reader, _ := device(t, b, q2, Read, nil)
+	q.finish()
 	if !wouldWait(t, b, Read) {
 		t.Fatal("no download")
 	}
@@ -651,7 +655,7 @@ func TestReleaseWithEveryFenceOpen(t *testing.T) {
 	if m.frees != 1 {
 		t.Fatalf("device bytes freed %d times, want 1", m.frees)
 	}
-	for _, w := range []accel.Work{writer, reader, download} {
+	for _, w := range []accel.Work{reader, download} {
 		if !slices.Contains(m.freeUses, w) {
 			t.Errorf("device bytes given back without the fence %s %d", w.Timeline().Name(), w.Seq())
 		}
@@ -660,7 +664,6 @@ func TestReleaseWithEveryFenceOpen(t *testing.T) {
 	if n := r.Sweep(); n != 1 {
 		t.Fatalf("%d blocks retired, want the host bytes that the download fills", n)
 	}
-	q.finish()
 	q2.finish()
 	m.down.finish() // writes through memory that must still be there
 	if n := r.Sweep(); n != 0 || offheap.Stats().LiveBlocks != live-1 {
@@ -705,7 +708,9 @@ func TestDrainWaitsAndHonoursContext(t *testing.T) {
 	for range 3 {
 		b, m := NewLazy(64), newMemory(64)
 		b.Attach(m, nil, &r)
-		device(t, b, newQueue("compute"), Overwrite, nil)
+		q := newQueue("compute")
+		device(t, b, q, Overwrite, nil)
+		q.finish()
 		if !wouldWait(t, b, Read) {
 			t.Fatal("no download")
 		}
@@ -803,8 +808,8 @@ func TestSourceReleasedDuringUpload(t *testing.T) {
 // submitted.
 func TestReleaseInsideOperationPanics(t *testing.T) {
 	b, _, q, _ := lazyOnDevice(t, 16, 'a')
-	var deps accel.Fences
-	if _, err := b.BeginDevice(bg, q.Timeline, Read, &deps); err != nil {
+	var needs Needs
+	if _, err := b.BeginDevice(bg, q.Timeline, Read, &needs); err != nil {
 		t.Fatal(err)
 	}
 	if msg := panicOf(b.Release); !strings.Contains(msg, "in a device operation: device buffer of 16 bytes") {
@@ -836,15 +841,15 @@ func TestDropDevice(t *testing.T) {
 		t.Error("dropped without device memory")
 	}
 	b.Attach(m, nil, &Retired{})
-	var deps accel.Fences
-	if _, err := b.BeginDevice(bg, q.Timeline, Read, &deps); err != nil {
+	var needs Needs
+	if _, err := b.BeginDevice(bg, q.Timeline, Read, &needs); err != nil {
 		t.Fatal(err)
 	}
 	if b.DropDevice() {
 		t.Error("dropped while an operation is being prepared")
 	}
 	w := q.Issue()
-	b.EndDevice(Read, w, true)
+	b.EndDevice(Read, w, true, nil)
 	gen := b.Generation()
 	if !b.DropDevice() || b.DeviceMemory() != nil {
 		t.Fatal("not dropped, though the host copy is valid")
@@ -1017,14 +1022,14 @@ func TestConcurrentReaders(t *testing.T) {
 						t.Errorf("host read %v", err)
 					}
 				case 1:
-					var deps accel.Fences
-					switch _, err := b.BeginDevice(bg, own.Timeline, Read, &deps); {
+					var needs Needs
+					switch _, err := b.BeginDevice(bg, own.Timeline, Read, &needs); {
 					case errors.Is(err, ErrNoDeviceMemory): // evicted
 						b.Attach(m, nil, r)
 					case err != nil:
 						t.Error(err)
 					default:
-						b.EndDevice(Read, own.Issue(), true)
+						b.EndDevice(Read, own.Issue(), true, nil)
 						own.finish()
 						b.DropDevice()
 					}
@@ -1049,14 +1054,14 @@ func TestConcurrentReaders(t *testing.T) {
 func TestDeviceAccessDoesNotAllocate(t *testing.T) {
 	b, _, q, _ := lazyOnDevice(t, 64, 'a')
 	defer b.Release()
-	deps := make(accel.Fences, 0, 4)
+	needs := Needs{Order: make(accel.Fences, 0, 4)}
 	if n := testing.AllocsPerRun(100, func() {
 		for _, a := range []Access{Read, Update} {
-			deps = deps[:0]
-			if _, err := b.BeginDevice(bg, q.Timeline, a, &deps); err != nil {
+			needs.Reset()
+			if _, err := b.BeginDevice(bg, q.Timeline, a, &needs); err != nil {
 				t.Error(err)
 			}
-			b.EndDevice(a, q.Issue(), true)
+			b.EndDevice(a, q.Issue(), true, nil)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
@@ -1067,13 +1072,13 @@ func TestDeviceAccessDoesNotAllocate(t *testing.T) {
 func BenchmarkDeviceAccess(b *testing.B) {
 	buf, _, q, _ := lazyOnDevice(b, 64, 'a')
 	defer buf.Release()
-	var deps accel.Fences
+	var needs Needs
 	for b.Loop() {
-		deps = deps[:0]
-		if _, err := buf.BeginDevice(bg, q.Timeline, Update, &deps); err != nil {
+		needs.Reset()
+		if _, err := buf.BeginDevice(bg, q.Timeline, Update, &needs); err != nil {
 			b.Fatal(err)
 		}
-		buf.EndDevice(Update, q.Issue(), true)
+		buf.EndDevice(Update, q.Issue(), true, nil)
 	}
 }
 
@@ -1098,9 +1103,9 @@ func TestUploadThatFailsAtOnce(t *testing.T) {
 		if !b.Attach(m, nil, &Retired{}) {
 			t.Fatal("not attached")
 		}
-		var deps accel.Fences
-		if _, err := b.BeginDevice(bg, newQueue("compute").Timeline, a, &deps); !errors.Is(err, errBroken) {
-			t.Errorf("operation on bytes that were not uploaded: deps %v, %v", deps, err)
+		var needs Needs
+		if _, err := b.BeginDevice(bg, newQueue("compute").Timeline, a, &needs); !errors.Is(err, errBroken) {
+			t.Errorf("operation on bytes that were not uploaded: needs %v, %v", needs, err)
 		}
 		if _, err := b.Host(context.Background(), Read); err != nil {
 			t.Errorf("the host's bytes: %v", err)

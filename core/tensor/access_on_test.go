@@ -64,15 +64,15 @@ func TestOverwriteOfPartIsUpdate(t *testing.T) {
 			m := &memory{bytes: make([]byte, buf.Size())}
 			buf.Attach(m, nil, &storage.Retired{})
 			q := accel.NewTimeline("compute", nil)
-			var deps accel.Fences
-			if _, err := buf.BeginDevice(bg, q, storage.Overwrite, &deps); err != nil {
+			var needs storage.Needs
+			if _, err := buf.BeginDevice(bg, q, storage.Overwrite, &needs); err != nil {
 				t.Fatal(err)
 			}
 			values := must(storage.Elements[float32](m.bytes))
 			for i := range values {
 				values[i] = float32(i)
 			}
-			buf.EndDevice(storage.Overwrite, accel.Work{}, true)
+			buf.EndDevice(storage.Overwrite, accel.Work{}, true, nil)
 
 			x := must(FromBuffer(buf, dtype.F32, shape.Must(4, 2)))
 			v := must(tt.view(&x))

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
@@ -25,6 +26,7 @@ type getRows struct {
 	table    []byte
 	ids      []byte
 	out      []float32
+	status   *atomic.Uint64
 }
 
 func (k *getRows) prepare(a *provider.Args, _ int) error {
@@ -79,6 +81,9 @@ func (k *getRows) bind(a *provider.Args) (err error) {
 	if k.out, err = bindFloats("out", &a.Out); err != nil {
 		return err
 	}
+	if k.status = a.Status; k.status != nil {
+		return nil // run clamps and reports
+	}
 	for t := range k.tokens {
 		if id := k.id(t); id < 0 || id >= int64(k.n) {
 			return fmt.Errorf("ids[%d] is %d, want a row from 0 to %d of the table's %d rows", t, id, k.n-1, k.n)
@@ -98,13 +103,23 @@ func (k *getRows) id(t int) int64 {
 	return int64(binary.LittleEndian.Uint16(k.ids[2*i:]))
 }
 
-func (k *getRows) release() { k.table, k.ids, k.out, k.decode = nil, nil, nil, nil }
+// row is the row of the table that token t names, or the nearest, which is reported.
+func (k *getRows) row(t int) int {
+	id := k.id(t)
+	if id < 0 || id >= int64(k.n) {
+		provider.Report(k.status, t, id)
+		return int(min(max(id, 0), int64(k.n-1)))
+	}
+	return int(id)
+}
+
+func (k *getRows) release() { k.table, k.ids, k.out, k.decode, k.status = nil, nil, nil, nil, nil }
 
 func (k *getRows) work() (units, cost int) { return k.tokens, k.d }
 
 func (k *getRows) run(lo, hi int, _ *scratch) {
 	for t := lo; t < hi; t++ {
-		row := k.table[int(k.id(t))*k.stride*k.dt.Size():]
+		row := k.table[k.row(t)*k.stride*k.dt.Size():]
 		out := k.out[k.or.at(t):][:k.d]
 		if k.inner == 1 {
 			k.decode(out, row[:k.rowBytes])

@@ -102,8 +102,7 @@ type queue struct {
 	closed bool
 }
 
-// Timeline returns the queue's timeline. No point is ever issued on it; it only
-// records the failure of work that the queue waited for.
+// Timeline returns the queue's timeline. No point is ever issued on it.
 func (q *queue) Timeline() *accel.Timeline { return q.timeline }
 
 // NewQueue returns a queue with kernel state of its own, so that queues run at
@@ -174,16 +173,13 @@ func (p *Provider) enter(ctx context.Context, pq provider.Queue) (*queue, error)
 		return nil, fmt.Errorf("cpu: queue %s: %w", q.timeline.Name(), provider.ErrClosed)
 	}
 	if len(q.after) > 0 {
-		if err := q.after.Wait(ctx); err != nil {
-			q.timeline.Fail(q.timeline.Issued()+1, accel.Forever,
-				fmt.Errorf("cpu: queue %s waited for work that failed: %w", q.timeline.Name(), err))
+		// A failure of that work is not this queue's.
+		if err := q.after.Wait(ctx); err != nil && !q.after.Done() {
+			q.mu.Unlock()
+			return nil, fmt.Errorf("cpu: queue %s: wait for other work: %w", q.timeline.Name(), err)
 		}
 		clear(q.after)
 		q.after = q.after[:0]
-	}
-	if err := q.timeline.Dead(); err != nil {
-		q.mu.Unlock()
-		return nil, err
 	}
 	return q, nil
 }
@@ -203,8 +199,8 @@ func (p *Provider) Submit(ctx context.Context, pq provider.Queue, op provider.Op
 	return accel.Work{}, nil
 }
 
-// WaitFor makes the next call that runs something on pq wait for w first. If w
-// fails, that call and all later ones on the queue fail.
+// WaitFor makes the next call that runs something on pq wait for w first, until it has
+// ended, well or not.
 func (p *Provider) WaitFor(ctx context.Context, pq provider.Queue, w accel.Work) error {
 	q, err := p.queue(pq)
 	if err != nil {
@@ -317,21 +313,8 @@ func (p *Provider) Stats() provider.Stats {
 	return out
 }
 
-// Sync returns at once, as nothing is ever pending: with the failure of a queue
-// that died of work it waited for, if there is one.
-func (p *Provider) Sync(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for q := range p.queues {
-		if err := q.timeline.Dead(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// Sync returns at once, as nothing is ever pending.
+func (p *Provider) Sync(ctx context.Context) error { return ctx.Err() }
 
 // Close waits for what is running, ends the queues and the worker team, and frees
 // what is still allocated, which it reports with ErrLeak. Closing again does

@@ -142,7 +142,7 @@ func TestReleaseNeverWaits(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	const n = 256
 	warm := b.vector(b.a, n, 1)
-	release(b.must(b.a.Add(warm, warm)))
+	ended, read := b.must(b.a.Add(warm, warm)), b.must(b.a.Mul(warm, warm))
 	within(t, "warm up", func() error { return b.dev.Sync(context.Background()) })
 
 	b.dev.Hold()
@@ -158,6 +158,9 @@ func TestReleaseNeverWaits(t *testing.T) {
 		if _, err := y.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("host access of a pending result: %w", err)
 		}
+		if _, err := ended.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("host access that needs a download: %w", err)
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() {
 			for b.dev.Events().Downloads < 2 { // until the copy is under way
@@ -165,13 +168,13 @@ func TestReleaseNeverWaits(t *testing.T) {
 			}
 			cancel()
 		}()
-		if err := z.Buffer().ReadAt(ctx, make([]byte, 8), 4); !errors.Is(err, context.Canceled) {
-			return fmt.Errorf("ranged read of a pending result: %w", err)
+		if err := read.Buffer().ReadAt(ctx, make([]byte, 8), 4); !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("ranged read that needs a copy: %w", err)
 		}
 		return nil
 	})
 	within(t, "release", func() error {
-		release(w, x, y, z, u, v, view, warm)
+		release(w, x, y, z, u, v, view, warm, ended, read)
 		return nil
 	})
 	if !b.pending() {
@@ -206,10 +209,12 @@ func TestReleaseOfFilledLoanWaits(t *testing.T) {
 	dst := b.must(tensor.FromBuffer(buf, dtype.F32, shape.Must(len(values))))
 	src := b.vector(b.a, len(values), 3)
 	twice := b.must(b.a.Add(src, src))
-	within(t, "copy", func() error { return b.a.CopyTo(dst, twice) })
+	within(t, "copy", func() error {
+		return errors.Join(b.a.CopyTo(dst, twice), b.dev.Sync(context.Background()))
+	})
 	b.dev.Hold()
 	if _, err := dst.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
-		t.Fatalf("host access of a pending result: %v", err)
+		t.Fatalf("host access that needs a download: %v", err)
 	}
 	done := make(chan struct{})
 	go func() {

@@ -114,10 +114,8 @@ func TestAsyncFaults(t *testing.T) {
 				t.Errorf("download on a dead queue: %v", err)
 			}
 			if !sync {
-				for range 2 {
-					if err := dependent.Wait(context.Background()); !errors.Is(err, errCause) || !errors.As(err, &window) || window.Queue != "compute#2" {
-						t.Errorf("%s: dependent work: %v", kind, err)
-					}
+				if err := errors.Join(dependent.Wait(bg), other.Timeline().Dead()); err != nil {
+					t.Errorf("%s: work that was only ordered after what failed: %v", kind, err)
 				}
 			}
 			switch {
@@ -311,50 +309,53 @@ func TestPoisonIsNaN(t *testing.T) {
 	}
 }
 
-// TestTransferQueueOutlivesDependency holds that one context's failure does not end
-// the transfers of others: a transfer queue orders itself after failed work, and
-// who reads the bytes looks at their writer.
-func TestTransferQueueOutlivesDependency(t *testing.T) {
-	b := open(t, Options{Faults: []Fault{{Kind: SubmitAsync, Nth: 1, Err: errCause}}})
-	q, down := b.queue(provider.Compute), b.queue(provider.DownloadQueue)
-	x, y := b.alloc(4), b.alloc(4)
-	up := b.must(b.Upload(bg, q, x, fill(4, 1)))
-	b.Hold()
-	failing := b.must(b.Submit(bg, q, provider.OpCopy, args(y, x)))
-	b.after(down, failing)
-	p := fill(4, 0)
-	w := b.must(b.Download(bg, down, p, x))
-	b.Release()
-	if err := w.Wait(context.Background()); err != nil {
-		t.Errorf("the download: %v", err)
+// Work that fails is only waited for: a queue of any kind goes on after it, and whoever
+// reads results looks at what they come from.
+func TestQueueOutlivesDependency(t *testing.T) {
+	for _, kind := range []provider.QueueKind{provider.Compute, provider.UploadQueue, provider.DownloadQueue} {
+		b := open(t, Options{Faults: []Fault{{Kind: SubmitAsync, Nth: 1, Err: errCause}}})
+		q, other := b.queue(provider.Compute), b.queue(kind)
+		x, y := b.alloc(4), b.alloc(4)
+		up := b.must(b.Upload(bg, q, x, fill(4, 1)))
+		b.Hold()
+		failing := b.must(b.Submit(bg, q, provider.OpCopy, args(y, x)))
+		b.after(other, failing)
+		p := fill(4, 0)
+		w := b.must(b.Download(bg, other, p, x))
+		b.Release()
+		if err := w.Wait(bg); err != nil {
+			t.Errorf("%s: work after the wait: %v", kind, err)
+		}
+		if err := errors.Join(up.Err(), other.Timeline().Dead()); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if err := failing.Err(); !errors.Is(err, errCause) {
+			t.Errorf("%s: the failing work: %v", kind, err)
+		}
+		if got := floats(p); got[0] != 1 {
+			t.Errorf("%s: downloaded %v, want ones", kind, got)
+		}
+		b.free(x, y)
+		b.close(q, other)
 	}
-	if err := errors.Join(up.Err(), down.Timeline().Dead()); err != nil {
-		t.Error(err)
-	}
-	if err := failing.Err(); !errors.Is(err, errCause) {
-		t.Errorf("the failing work: %v", err)
-	}
-	if got := floats(p); got[0] != 1 {
-		t.Errorf("downloaded %v, want ones", got)
-	}
-	b.free(x, y)
-	b.close(q, down)
 }
 
-// TestWindowOfWait holds that a compute queue that dies waiting, before anything was
-// submitted behind the wait, still says what its window is.
+// A queue that dies waiting, before anything was submitted behind the wait, still says
+// what its window is. It dies so when its device is closed while it waits for another
+// device.
 func TestWindowOfWait(t *testing.T) {
-	b := open(t, Options{Faults: []Fault{{Kind: SubmitAsync, Nth: 1, Err: errCause}}})
-	q, other := b.queue(provider.Compute), b.queue(provider.Compute)
-	x, y := b.alloc(4), b.alloc(4)
-	b.after(other, b.must(b.Submit(bg, q, provider.OpCopy, args(y, x))))
-	var window *accel.WindowError
-	for other.Timeline().Dead() == nil {
-		runtime.Gosched()
+	b := open(t, Options{})
+	q := b.queue(provider.Compute)
+	b.after(q, accel.NewTimeline("another device", nil).Issue())
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
-	if err := other.Timeline().Dead(); !errors.As(err, &window) || window.Queue != "compute#2" || window.First != 1 || window.Last != 1 || window.Ops != "wait" {
+	var window *accel.WindowError
+	err := q.Timeline().Dead()
+	if !errors.As(err, &window) || window.Queue != "compute#1" || window.First != 1 || window.Last != 1 || window.Ops != "wait" {
 		t.Errorf("window %+v", window)
 	}
-	b.free(x, y)
-	b.close(q, other)
+	if !errors.Is(err, provider.ErrClosed) || !errors.Is(err, accel.ErrDeviceFailed) {
+		t.Errorf("the queue died of %v", err)
+	}
 }

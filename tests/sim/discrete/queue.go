@@ -2,7 +2,6 @@ package discrete
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -140,9 +139,7 @@ func (d *Device) Download(ctx context.Context, q provider.Queue, dst []byte, src
 	return d.enqueue(ctx, own, &e)
 }
 
-// WaitFor makes later work of q follow w. If w fails, a compute queue is dead from
-// there on, with a window of its own that wraps w's failure; a transfer queue goes
-// on.
+// WaitFor makes later work of q follow w, whether w fails or not.
 func (d *Device) WaitFor(ctx context.Context, q provider.Queue, w accel.Work) error {
 	own, err := d.own(q)
 	if err != nil {
@@ -487,15 +484,10 @@ func (q *queue) await() {
 	switch {
 	case q.dev.isLost():
 		q.lose()
-	case err != nil && (q.kind == provider.Compute || q.cur.wait.Err() == nil):
-		if ctx.Err() != nil && q.cur.wait.Err() == nil {
-			err = provider.ErrClosed
-		}
-		if !errors.Is(err, accel.ErrDeviceFailed) && !errors.Is(err, accel.ErrDeviceLost) {
-			err = fmt.Errorf("%w: %w", accel.ErrDeviceFailed, err)
-		}
+	case err != nil && !q.cur.wait.Done():
+		// The device is being closed, and work of another device will never end.
 		q.wait()
-		q.fail(fmt.Errorf("wait for op %d of %s: %w", q.cur.wait.Seq(), q.cur.wait.Timeline().Name(), err))
+		q.fail(fmt.Errorf("wait for op %d of %s: %w: %w", q.cur.wait.Seq(), q.cur.wait.Timeline().Name(), accel.ErrDeviceFailed, provider.ErrClosed))
 	}
 }
 

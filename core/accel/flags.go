@@ -1,0 +1,229 @@
+package accel
+
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// An operation whose operands can be wrong only at run time, such as row numbers that
+// a device computed, does not fail its queue. Its kernel clamps what is wrong, and says
+// so in a status word: host memory, zero until then, that the device writes. The
+// functions of this file keep a queue's words and turn what they say into errors of the
+// operation's point. The values that were computed from it learn of it through their
+// [Sources].
+
+// Explain turns a status word that is not zero into the operation's error. arg is what
+// Watch was given.
+type Explain func(status uint64, arg int64) error
+
+// watch is an operation whose word was not looked at yet.
+type watch struct {
+	seq     uint64
+	word    *atomic.Uint64
+	explain Explain
+	arg     int64
+}
+
+// flag is the error that an operation reported through its word, and after many of them
+// that of one among the operations from first to last.
+type flag struct {
+	first, last uint64
+	err         error
+}
+
+// maxFlags bounds the flags that a timeline keeps apart. The older half of more becomes
+// one: whoever still depends on an operation between them, so long after it, may get
+// the error of its neighbour.
+const maxFlags = 1024
+
+// AddStatus gives the timeline clean status words to hand out. They must stay allocated
+// until the queue was closed.
+func (t *Timeline) AddStatus(words []atomic.Uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range words {
+		t.words = append(t.words, &words[i])
+	}
+}
+
+// TakeStatus returns a clean word for an operation, or nil if all are in use; then
+// WatchedFirst says what to wait for. The caller hands the word to Watch, or back with
+// ReturnStatus.
+func (t *Timeline) TakeStatus() *atomic.Uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.words) == 0 {
+		t.look()
+	}
+	n := len(t.words)
+	if n == 0 {
+		return nil
+	}
+	w := t.words[n-1]
+	t.words = t.words[:n-1]
+	return w
+}
+
+// ReturnStatus takes back a word that no operation was given.
+func (t *Timeline) ReturnStatus(word *atomic.Uint64) {
+	t.mu.Lock()
+	t.words = append(t.words, word)
+	t.mu.Unlock()
+}
+
+// Watch records that the operation at w, a point of the timeline, reports through word.
+// The queue's submitter calls it, in submission order, before anyone can know the
+// operation's result.
+func (t *Timeline) Watch(w Work, word *atomic.Uint64, explain Explain, arg int64) {
+	t.mu.Lock()
+	t.watches = append(t.watches, watch{w.seq, word, explain, arg})
+	t.watching.Store(true)
+	t.mu.Unlock()
+}
+
+// WatchedFirst returns the first point that has a word and was not looked at, or the
+// zero Work.
+func (t *Timeline) WatchedFirst() Work {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.watches) == 0 {
+		return Work{}
+	}
+	return Work{t, t.watches[0].seq}
+}
+
+// Settle looks at the words of everything that has ended. The owner of the words calls
+// it before it frees them.
+func (t *Timeline) Settle() {
+	t.mu.Lock()
+	t.look()
+	t.words = nil
+	t.mu.Unlock()
+}
+
+// look turns the words of the operations that have ended into flags, and keeps the
+// words for reuse. The caller holds mu.
+func (t *Timeline) look() {
+	kept := t.watches[:0]
+	for _, w := range t.watches {
+		ended, err := t.endedOf(w.seq)
+		switch {
+		case !ended:
+			kept = append(kept, w)
+		case err != nil:
+			// The device may still write the word, so it is not used again.
+		default:
+			if status := w.word.Swap(0); status != 0 {
+				t.flag(w.seq, w.explain(status, w.arg))
+			}
+			t.words = append(t.words, w.word)
+		}
+	}
+	clear(t.watches[len(kept):])
+	t.watches = kept
+	t.watching.Store(len(t.watches)+len(t.flags) > 0)
+}
+
+// flag records an operation's error. The caller holds mu.
+func (t *Timeline) flag(seq uint64, err error) {
+	if len(t.flags) == maxFlags {
+		const half = maxFlags / 2
+		t.flags[0].last = t.flags[half].last
+		t.flags = slices.Delete(t.flags, 1, half+1)
+	}
+	t.flags = append(t.flags, flag{seq, seq, err})
+}
+
+// clean reports whether every point from first to last has ended without a failure and
+// without a flag, and otherwise the error of one of them that has one.
+func (t *Timeline) clean(first, last uint64) (bool, error) {
+	if t.completed.Load() >= last && !t.failed.Load() && !t.watching.Load() {
+		return true, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.failures {
+		if f := &t.failures[i]; f.first <= last && first <= f.last {
+			return false, f.err
+		}
+	}
+	t.look()
+	for i := range t.flags {
+		if f := &t.flags[i]; f.first <= last && first <= f.last {
+			return false, f.err
+		}
+	}
+	return t.completed.Load() >= last, nil
+}
+
+// Sources are the points that the contents of a buffer may come from and that are not
+// known to have ended well: operations of other queues, and operations with a status
+// word. An error of one of them is an error of the contents. For each queue there is one
+// interval, from the first such point to the last, so the set is conservative.
+type Sources []source
+
+type source struct {
+	t           *Timeline
+	first, last uint64
+}
+
+// Add puts w into the set, unless it has ended well.
+func (s *Sources) Add(w Work) {
+	if w.t != nil {
+		s.add(source{w.t, w.seq, w.seq})
+	}
+}
+
+// Join puts into s what is in o and has not ended well.
+func (s *Sources) Join(o Sources) {
+	for _, e := range o {
+		s.add(e)
+	}
+}
+
+func (s *Sources) add(e source) {
+	if ok, _ := e.t.clean(e.first, e.last); ok {
+		return
+	}
+	for i := range *s {
+		if h := &(*s)[i]; h.t == e.t {
+			h.first, h.last = min(h.first, e.first), max(h.last, e.last)
+			return
+		}
+	}
+	if len(*s) == cap(*s) {
+		s.Forget()
+	}
+	*s = append(*s, e)
+}
+
+// Forget drops the points that have ended well.
+func (s *Sources) Forget() {
+	kept := (*s)[:0]
+	for _, e := range *s {
+		if ok, _ := e.t.clean(e.first, e.last); !ok {
+			kept = append(kept, e)
+		}
+	}
+	*s = kept
+}
+
+// Err returns the error of a point of the set, without waiting.
+func (s Sources) Err() error {
+	for _, e := range s {
+		if _, err := e.t.clean(e.first, e.last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pending returns a point of the set that has not ended, or the zero Work.
+func (s Sources) Pending() Work {
+	for _, e := range s {
+		if w := (Work{e.t, e.last}); !w.Done() {
+			return w
+		}
+	}
+	return Work{}
+}
