@@ -317,6 +317,7 @@ func TestBPEFromMetadata(t *testing.T) {
 		{nil, false, 11, nil},
 		{"default", false, 11, nil},
 		{"llama-bpe", true, 11, nil},
+		{"jina-v5-nano", true, 11, nil},
 		{"qwen2", false, 11, nil},
 		{"glm4", false, None, nil},
 		{"nope", false, 0, ErrModel},
@@ -352,6 +353,27 @@ func TestBPEFromMetadata(t *testing.T) {
 		m["tokenizer.ggml.merges"] = []int32{1}
 		if _, err := FromMetadata(get); !errors.Is(err, ErrMetadata) {
 			t.Errorf("merges of integers: %v, want %v", err, ErrMetadata)
+		}
+	}
+}
+
+// The names that llama.cpp gives to one pre-tokenizer give the ids of one.
+func TestPreTokenizerAliases(t *testing.T) {
+	const text = "It's 12345 HTTPServers'LL a/b//\n\n  C\u0301 \u4e16\u754c\r\n "
+	for alias, name := range map[string]string{
+		"jina-v5-nano": "llama-bpe",
+		"joyai-llm":    "deepseek-v3",
+		"kormo":        "qwen2",
+		"f2llmv2":      "qwen2",
+		"kanana2":      "gpt-4o",
+		"talkie":       "gpt-4o",
+	} {
+		got, want := loadBPE(t, alias), loadBPE(t, name)
+		if got.AddBOS != want.AddBOS {
+			t.Errorf("%s: AddBOS %v, %s has %v", alias, got.AddBOS, name, want.AddBOS)
+		}
+		if a, b := encode(t, mustNew(t, got), text, EncodeOptions{}), encode(t, mustNew(t, want), text, EncodeOptions{}); !slices.Equal(a, b) {
+			t.Errorf("%s: %v, %s gives %v", alias, a, name, b)
 		}
 	}
 }

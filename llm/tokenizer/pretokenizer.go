@@ -60,7 +60,7 @@ var preTokenizers = []preTokenizer{
 		words: []string{gpt2Words},
 	},
 	{
-		names:  []string{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
+		names:  []string{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"},
 		words:  []string{llama3Words},
 		whole:  true,
 		addBOS: true,
@@ -75,7 +75,7 @@ var preTokenizers = []preTokenizer{
 		noBOS: true,
 	},
 	{
-		names: []string{"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez", "grok-2", "solar-open"},
+		names: []string{"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "megrez", "grok-2", "solar-open", "kormo", "f2llmv2"},
 		words: []string{qwen2Words},
 	},
 	{
@@ -115,7 +115,7 @@ var preTokenizers = []preTokenizer{
 		words: []string{`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, cjkRun, `\p{N}`},
 	},
 	{
-		names: []string{"deepseek-v3", "hunyuan-dense"},
+		names: []string{"deepseek-v3", "hunyuan-dense", "joyai-llm"},
 		words: []string{
 			`\p{N}{1,3}`,
 			"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
@@ -129,7 +129,7 @@ var preTokenizers = []preTokenizer{
 		addBOS: true,
 	},
 	{
-		names: []string{"gpt-4o", "llama4", "minimax-m2"},
+		names: []string{"gpt-4o", "llama4", "minimax-m2", "kanana2", "talkie"},
 		words: []string{toLower + contraction + `?|` + toUpper + contraction + `?|\p{N}{1,3}|` + paths + `|` + space},
 	},
 	{
