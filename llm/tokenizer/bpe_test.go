@@ -76,13 +76,7 @@ func (g *golden) check(t *testing.T, tok *Tokenizer) {
 			t.Errorf("%v decoded %q, want %q", c.Full, got, want)
 		}
 	}
-	var eog []int32
-	for id := range int32(tok.VocabSize()) {
-		if tok.IsEOG(id) {
-			eog = append(eog, id)
-		}
-	}
-	if !slices.Equal(eog, g.EOG) {
+	if eog := endsOf(tok); !slices.Equal(eog, g.EOG) {
 		t.Errorf("end of generation: %v, want %v", eog, g.EOG)
 	}
 }

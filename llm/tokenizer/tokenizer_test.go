@@ -177,16 +177,89 @@ func TestSpecialGolden(t *testing.T) {
 			var g goldenFile
 			readJSON(t, tc.file, &g)
 			checkGolden(t, tok, &g)
-			var eog []int32
-			for id := range int32(tok.VocabSize()) {
-				if tok.IsEOG(id) {
-					eog = append(eog, id)
-				}
-			}
-			if !slices.Equal(eog, g.EOG) {
+			if eog := endsOf(tok); !slices.Equal(eog, g.EOG) {
 				t.Errorf("end of generation: %v, want %v", eog, g.EOG)
 			}
 		})
+	}
+}
+
+// endsOf returns the tokens that end a generation.
+func endsOf(tok *Tokenizer) (ids []int32) {
+	for id := range int32(tok.VocabSize()) {
+		if tok.IsEOG(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Vocabularies in which a token that ends a turn elsewhere ends a part of an answer, or
+// is text. The files and their ids are llama.cpp's.
+func TestInnerEndsGolden(t *testing.T) {
+	for _, name := range []string{"tiny-harmony", "tiny-toolresponse"} {
+		t.Run(name, func(t *testing.T) {
+			tok := mustNew(t, configFromFile(t, filepath.Join("testdata", name+".gguf")))
+			var g struct {
+				EOG   []int32 `json:"eog"`
+				Cases []struct {
+					Text   string  `json:"text"`
+					Plain  []int32 `json:"plain"`
+					Parsed []int32 `json:"parsed"` // ParseSpecial
+				} `json:"cases"`
+			}
+			readJSON(t, name+"_golden.json", &g)
+			if got := endsOf(tok); !slices.Equal(got, g.EOG) || len(g.Cases) == 0 {
+				t.Errorf("end of generation: %v, want %v; %d cases", got, g.EOG, len(g.Cases))
+			}
+			for _, c := range g.Cases {
+				if got := encode(t, tok, c.Text, EncodeOptions{}); !slices.Equal(got, c.Plain) {
+					t.Errorf("%q: %v, want %v", c.Text, got, c.Plain)
+				}
+				if got := encode(t, tok, c.Text, EncodeOptions{ParseSpecial: true}); !slices.Equal(got, c.Parsed) {
+					t.Errorf("%q with special tokens: %v, want %v", c.Text, got, c.Parsed)
+				}
+			}
+		})
+	}
+}
+
+// What a token beside it makes of "<|end|>" and "</s>", whatever type the file gives.
+func TestInnerEnds(t *testing.T) {
+	for _, tc := range []struct {
+		beside []string
+		inner  string
+		ends   bool
+		kind   TokenType
+	}{
+		{[]string{"<|return|>", "<|call|>"}, "<|end|>", false, UserDefined},
+		{[]string{"<|calls|>", "<|flush|>"}, "<|end|>", false, UserDefined},
+		{[]string{"<|return|>", "<|calls|>"}, "<|end|>", true, Control},
+		{[]string{"<|call|>"}, "<|end|>", true, Control},
+		{[]string{"<|tool_response>"}, "</s>", false, Normal},
+		{[]string{"<|return|>", "<|call|>"}, "</s>", true, Control},
+		{nil, "<|channel|>", false, UserDefined},
+		{nil, "<|message|>", false, UserDefined},
+		{nil, "<|start|>", false, UserDefined},
+		{nil, "<|constrain|>", false, UserDefined},
+	} {
+		for _, kind := range []TokenType{Normal, Control, UserDefined} {
+			cfg := smallBPE(nil, append(tc.beside, tc.inner)...)
+			cfg.Types = make([]TokenType, len(cfg.Tokens))
+			for i := range cfg.Types {
+				cfg.Types[i] = kind
+			}
+			tok := mustNew(t, cfg)
+			id := tok.Lookup(tc.inner)
+			if tok.IsEOG(id) != tc.ends || tok.vocab.kind[id] != tc.kind {
+				t.Errorf("%s beside %v, typed %d: ends %v, type %d; want %v, %d", tc.inner, tc.beside, kind, tok.IsEOG(id), tok.vocab.kind[id], tc.ends, tc.kind)
+			}
+			for _, text := range tc.beside {
+				if !tok.IsEOG(tok.Lookup(text)) {
+					t.Errorf("%s beside %s does not end", text, tc.inner)
+				}
+			}
+		}
 	}
 }
 

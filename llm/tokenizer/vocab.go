@@ -159,9 +159,27 @@ var eogTexts = []string{
 	"<end_of_turn>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "[e~[",
 }
 
+// partTexts are spellings that mark the parts of an answer (its channel, its role,
+// where its text begins): such a token is user-defined whatever the file types it, so
+// that it is shown and is recognised in any text.
+var partTexts = []string{"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"}
+
+// inner are the tokens that do not end a generation although eogTexts has their
+// spelling, in vocabularies where all the tokens beside them end one. There, the token
+// ends a part of an answer, or is text.
+var inner = []struct {
+	beside []string
+	text   string
+	kind   TokenType
+}{
+	{[]string{"<|return|>", "<|call|>"}, "<|end|>", UserDefined}, // gpt-oss
+	{[]string{"<|calls|>", "<|flush|>"}, "<|end|>", UserDefined}, // solar-open
+	{[]string{"<|tool_response>"}, "</s>", Normal},               // gemma 4
+}
+
 // byRole reports whether the spelling of a token can give it a role.
 func byRole(text string) bool {
-	if slices.Contains(eogTexts, text) {
+	if slices.Contains(eogTexts, text) || slices.Contains(partTexts, text) {
 		return true
 	}
 	for _, r := range roleTexts {
@@ -174,7 +192,8 @@ func byRole(text string) bool {
 
 // assignRoles fills the roles that cfg leaves open and collects the tokens that
 // end a generation. A token with a role by its spelling is a control token even
-// where the file types it otherwise, as some converted files do.
+// where the file types it otherwise, as some converted files do; partTexts and inner
+// hold the exceptions.
 func (v *vocab) assignRoles(cfg *Config) {
 	for _, r := range roleTexts {
 		id := r.id(cfg)
@@ -200,5 +219,18 @@ func (v *vocab) assignRoles(cfg *Config) {
 		if id != None {
 			v.eog[id] = struct{}{}
 		}
+	}
+	for _, text := range partTexts {
+		if id := v.lookup(text); id != None {
+			v.kind[id] = UserDefined
+		}
+	}
+	for _, r := range inner {
+		id := v.lookup(r.text)
+		if id == None || slices.ContainsFunc(r.beside, func(text string) bool { return v.lookup(text) == None }) {
+			continue
+		}
+		v.kind[id] = r.kind
+		delete(v.eog, id)
 	}
 }
