@@ -56,7 +56,7 @@ func TestConversation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := m.Tokenizer().Encode(whole, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+		all, err := m.Tokenizer().Encode(whole, tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame, ParseSpecial: true})
 		if err != nil {
 			t.Fatal(err)
 		}

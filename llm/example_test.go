@@ -135,7 +135,7 @@ func ExampleNewTokenizer() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ids, err := tok.Encode("the and", tokenizer.EncodeOptions{AddSpecial: true})
+	ids, err := tok.Encode("the and", tokenizer.EncodeOptions{Frame: tokenizer.TextFrame})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestFamilyGoldens(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) {
 			m := openModel(t, openExact(t), writeModel(t, f.Model()), llm.Options{})
 			archs[m.Params().Architecture] = true
-			ids, err := m.Tokenizer().Encode(f.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
+			ids, err := m.Tokenizer().Encode(f.Prompt, tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,9 @@ type GenerateOptions struct {
 	// Stop ends the text before the first of these strings, which is not given out.
 	Stop []string
 	// Special parses special tokens in the prompt and shows those in the output.
-	// [Conversation.Send] only shows them.
+	// [Conversation.Send] only shows them. A prompt that spells the token which the
+	// frame puts in front keeps both, which tokenizer.Tokenizer.Doubled tells of the
+	// ids that OnPrompt gets.
 	Special bool
 	// OnPrompt, if set, is called with the prompt's ids before they are decoded, if
 	// they fit into the context; of Conversation.Send, with those that the session does
@@ -75,8 +77,9 @@ func (r EndReason) String() string {
 }
 
 // Generate appends the prompt to the session and streams the text that follows it.
-// The beginning-of-sequence token is added if the session is empty and the model
-// wants one. The sequence ends after MaxTokens, when the model ends its text (the
+// The prompt has the frame of a prompt if the session is empty
+// (tokenizer.PromptFrame): the beginning-of-sequence token goes in front if the model
+// wants one, and no end goes behind, whatever the model does to whole texts. The sequence ends after MaxTokens, when the model ends its text (the
 // token that says so is the last, and adds no text of its own unless opt.Special
 // shows it), at a stop string, when the context is full, or with an error, which is
 // the last pair; ctx's error if ctx is done. Token.End tells these apart.
@@ -94,7 +97,11 @@ func (r EndReason) String() string {
 func (s *Session) Generate(ctx context.Context, prompt string, opt GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.claim(yield, func() error {
-			ids, err := s.m.tok.Encode(prompt, tokenizer.EncodeOptions{AddSpecial: s.Past() == 0, ParseSpecial: opt.Special})
+			frame := tokenizer.NoFrame
+			if s.Past() == 0 {
+				frame = tokenizer.PromptFrame
+			}
+			ids, err := s.m.tok.Encode(prompt, tokenizer.EncodeOptions{Frame: frame, ParseSpecial: opt.Special})
 			if err != nil {
 				return fmt.Errorf("llm: prompt: %w", err)
 			}

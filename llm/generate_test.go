@@ -14,6 +14,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/sample"
+	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -35,6 +36,36 @@ func spell(m *llm.Model, ids []int32) string {
 		b = m.Tokenizer().AppendPiece(b, id, false)
 	}
 	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
+
+// A vocabulary that ends whole texts does not end a prompt, which is to be continued.
+func TestPromptHasNoEnd(t *testing.T) {
+	for _, add := range []bool{false, true} {
+		model := tinyllama.New(tinyllama.Options{Context: 1024})
+		model.Set("tokenizer.ggml.add_eos_token", add)
+		m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+		whole, err := m.Tokenizer().Encode("the", tokenizer.EncodeOptions{Frame: tokenizer.TextFrame})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ends := whole[len(whole)-1] == m.Tokenizer().EOS(); ends != add {
+			t.Fatalf("a whole text is %v, with its end %v", whole, ends)
+		}
+		prompt := slices.DeleteFunc(whole, func(id int32) bool { return id == m.Tokenizer().EOS() })
+		s := openSession(t, m, llm.SessionOptions{})
+		var got []int32
+		opt := llm.GenerateOptions{MaxTokens: 1, OnPrompt: func(ids []int32) { got = slices.Clone(ids) }}
+		if _, _, err := collect(context.Background(), s, "the", opt); err != nil || !slices.Equal(got, prompt) {
+			t.Errorf("add %v: the prompt is %v, want %v; error %v", add, got, prompt, err)
+		}
+		c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("chatml", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := send(c, "the", opt); err != nil || slices.Contains(got, m.Tokenizer().EOS()) {
+			t.Errorf("add %v: the conversation's prompt is %v; error %v", add, got, err)
+		}
+	}
 }
 
 // Generate streams the golden ids, and pieces of text that join to theirs, also

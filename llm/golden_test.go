@@ -14,7 +14,7 @@ import (
 func checkGolden(t *testing.T, path string, want golden, tol float64) {
 	t.Helper()
 	m := openModel(t, openExact(t), path, llm.Options{})
-	ids, err := m.Tokenizer().Encode(want.Prompt, tokenizer.EncodeOptions{AddSpecial: true})
+	ids, err := m.Tokenizer().Encode(want.Prompt, tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -328,7 +328,7 @@ func TestNewTokenizer(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := tok.Encode("the", tokenizer.EncodeOptions{AddSpecial: true}); err != nil || !slices.Equal(ids, []int32{1, 264}) {
+	if ids, err := tok.Encode("the", tokenizer.EncodeOptions{Frame: tokenizer.TextFrame}); err != nil || !slices.Equal(ids, []int32{1, 264}) {
 		t.Errorf("ids %v, %v", ids, err)
 	}
 	for _, bad := range []badModel{
@@ -481,7 +481,7 @@ func FuzzNew(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		ids, err := m.Tokenizer().Encode("a", tokenizer.EncodeOptions{AddSpecial: true})
+		ids, err := m.Tokenizer().Encode("a", tokenizer.EncodeOptions{Frame: tokenizer.TextFrame})
 		if err != nil {
 			return
 		}

@@ -117,7 +117,7 @@ type windows struct {
 }
 
 func newWindows(tok *tokenizer.Tokenizer, text string, size int) (*windows, error) {
-	special := tokenizer.EncodeOptions{AddSpecial: true}
+	special := tokenizer.EncodeOptions{Frame: tokenizer.TextFrame}
 	ids, err := tok.Encode(text, special)
 	if err != nil {
 		return nil, err

@@ -143,6 +143,10 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 		Exact:     l.engine.Exact(),
 		Timings:   timings{Load: l.seconds},
 	}
+	if err := r.encode(l.model.Tokenizer(), *special); err != nil {
+		return err
+	}
+	t.warnDoubled(l.model.Tokenizer(), r.PromptIDs)
 	line := &lineWriter{w: t.stdout}
 	if *out == jsonl {
 		line.w = io.Discard
@@ -237,16 +241,35 @@ func readText(r io.Reader, limit int) ([]byte, error) {
 	return data, err
 }
 
-// stream generates into r, and gives emit the prompt, if it fits the context, and then
-// each piece of text as it comes. Whatever error it returns, r holds what was generated
-// before.
-func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.GenerateOptions, emit func(string) error) error {
-	ids, err := s.Model().Tokenizer().Encode(r.Prompt, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: opt.Special})
+// encode sets the ids of the prompt.
+func (r *generation) encode(tok *tokenizer.Tokenizer, special bool) error {
+	ids, err := tok.Encode(r.Prompt, tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame, ParseSpecial: special})
 	if err != nil {
 		return fmt.Errorf("prompt: %w", err)
 	}
 	r.PromptIDs = append(r.PromptIDs, ids...)
-	if len(ids) <= s.Context() {
+	return nil
+}
+
+// warnDoubled says so if ids have a token twice that the vocabulary adds to a text.
+func (t *tool) warnDoubled(tok *tokenizer.Tokenizer, ids []int32) {
+	warn := func(does string, id int32) {
+		fmt.Fprintf(t.stderr, "fucina: warning: the text %s with %s twice: it has one of its own beside the one that the vocabulary adds\n", does, visible(tok.Text(id)))
+	}
+	head, tail := tok.Doubled(ids)
+	if head {
+		warn("begins", ids[0])
+	}
+	if tail {
+		warn("ends", ids[len(ids)-1])
+	}
+}
+
+// stream generates into r from the prompt's ids, and gives emit the prompt, if it fits
+// the context, and then each piece of text as it comes. Whatever error it returns, r holds what was generated
+// before.
+func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.GenerateOptions, emit func(string) error) (err error) {
+	if len(r.PromptIDs) <= s.Context() {
 		if err := emit(r.Prompt); err != nil {
 			return err
 		}
@@ -265,7 +288,7 @@ func (r *generation) stream(ctx context.Context, s *llm.Session, opt llm.Generat
 	}
 	var generated strings.Builder
 	err = func() error {
-		for token, err := range s.GenerateIDs(ctx, ids, opt) {
+		for token, err := range s.GenerateIDs(ctx, r.PromptIDs, opt) {
 			if err != nil {
 				return err
 			}

@@ -24,6 +24,77 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
+// metadataModel writes the default synthetic model with a key of its metadata set.
+func metadataModel(t *testing.T, key string, value any) string {
+	t.Helper()
+	m := tinyllama.New(tinyllama.Options{})
+	m.Set(key, value)
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A file that wants its texts ended has the text of tokenize and perplexity ended, and
+// not the prompt of run, which is to be continued.
+func TestTextAndPromptFrames(t *testing.T) {
+	path := metadataModel(t, "tokenizer.ggml.add_eos_token", true)
+	if out := invoke(t, "tokenize", "-m", path, "-p", "the", "--ids").ok(t); out != "[1, 264, 2]\n" {
+		t.Errorf("tokenize gives %s", out)
+	}
+	var g generation
+	decodeStrict(t, invoke(t, "run", "-m", path, "-p", "the", "-n", "1", "--temp", "0", "-o", "json").ok(t), &g)
+	if !slices.Equal(g.PromptIDs, []int32{1, 264}) {
+		t.Errorf("the prompt's ids are %v", g.PromptIDs)
+	}
+	tok, err := openTokenizer(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWindows(tok, "the the", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := w.ids[len(w.ids)-1]; last != tok.EOS() || w.bos != tok.BOS() {
+		t.Errorf("perplexity's text ends with %d, its windows begin with %d", last, w.bos)
+	}
+}
+
+// A token of the frame that the text has already stays, with a warning.
+func TestDoubledFrame(t *testing.T) {
+	path := metadataModel(t, "tokenizer.ggml.add_eos_token", true)
+	for _, tc := range []struct {
+		args     string
+		stdout   string
+		warnings []string
+	}{
+		{"run -n 0 -o json --special -p <s>the", `"prompt_ids":[1,1,264]`, []string{"begins with <s> twice"}},
+		{"run -n 0 -o json -p <s>the", `"prompt_ids":[1,`, nil},
+		{"run -n 0 -o json --special -p the", `"prompt_ids":[1,264]`, nil},
+		{"tokenize --ids --parse-special -p <s>the</s>", "[1, 1, 264, 2, 2]", []string{"begins with <s> twice", "ends with </s> twice"}},
+		{"tokenize --ids --parse-special --no-bos -p <s><s>the", "[1, 1, 264]", nil},
+	} {
+		r := invoke(t, append(strings.Fields(tc.args), "-m", path)...)
+		if r.code != exitOK || !strings.Contains(r.stdout, tc.stdout) {
+			t.Errorf("%s: exit %d, %.80q", tc.args, r.code, r.stdout)
+		}
+		lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")
+		if r.stderr == "" {
+			lines = nil
+		}
+		if len(lines) != len(tc.warnings) {
+			t.Errorf("%s: stderr %q, want %d lines", tc.args, r.stderr, len(tc.warnings))
+			continue
+		}
+		for i, want := range tc.warnings {
+			if !strings.HasPrefix(lines[i], "fucina: warning: ") || !strings.Contains(lines[i], want) {
+				t.Errorf("%s: %q does not warn %q", tc.args, lines[i], want)
+			}
+		}
+	}
+}
+
 // checkGolden runs a model exactly and greedily on a provider, and wants the given
 // ids and, within a tolerance, first logits.
 func checkGolden(t *testing.T, path, provider, prompt string, ids []int32, first []float32, tolerance float64) generation {

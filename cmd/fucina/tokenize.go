@@ -51,8 +51,15 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 		return err
 	}
 	r := &tokenization{Model: filepath.Base(*model), Pieces: []string{}}
-	if r.IDs, err = tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: !*noBOS, ParseSpecial: *special}); err != nil {
+	frame := tokenizer.TextFrame
+	if *noBOS {
+		frame = tokenizer.NoFrame
+	}
+	if r.IDs, err = tok.Encode(text, tokenizer.EncodeOptions{Frame: frame, ParseSpecial: *special}); err != nil {
 		return err
+	}
+	if frame != tokenizer.NoFrame {
+		t.warnDoubled(tok, r.IDs)
 	}
 	if r.IDs == nil {
 		r.IDs = []int32{}

@@ -21,12 +21,9 @@ import (
 func Encode(tok *tokenizer.Tokenizer, segments []Segment, addBOS bool) ([]int32, error) {
 	e := encoding{tok: tok, last: tokenizer.None}
 	if addBOS {
-		frame, err := tok.Encode("", tokenizer.EncodeOptions{AddSpecial: true})
-		if err != nil {
+		var err error
+		if e.ids, err = tok.Encode("", tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame}); err != nil {
 			return nil, err
-		}
-		if len(frame) > 0 && frame[0] == tok.BOS() {
-			e.ids = append(e.ids, frame[0])
 		}
 	}
 	for _, s := range segments {

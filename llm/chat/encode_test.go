@@ -110,7 +110,8 @@ func TestEncodeIsThatOfWholeText(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want, err := tok.Encode(text, tokenizer.EncodeOptions{AddSpecial: bos, ParseSpecial: true})
+				frame := map[bool]tokenizer.Frame{true: tokenizer.PromptFrame}[bos]
+				want, err := tok.Encode(text, tokenizer.EncodeOptions{Frame: frame, ParseSpecial: true})
 				if err != nil {
 					t.Fatal(err)
 				}

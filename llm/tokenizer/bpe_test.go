@@ -50,7 +50,7 @@ type golden struct {
 	Cases []struct {
 		TextHex string  `json:"text_hex"`
 		Plain   []int32 `json:"plain"`       // no option
-		Full    []int32 `json:"full"`        // AddSpecial, ParseSpecial
+		Full    []int32 `json:"full"`        // TextFrame, ParseSpecial
 		Special string  `json:"special_hex"` // text of Full, special tokens shown
 	} `json:"cases"`
 }
@@ -65,7 +65,7 @@ func (g *golden) check(t *testing.T, tok *Tokenizer) {
 		if got := encode(t, tok, text, EncodeOptions{}); !slices.Equal(got, c.Plain) {
 			t.Errorf("%q:\n got %q\nwant %q", text, texts(tok, got), texts(tok, c.Plain))
 		}
-		if got := encode(t, tok, text, EncodeOptions{AddSpecial: true, ParseSpecial: true}); !slices.Equal(got, c.Full) {
+		if got := encode(t, tok, text, EncodeOptions{Frame: TextFrame, ParseSpecial: true}); !slices.Equal(got, c.Full) {
 			t.Errorf("%q with special tokens:\n got %q\nwant %q", text, texts(tok, got), texts(tok, c.Full))
 		}
 		var got []byte
@@ -404,7 +404,7 @@ func TestNoVocab(t *testing.T) {
 		t.Errorf("%d tokens", n)
 	}
 	for _, text := range []string{"", "a"} {
-		if ids, err := tok.Encode(text, EncodeOptions{AddSpecial: true, ParseSpecial: true}); !errors.Is(err, ErrNoVocab) || ids != nil {
+		if ids, err := tok.Encode(text, EncodeOptions{Frame: TextFrame, ParseSpecial: true}); !errors.Is(err, ErrNoVocab) || ids != nil {
 			t.Errorf("%q: %v, %v, want %v", text, ids, err, ErrNoVocab)
 		}
 	}
@@ -447,7 +447,7 @@ func FuzzBPE(f *testing.F) {
 			if want := strings.ToValidUTF8(got, "\uFFFD"); b.String() != want {
 				t.Errorf("%q streamed %q, want %q", text, b.String(), want)
 			}
-			for _, id := range encode(t, tok, text, EncodeOptions{AddSpecial: true, ParseSpecial: true}) {
+			for _, id := range encode(t, tok, text, EncodeOptions{Frame: TextFrame, ParseSpecial: true}) {
 				if !tok.vocab.has(id) {
 					t.Errorf("%q: id %d", text, id)
 				}

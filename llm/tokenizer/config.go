@@ -77,8 +77,7 @@ type Config struct {
 	EOT, EOM      int32 // end of turn, end of message
 	FIM           FIM
 
-	// AddBOS and AddEOS say whether EncodeOptions.AddSpecial puts BOS in front
-	// and EOS behind. For ModelWordPiece they say nothing: BOS, which is [CLS],
+	// AddBOS and AddEOS say whether a Frame puts BOS in front and EOS behind. For ModelWordPiece they say nothing: BOS, which is [CLS],
 	// goes in front and SEP behind.
 	AddBOS, AddEOS bool
 	// AddSpacePrefix says whether a text of ModelSPM starts with one space more

@@ -27,6 +27,9 @@
 // (Config.StripAfter): those of Phi 3 take what follows. Every stretch between
 // special tokens is then encoded by itself.
 //
+// A Frame then adds the tokens that the vocabulary asks for. A whole text (TextFrame)
+// has them on both sides. A text that a model is to continue (PromptFrame) has no end.
+//
 // For "llama" a stretch is encoded so: one space goes in front of it
 // (AddSpacePrefix), so at the start of the text and behind every special token;
 // spaces become U+2581, and, starting from single characters, the adjacent pair whose

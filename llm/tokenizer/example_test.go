@@ -33,7 +33,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	ids, err := tok.Encode("hi hi!", tokenizer.EncodeOptions{AddSpecial: true})
+	ids, err := tok.Encode("hi hi!", tokenizer.EncodeOptions{Frame: tokenizer.TextFrame})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -94,7 +94,7 @@ func ExampleFromMetadata() {
 		fmt.Println(err)
 		return
 	}
-	ids, err := tok.Encode("a a", tokenizer.EncodeOptions{AddSpecial: true})
+	ids, err := tok.Encode("a a", tokenizer.EncodeOptions{Frame: tokenizer.TextFrame})
 	fmt.Println(ids, err)
 	// Output: [1 4 3 4] <nil>
 }
@@ -118,7 +118,7 @@ func ExampleNew_byteLevel() {
 		fmt.Println(err)
 		return
 	}
-	ids, err := tok.Encode("hi hi!", tokenizer.EncodeOptions{AddSpecial: true})
+	ids, err := tok.Encode("hi hi!", tokenizer.EncodeOptions{Frame: tokenizer.TextFrame})
 	fmt.Println(ids, err)
 	fmt.Printf("%q\n", tok.Decode(ids))
 	// Output:

@@ -23,7 +23,7 @@ type Tokenizer struct {
 	stripSpace bool
 	bos, eos   int32
 	fim        FIM
-	// head and tail are what AddSpecial puts around a text, or None.
+	// head and tail are what TextFrame puts around a text, or None.
 	head, tail int32
 }
 
@@ -92,34 +92,61 @@ func frame(cfg *Config) (head, tail int32, err error) {
 	return head, tail, nil
 }
 
+// Frame says which of the tokens that a vocabulary asks for go around a text.
+type Frame uint8
+
+const (
+	// NoFrame adds nothing: the text is a piece of another.
+	NoFrame Frame = iota
+	// TextFrame is for a whole text, as a model is trained on it: BOS in front and EOS
+	// behind, or [CLS] and [SEP].
+	TextFrame
+	// PromptFrame is for a text that a model is to continue: only what TextFrame adds
+	// in front, because a token that ends the text would leave nothing to continue.
+	PromptFrame
+)
+
 // EncodeOptions says how Encode treats special tokens. The zero value encodes
 // plain text.
 type EncodeOptions struct {
-	// AddSpecial adds the tokens that the vocabulary asks for around a text: BOS
-	// and EOS, or [CLS] and [SEP].
-	AddSpecial bool
+	// Frame adds tokens around the text, where the vocabulary asks for them.
+	Frame Frame
 	// ParseSpecial recognises control and unknown tokens in the text by their
 	// spelling. Leave it false for text from an untrusted user.
 	ParseSpecial bool
 }
 
-// Encode returns the ids of text. Empty text has none but those AddSpecial
-// adds. Text need not be valid UTF-8. Encode fails with ErrTooLong for text of
+// Encode returns the ids of text. Empty text has none but those of opt.Frame. Text need not be valid UTF-8. Encode fails with ErrTooLong for text of
 // 2 GiB or more, where each space (ModelSPM) or invalid byte (ModelBPE) counts as
 // three bytes, and with ErrNoVocab without a vocabulary, even for empty text.
 func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
 	var ids []int32
-	if opt.AddSpecial && t.head != None {
+	if opt.Frame != NoFrame && t.head != None {
 		ids = append(ids, t.head)
 	}
 	ids, err := t.appendIDs(ids, text, opt.ParseSpecial, None, None)
 	if err != nil {
 		return nil, err
 	}
-	if opt.AddSpecial && t.tail != None {
+	if opt.Frame == TextFrame && t.tail != None {
 		ids = append(ids, t.tail)
 	}
 	return ids, nil
+}
+
+// Doubled reports whether ids begin with the token that a Frame puts in front of a text
+// twice, and whether they end with the one that TextFrame puts behind it twice. That
+// happens where a text spells the token itself and ParseSpecial recognises it. Encode
+// keeps both, since it cannot tell which one is meant; models are not trained on such
+// texts, so a caller does well to warn.
+func (t *Tokenizer) Doubled(ids []int32) (head, tail bool) {
+	n := len(ids)
+	if n < 2 {
+		return false, false
+	}
+	head = t.head != None && ids[0] == t.head && ids[1] == t.head
+	tail = t.tail != None && ids[n-1] == t.tail && ids[n-2] == t.tail
+	return head, tail
 }
 
 // EncodeBetween returns the ids of text that stands between two special tokens,

@@ -103,7 +103,7 @@ func TestStoriesGolden(t *testing.T) {
 		if got := encode(t, tok, text, EncodeOptions{}); !slices.Equal(got, g.IDs) {
 			t.Errorf("%q:\n got %v\nwant %v", text, got, g.IDs)
 		}
-		if got := encode(t, tok, text, EncodeOptions{AddSpecial: true}); !slices.Equal(got, g.BOS) {
+		if got := encode(t, tok, text, EncodeOptions{Frame: TextFrame}); !slices.Equal(got, g.BOS) {
 			t.Errorf("%q with BOS:\n got %v\nwant %v", text, got, g.BOS)
 		}
 		if got := encode(t, tok, text, EncodeOptions{ParseSpecial: true}); !slices.Equal(got, g.Special) {
@@ -122,7 +122,7 @@ type goldenFile struct {
 	Cases []struct {
 		TextHex     string  `json:"text_hex"`
 		Plain       []int32 `json:"plain"`            // no option
-		Full        []int32 `json:"full"`             // AddSpecial, ParseSpecial
+		Full        []int32 `json:"full"`             // TextFrame, ParseSpecial
 		Decoded     string  `json:"decoded_hex"`      // of Plain
 		DecodedFull string  `json:"decoded_full_hex"` // of Full
 		Special     string  `json:"special_hex"`      // of Full, special tokens shown
@@ -139,7 +139,7 @@ func checkGolden(t *testing.T, tok *Tokenizer, g *goldenFile) {
 		if got := encode(t, tok, text, EncodeOptions{}); !slices.Equal(got, c.Plain) {
 			t.Errorf("%q:\n got %v\nwant %v", text, got, c.Plain)
 		}
-		if got := encode(t, tok, text, EncodeOptions{AddSpecial: true, ParseSpecial: true}); !slices.Equal(got, c.Full) {
+		if got := encode(t, tok, text, EncodeOptions{Frame: TextFrame, ParseSpecial: true}); !slices.Equal(got, c.Full) {
 			t.Errorf("%q with special tokens:\n got %v\nwant %v", text, got, c.Full)
 		}
 		if got, want := tok.Decode(c.Plain), unhex(t, c.Decoded); got != want {
@@ -181,6 +181,60 @@ func TestSpecialGolden(t *testing.T) {
 				t.Errorf("end of generation: %v, want %v", eog, g.EOG)
 			}
 		})
+	}
+}
+
+// A prompt that is to be continued has no end, whatever whole texts have. Tokens that
+// text repeats are kept, and told.
+func TestFrames(t *testing.T) {
+	spm := func(bos, eos bool) Config {
+		cfg := small("a")
+		cfg.AddBOS, cfg.AddEOS, cfg.AddSpacePrefix = bos, eos, false
+		return cfg
+	}
+	wordPiece := smallWordPiece("a")
+	for _, tc := range []struct {
+		name       string
+		cfg        Config
+		head, tail bool
+	}{
+		{"both", spm(true, true), true, true},
+		{"head", spm(true, false), true, false},
+		{"tail", spm(false, true), false, true},
+		{"none", spm(false, false), false, false},
+		{"WordPiece", wordPiece, true, true},
+	} {
+		tok := mustNew(t, tc.cfg)
+		end := tc.cfg.EOS
+		if tc.cfg.Model == ModelWordPiece {
+			end = tc.cfg.SEP
+		}
+		inner := encode(t, tok, "a", EncodeOptions{})
+		prompt := slices.Clone(inner)
+		if tc.head {
+			prompt = slices.Insert(prompt, 0, tc.cfg.BOS)
+		}
+		text := slices.Clone(prompt)
+		if tc.tail {
+			text = append(text, end)
+		}
+		for frame, want := range map[Frame][]int32{NoFrame: inner, PromptFrame: prompt, TextFrame: text} {
+			got := encode(t, tok, "a", EncodeOptions{Frame: frame})
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, frame %d: %v, want %v", tc.name, frame, got, want)
+			}
+			if head, tail := tok.Doubled(got); head || tail {
+				t.Errorf("%s, frame %d: %v is told to double its frame", tc.name, frame, got)
+			}
+		}
+		spelled := tok.Text(tc.cfg.BOS) + "a" + tok.Text(end)
+		got := encode(t, tok, spelled, EncodeOptions{Frame: TextFrame, ParseSpecial: true})
+		if head, tail := tok.Doubled(got); head != tc.head || tail != tc.tail {
+			t.Errorf("%s: %v doubles %v, %v, want %v, %v", tc.name, got, head, tail, tc.head, tc.tail)
+		}
+	}
+	if head, tail := mustNew(t, spm(true, true)).Doubled([]int32{1}); head || tail {
+		t.Error("one token is told to be doubled")
 	}
 }
 
@@ -773,7 +827,7 @@ func FuzzEncode(f *testing.F) {
 		if want := strings.ToValidUTF8(decoded, "\uFFFD"); b.String() != want {
 			t.Errorf("%q streamed %q, want %q", text, b.String(), want)
 		}
-		for _, opt := range []EncodeOptions{{}, {AddSpecial: true}, {ParseSpecial: true}, {AddSpecial: true, ParseSpecial: true}} {
+		for _, opt := range []EncodeOptions{{}, {Frame: TextFrame}, {ParseSpecial: true}, {Frame: TextFrame, ParseSpecial: true}} {
 			for _, id := range encode(t, special, text, opt) {
 				if !special.vocab.has(id) {
 					t.Errorf("%q: id %d", text, id)
@@ -805,7 +859,7 @@ func FuzzNew(f *testing.F) {
 			}
 			return
 		}
-		ids := encode(t, tok, text, EncodeOptions{AddSpecial: true, ParseSpecial: true})
+		ids := encode(t, tok, text, EncodeOptions{Frame: TextFrame, ParseSpecial: true})
 		for _, id := range ids {
 			if !tok.vocab.has(id) {
 				t.Fatalf("id %d", id)

@@ -87,7 +87,7 @@ func TestWordPiece(t *testing.T) {
 	cfg.AddBOS, cfg.AddEOS = false, true // of no account
 	tok := mustNew(t, cfg)
 	for text, want := range map[string][]int32{"": {1, 2}, "a": {1, 8, 2}, "[SEP]a": {1, 2, 8, 2}} {
-		if got := encode(t, tok, text, EncodeOptions{AddSpecial: true, ParseSpecial: true}); !slices.Equal(got, want) {
+		if got := encode(t, tok, text, EncodeOptions{Frame: TextFrame, ParseSpecial: true}); !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
@@ -234,7 +234,7 @@ func FuzzWordPiece(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, tok := range []*Tokenizer{tok, cased} {
-			ids := encode(t, tok, text, EncodeOptions{AddSpecial: true, ParseSpecial: true})
+			ids := encode(t, tok, text, EncodeOptions{Frame: TextFrame, ParseSpecial: true})
 			if len(ids) < 2 || ids[0] != 2 || ids[len(ids)-1] != 3 {
 				t.Errorf("%q: %v", text, ids)
 			}
