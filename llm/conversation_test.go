@@ -135,18 +135,7 @@ func TestConversationMarkerAnswered(t *testing.T) {
 	const marker, id = "<|im_start|>", 270
 	model := tinyllama.New(tinyllama.Options{Context: 1024})
 	model.Set("tokenizer.chat_template", chatML)
-	for _, p := range slices.Clone(model.Meta) {
-		switch p.Key {
-		case "tokenizer.ggml.tokens":
-			tokens := slices.Clone(p.Value.([]string))
-			tokens[id] = marker
-			model.Set(p.Key, tokens)
-		case "tokenizer.ggml.token_type":
-			types := slices.Clone(p.Value.([]int32))
-			types[id] = int32(tokenizer.UserDefined)
-			model.Set(p.Key, types)
-		}
-	}
+	setToken(model, id, marker, tokenizer.UserDefined)
 	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
 	c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", "")
 	if err != nil {
@@ -239,6 +228,46 @@ func TestConversationSpecial(t *testing.T) {
 	}
 	if _, turns := talk(true, stop); turns[1].Content != plain[0] {
 		t.Errorf("a special token within %q: the turn is %q, want %q", stop, turns[1].Content, plain[0])
+	}
+}
+
+// A stop that is a token ends the turn before it, shown or not.
+func TestConversationStopsAtTokens(t *testing.T) {
+	const marker = "<|sep|>"
+	ids, err := func() ([]int32, error) {
+		c, err := openSession(t, openChat(t, chatML), llm.SessionOptions{}).NewConversation("", "")
+		if err != nil {
+			return nil, err
+		}
+		return drain(c.Send(context.Background(), "hello", llm.GenerateOptions{MaxTokens: 6}))
+	}()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := slices.Index(ids, ids[4])
+	model := tinyllama.New(tinyllama.Options{Context: 1024})
+	model.Set("tokenizer.chat_template", chatML)
+	setToken(model, ids[stop], marker, tokenizer.Control)
+	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+	want := spell(m, ids[:stop])
+	for _, opt := range []llm.GenerateOptions{
+		{Stop: []string{marker}},
+		{Stop: []string{marker}, Special: true},
+		{StopIDs: ids[stop : stop+1]},
+		{StopIDs: ids[stop : stop+1], Special: true},
+	} {
+		c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.MaxTokens = 6
+		answer, err := send(c, "hello", opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if turns := c.Messages(); answer != want || turns[1].Content != want {
+			t.Errorf("%+v: answers %q and keeps %q, want %q", opt, answer, turns[1].Content, want)
+		}
 	}
 }
 

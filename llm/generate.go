@@ -17,8 +17,13 @@ type GenerateOptions struct {
 	MaxTokens int
 	// Sampling chooses the tokens; the zero value is greedy.
 	Sampling sample.Params
-	// Stop ends the text before the first of these strings, which is not given out.
+	// Stop ends the text before the first of these strings, which is not given out. A
+	// string that spells a special token of the vocabulary also stands for that token,
+	// whose spelling is no part of the text unless Special shows it.
 	Stop []string
+	// StopIDs ends the text before the first of these tokens, which adds no text even if
+	// Special is set. An id outside of the vocabulary is an error (sample.ErrParams).
+	StopIDs []int32
 	// Special parses special tokens in the prompt and shows those in the output.
 	// [Conversation.Send] only shows them. A prompt that spells the token which the
 	// frame puts in front keeps both, which tokenizer.Tokenizer.Doubled tells of the
@@ -54,7 +59,7 @@ type EndReason uint8
 const (
 	EndNone      EndReason = iota // it goes on, or was ended by an error or the caller
 	EndToken                      // the model ended its text with the token for that
-	EndStop                       // a string of GenerateOptions.Stop came, and was cut off
+	EndStop                       // a string of GenerateOptions.Stop or a token of StopIDs came, and was cut off
 	EndMaxTokens                  // GenerateOptions.MaxTokens were generated
 	EndContext                    // the context is full
 )
@@ -81,7 +86,7 @@ func (r EndReason) String() string {
 // (tokenizer.PromptFrame): the beginning-of-sequence token goes in front if the model
 // wants one, and no end goes behind, whatever the model does to whole texts. The sequence ends after MaxTokens, when the model ends its text (the
 // token that says so is the last, and adds no text of its own unless opt.Special
-// shows it), at a stop string, when the context is full, or with an error, which is
+// shows it), at a stop string or token, when the context is full, or with an error, which is
 // the last pair; ctx's error if ctx is done. Token.End tells these apart.
 //
 // The session holds the prompt and the tokens that were generated, save the last,
@@ -132,27 +137,41 @@ func (s *Session) claim(yield func(Token, error) bool, run func() error) {
 	}
 }
 
-// speech is the text of generated tokens, up to a stop string.
+// speech is the text of generated tokens, up to a stop string or token.
 type speech struct {
 	tok     *tokenizer.Tokenizer
 	special bool // special tokens are spelled
 	stream  *tokenizer.Stream
 	stops   *sample.StopMatcher
+	stopIDs map[int32]bool
 }
 
-func newSpeech(tok *tokenizer.Tokenizer, special bool, stop []string) (*speech, error) {
-	stops, err := sample.NewStopMatcher(stop...)
+// newSpeech returns the text by opt.Stop and opt.StopIDs; special stands above
+// opt.Special.
+func newSpeech(tok *tokenizer.Tokenizer, special bool, opt *GenerateOptions) (*speech, error) {
+	stops, err := sample.NewStopMatcher(opt.Stop...)
 	if err != nil {
 		return nil, fmt.Errorf("llm: %w", err)
 	}
-	return &speech{tok, special, tok.NewStream(tokenizer.StreamOptions{Special: special}), stops}, nil
+	stopIDs := make(map[int32]bool)
+	for _, id := range opt.StopIDs {
+		stopIDs[id] = true
+	}
+	for _, text := range opt.Stop {
+		if id := tok.LookupSpecial(text); id != tokenizer.None {
+			stopIDs[id] = true
+		}
+	}
+	return &speech{tok, special, tok.NewStream(tokenizer.StreamOptions{Special: special}), stops, stopIDs}, nil
 }
 
-// next returns the text that id adds, and whether a stop string has ended the text.
-// The token that ends a generation is a special one, whatever its type. Nothing is
-// held back after the last token.
+// next returns the text that id adds, and whether a stop string or token has ended the
+// text. The token that ends a generation is a special one, whatever its type. Nothing
+// is held back after the last token.
 func (s *speech) next(id int32, last bool) (text string, stopped bool) {
-	if s.special || !s.tok.IsEOG(id) {
+	stop := s.stopIDs[id]
+	last = last || stop
+	if !stop && (s.special || !s.tok.IsEOG(id)) {
 		text = s.stream.Next(id)
 	}
 	if last {
@@ -162,7 +181,7 @@ func (s *speech) next(id int32, last bool) (text string, stopped bool) {
 	if last && !stopped {
 		text += s.stops.Flush()
 	}
-	return text, stopped
+	return text, stopped || stop
 }
 
 // beside returns what t, which another speech with special tokens has given out, adds
@@ -187,7 +206,16 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 		return fmt.Errorf("llm: %w", err)
 	}
 	tok := s.m.tok
-	speech, err := newSpeech(tok, opt.Special, opt.Stop)
+	choices := tok.VocabSize()
+	if choices == 0 {
+		choices = s.m.params.Vocabulary // a model without a vocabulary takes ids and gives ids
+	}
+	for _, id := range opt.StopIDs {
+		if id < 0 || int(id) >= choices {
+			return fmt.Errorf("llm: %w: stop token %d, want 0 to %d", sample.ErrParams, id, choices-1)
+		}
+	}
+	speech, err := newSpeech(tok, opt.Special, &opt)
 	if err != nil {
 		return err
 	}
@@ -207,10 +235,6 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	}
 	for _, id := range ids {
 		sampler.Accept(id)
-	}
-	choices := tok.VocabSize()
-	if choices == 0 {
-		choices = s.m.params.Vocabulary // a model without a vocabulary takes ids and gives ids
 	}
 	logits := s.room(1)
 	for n := 1; ; n++ {

@@ -38,6 +38,64 @@ func spell(m *llm.Model, ids []int32) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
+// Stops are tokens as well as strings: a string that spells a control token, which has
+// no text, ends the text at that token, and so does an id.
+func TestGenerateStopsAtTokens(t *testing.T) {
+	const marker = "<|sep|>"
+	g := tinyllama.Goldens()[0]
+	stop := slices.Index(g.IDs, g.IDs[5]) // the first of its kind
+	id := g.IDs[stop]
+	for _, tc := range []struct {
+		name    string
+		kind    tokenizer.TokenType
+		opt     llm.GenerateOptions
+		stopped bool
+	}{
+		{"a control token spelled", tokenizer.Control, llm.GenerateOptions{Stop: []string{"never", marker}}, true},
+		{"a control token shown", tokenizer.Control, llm.GenerateOptions{Stop: []string{marker}, Special: true}, true},
+		{"a user-defined token spelled", tokenizer.UserDefined, llm.GenerateOptions{Stop: []string{marker}}, true},
+		{"a normal token spelled", tokenizer.Normal, llm.GenerateOptions{Stop: []string{marker}}, true},
+		{"the id of a control token", tokenizer.Control, llm.GenerateOptions{StopIDs: []int32{id}}, true},
+		{"the id of a control token that is shown", tokenizer.Control, llm.GenerateOptions{StopIDs: []int32{id}, Special: true}, true},
+		{"the id of a normal token", tokenizer.Normal, llm.GenerateOptions{StopIDs: []int32{1, id}}, true},
+		{"a string that begins in the text held back", tokenizer.Control, llm.GenerateOptions{StopIDs: []int32{id}, Stop: []string{spell(openTiny(t, g.Options), g.IDs[stop-1:stop]) + "\x00"}}, true},
+		{"a part of the spelling", tokenizer.Control, llm.GenerateOptions{Stop: []string{marker[:4]}}, false},
+		{"another id", tokenizer.Control, llm.GenerateOptions{StopIDs: []int32{1}}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			model := tinyllama.New(g.Options)
+			setToken(model, id, marker, tc.kind)
+			m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+			tc.opt.MaxTokens = len(g.IDs)
+			var ids []int32
+			var text string
+			var end llm.EndReason
+			for tok, err := range openSession(t, m, llm.SessionOptions{}).GenerateIDs(context.Background(), g.PromptIDs, tc.opt) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids, text, end = append(ids, tok.ID), text+tok.Text, tok.End
+			}
+			if !tc.stopped {
+				if end != llm.EndMaxTokens || !slices.Equal(ids, g.IDs) {
+					t.Errorf("ends by %v with %v", end, ids)
+				}
+				return
+			}
+			if want := spell(m, g.IDs[:stop]); end != llm.EndStop || !slices.Equal(ids, g.IDs[:stop+1]) || text != want {
+				t.Errorf("ends by %v with %v, %q, want %v, %q", end, ids, text, g.IDs[:stop+1], want)
+			}
+		})
+	}
+	m := openTiny(t, g.Options)
+	for _, id := range []int32{-1, int32(m.Tokenizer().VocabSize())} {
+		_, _, err := collect(context.Background(), openSession(t, m, llm.SessionOptions{}), g.Prompt, llm.GenerateOptions{StopIDs: []int32{id}})
+		if !errors.Is(err, sample.ErrParams) {
+			t.Errorf("stop token %d: %v, want sample.ErrParams", id, err)
+		}
+	}
+}
+
 // A vocabulary that ends whole texts does not end a prompt, which is to be continued.
 func TestPromptHasNoEnd(t *testing.T) {
 	for _, add := range []bool{false, true} {

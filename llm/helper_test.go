@@ -15,6 +15,7 @@ import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -96,6 +97,22 @@ func writeModel(t testing.TB, m *tinyllama.Model) string {
 func openTiny(t testing.TB, opt tinyllama.Options) *llm.Model {
 	t.Helper()
 	return openModel(t, openExact(t), writeModel(t, tinyllama.New(opt)), llm.Options{})
+}
+
+// setToken gives a token of the model's vocabulary a spelling and a type.
+func setToken(m *tinyllama.Model, id int32, text string, kind tokenizer.TokenType) {
+	for _, p := range slices.Clone(m.Meta) {
+		switch p.Key {
+		case "tokenizer.ggml.tokens":
+			tokens := slices.Clone(p.Value.([]string))
+			tokens[id] = text
+			m.Set(p.Key, tokens)
+		case "tokenizer.ggml.token_type":
+			types := slices.Clone(p.Value.([]int32))
+			types[id] = int32(kind)
+			m.Set(p.Key, types)
+		}
+	}
 }
 
 // greedy appends ids to the session and returns the n most likely tokens that

@@ -61,6 +61,52 @@ func TestTextAndPromptFrames(t *testing.T) {
 	}
 }
 
+// A stop text that spells a control token, which prints nothing, ends the text there.
+func TestStopToken(t *testing.T) {
+	const marker = "<|sep|>"
+	first := func(out string) generation {
+		t.Helper()
+		var g generation
+		decodeStrict(t, out, &g)
+		return g
+	}
+	run := func(path string, args ...string) string {
+		t.Helper()
+		return invoke(t, append([]string{"run", "-m", path, "-p", "the", "-n", "12", "--temp", "0"}, args...)...).ok(t)
+	}
+	model := tinyllama.New(tinyllama.Options{})
+	path := filepath.Join(t.TempDir(), "stop.gguf")
+	write := func() {
+		t.Helper()
+		if err := os.WriteFile(path, model.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	free := first(run(path, "-o", "json"))
+	id := free.IDs[6]
+	for _, p := range slices.Clone(model.Meta) {
+		switch p.Key {
+		case "tokenizer.ggml.tokens":
+			tokens := slices.Clone(p.Value.([]string))
+			tokens[id] = marker
+			model.Set(p.Key, tokens)
+		case "tokenizer.ggml.token_type":
+			types := slices.Clone(p.Value.([]int32))
+			types[id] = 3 // control
+			model.Set(p.Key, types)
+		}
+	}
+	write()
+	want := free.IDs[:slices.Index(free.IDs, id)+1]
+	if g := first(run(path, "-o", "json", "-r", marker)); !slices.Equal(g.IDs, want) || g.End != llm.EndStop.String() {
+		t.Errorf("ends by %q with %v, want %v", g.End, g.IDs, want)
+	}
+	if g := first(run(path, "-o", "json", "-r", "<|never|>")); !slices.Equal(g.IDs, free.IDs) {
+		t.Errorf("without the stop %v, want %v", g.IDs, free.IDs)
+	}
+}
+
 // A token of the frame that the text has already stays, with a warning.
 func TestDoubledFrame(t *testing.T) {
 	path := metadataModel(t, "tokenizer.ggml.add_eos_token", true)

@@ -74,11 +74,10 @@ func newSpecials(v *vocab, cfg *Config) (*specials, error) {
 	total := 0
 	s := &specials{turns: make(map[int32]int32)}
 	for i, kind := range v.kind {
-		if kind == Control || kind == Unknown || kind == UserDefined {
+		if id := int32(i); v.special(id) {
 			if total += len(v.text[i]); total > maxSpecialBytes {
 				return nil, fmt.Errorf("%w: special tokens hold more than %d bytes of text", ErrVocab, maxSpecialBytes)
 			}
-			id := int32(i)
 			s.tokens = append(s.tokens, special{v.text[i], id, kind == UserDefined, before[id], after[id]})
 		}
 	}

@@ -216,3 +216,12 @@ func (t *Tokenizer) Text(id int32) string {
 
 // Lookup returns the id of the token spelled text, or None.
 func (t *Tokenizer) Lookup(text string) int32 { return t.vocab.lookup(text) }
+
+// LookupSpecial returns the id of the control, unknown or user-defined token spelled
+// text, or None.
+func (t *Tokenizer) LookupSpecial(text string) int32 {
+	if id := t.vocab.lookup(text); id != None && t.vocab.special(id) {
+		return id
+	}
+	return None
+}

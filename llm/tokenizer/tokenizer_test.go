@@ -659,6 +659,9 @@ func TestPieces(t *testing.T) {
 			t.Errorf("%v decoded %q, want %q", tc.ids, got, tc.want)
 		}
 	}
+	if tok.LookupSpecial("</s>") != 2 || tok.LookupSpecial("<unk>") != 0 || tok.LookupSpecial("\u2581the") != None || tok.LookupSpecial("nope") != None {
+		t.Error("LookupSpecial")
+	}
 	if tok.Lookup("\u2581the") != the || tok.Lookup("nope") != None || tok.Text(-1) != "" || tok.Text(n) != "" || tok.IsEOG(-1) || tok.IsEOG(n) {
 		t.Error("Lookup, Text or IsEOG outside of the vocabulary")
 	}

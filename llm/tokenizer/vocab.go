@@ -130,6 +130,11 @@ func (v *vocab) silent(id int32) bool {
 	return v.kind[id] == Control || v.kind[id] == Unknown
 }
 
+// special reports whether a token can be recognised in raw text.
+func (v *vocab) special(id int32) bool {
+	return v.silent(id) || v.kind[id] == UserDefined
+}
+
 // roleTexts names the spellings by which models in use mark a role that their
 // metadata leaves open.
 var roleTexts = []struct {
