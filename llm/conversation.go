@@ -20,42 +20,58 @@ import (
 // its own is forgotten, and decoded again.
 type Conversation struct {
 	s        *Session
-	template string
+	template chat.Template
 	system   []chat.Message
 	turns    []chat.Message
 }
 
 // NewConversation begins a conversation on s. template is a name that package chat
-// knows; empty, it is found by the template that the model's file carries, and an
-// error that matches chat.ErrTemplate says that there is none or it is not known.
-// system is what the model is told first, or empty.
+// knows; empty, the template is the one that the model's file carries, with all that it
+// does to earlier turns as far as chat.Recognise knows it, and an error that matches
+// chat.ErrTemplate says that there is none or it is not known. system is what the model
+// is told first; if it is empty, that is what the template says then, mostly nothing.
 func (s *Session) NewConversation(template, system string) (*Conversation, error) {
-	if template == "" {
-		text := s.m.chatTemplate
-		if text == "" {
-			return nil, fmt.Errorf("llm: %w: the file carries none; name one of %s", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
-		}
-		name, ok := chat.Detect(text)
-		if !ok {
-			return nil, fmt.Errorf("llm: %w: that of the file is none of %s; name one", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
-		}
-		template = name
+	t, err := s.template(template)
+	if err != nil {
+		return nil, err
 	}
-	c := &Conversation{s: s, template: template}
+	c := &Conversation{s: s, template: t}
 	if system != "" {
 		c.system = []chat.Message{{Role: chat.System, Content: system}}
 	}
-	// A template that is not known, or takes no system message, is found now.
-	if err := check(template, c.system, nil); err != nil {
+	// A template that takes no system message is found now.
+	if err := c.check(c.system, nil); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// Template returns the name of the conversation's template.
-func (c *Conversation) Template() string { return c.template }
+// template returns the template called name, or that of the model's file if name is
+// empty.
+func (s *Session) template(name string) (chat.Template, error) {
+	if name != "" {
+		t, err := chat.Named(name)
+		if err != nil {
+			return t, fmt.Errorf("llm: %w", err)
+		}
+		return t, nil
+	}
+	text := s.m.chatTemplate
+	if text == "" {
+		return chat.Template{}, fmt.Errorf("llm: %w: the file carries none; name one of %s", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
+	}
+	t, ok := chat.Recognise(text)
+	if !ok {
+		return t, fmt.Errorf("llm: %w: that of the file is none of %s; name one", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
+	}
+	return t, nil
+}
 
-// Messages returns the turns so far, without the system message.
+// Template returns the name of the conversation's template.
+func (c *Conversation) Template() string { return c.template.Name }
+
+// Messages returns the turns so far, without the system message. Answers are whole,
+// also where the template cuts the thoughts of earlier ones out of the prompt.
 func (c *Conversation) Messages() []chat.Message {
 	return slices.Clone(c.turns)
 }
@@ -73,7 +89,7 @@ func (c *Conversation) SetMessages(msgs []chat.Message) error {
 	if len(turns) > 0 && turns[0].Role == chat.System {
 		system, turns = turns[:1:1], turns[1:]
 	}
-	if err := check(c.template, system, turns); err != nil {
+	if err := c.check(system, turns); err != nil {
 		return err
 	}
 	c.system, c.turns = system, turns
@@ -82,9 +98,9 @@ func (c *Conversation) SetMessages(msgs []chat.Message) error {
 
 // check returns an error if the template does not take the messages and a user's
 // after them.
-func check(template string, system, turns []chat.Message) error {
+func (c *Conversation) check(system, turns []chat.Message) error {
 	all := append(slices.Concat(system, turns), chat.Message{Role: chat.User})
-	if _, err := chat.Segments(template, all, true); err != nil {
+	if _, err := c.template.Segments(all, true); err != nil {
 		return fmt.Errorf("llm: %w", err)
 	}
 	return nil
@@ -95,7 +111,8 @@ func check(template string, system, turns []chat.Message) error {
 func (c *Conversation) Clear() { c.turns = nil }
 
 // Send says text as the user and streams the model's answer, as Generate does, with
-// the same claim on the session. Only what the session does not hold yet is decoded.
+// the same claim on the session. Only what the session does not hold yet is decoded;
+// where the template changes an earlier turn, that is all from the change on.
 // When the stream ends, by itself or because the caller breaks off, the question and
 // the answer so far are turns of the conversation; after an error they are not.
 //
@@ -134,6 +151,7 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 			said = plain.beside(t)
 		}
 		answer.WriteString(said)
+		answer.WriteString(c.thoughtMark(t.ID))
 		return yield(t, err)
 	})
 	if err != nil {
@@ -147,8 +165,19 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 	return nil
 }
 
+// thoughtMark returns the spelling of a token that begins or ends thoughts and has no
+// text, where the template has to find the thoughts again.
+func (c *Conversation) thoughtMark(id int32) string {
+	tok := c.s.m.tok
+	text := tok.Text(id)
+	if c.template.Thoughts == chat.ThoughtsKept || text != chat.ThinkStart && text != chat.ThinkEnd || len(tok.AppendPiece(nil, id, false)) > 0 {
+		return ""
+	}
+	return text
+}
+
 func (c *Conversation) encode(turns []chat.Message) ([]int32, error) {
-	segments, err := chat.Segments(c.template, slices.Concat(c.system, turns), true)
+	segments, err := c.template.Segments(slices.Concat(c.system, turns), true)
 	if err != nil {
 		return nil, fmt.Errorf("llm: %w", err)
 	}

@@ -231,6 +231,117 @@ func TestConversationSpecial(t *testing.T) {
 	}
 }
 
+// force makes a generation say text: it returns a GenerateOptions.OnLogits that chooses
+// ids one after the other.
+func force(ids []int32) func(logits []float32) {
+	n := 0
+	return func(logits []float32) {
+		if n < len(ids) {
+			logits[ids[n]] = 1e6
+		}
+		n++
+	}
+}
+
+// A template that cuts the thoughts of earlier answers has them in no later prompt, be
+// their marks text or tokens without text, and the answers are kept whole.
+func TestConversationCutsThoughts(t *testing.T) {
+	const template = "{%- for message in messages %}" +
+		"{%- if message.role == 'assistant' and '</think>' in message.content %}" +
+		"{%- set content = message.content.split('</think>')[-1].lstrip('\\n') %}" +
+		"{%- else %}{%- set content = message.content %}{%- endif %}" +
+		"{{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}{%- endfor %}"
+	for _, tc := range []struct {
+		name, template, thoughts string
+		marks                    bool // the marks are control tokens
+		want                     string
+	}{
+		{"cut", template, "wise", false, "Well"},
+		{"marks without text", template, "wise", true, "Well"},
+		{"kept", chatML, "wise", false, "<think>\nwise\n</think>\n\nWell"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			model := tinyllama.New(tinyllama.Options{Context: 1024})
+			model.Set("tokenizer.chat_template", tc.template)
+			model.Set("tokenizer.ggml.add_space_prefix", false)
+			if tc.marks {
+				setToken(model, 300, chat.ThinkStart, tokenizer.Control)
+				setToken(model, 301, chat.ThinkEnd, tokenizer.Control)
+			}
+			m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+			c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := "<think>\n" + tc.thoughts + "\n</think>\n\nWell"
+			ids, err := m.Tokenizer().Encode(answer, tokenizer.EncodeOptions{ParseSpecial: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := send(c, "hello", llm.GenerateOptions{MaxTokens: len(ids), OnLogits: force(ids)}); err != nil {
+				t.Fatal(err)
+			}
+			kept := c.Messages()
+			if kept[1].Content != answer {
+				t.Errorf("the answer is kept as %q, want %q", kept[1].Content, answer)
+			}
+			fresh, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := fresh.SetMessages(kept); err != nil {
+				t.Fatal(err)
+			}
+			whole, err := chat.Format("chatml", []chat.Message{
+				{Role: chat.User, Content: "hello"}, {Role: chat.Assistant, Content: tc.want}, {Role: chat.User, Content: "again"},
+			}, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := m.Tokenizer().Encode(whole, tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The first conversation decodes the end of the prompt, from where it changes.
+			for _, c := range []*llm.Conversation{fresh, c} {
+				var prompt []int32
+				opt := llm.GenerateOptions{MaxTokens: 1, OnPrompt: func(ids []int32) { prompt = slices.Clone(ids) }}
+				if _, err := send(c, "again", opt); err != nil {
+					t.Fatal(err)
+				}
+				if at := len(want) - len(prompt); at < 0 || !slices.Equal(prompt, want[at:]) || c == fresh && at > 0 {
+					t.Errorf("the second prompt is %q, want %q", m.Tokenizer().Decode(prompt), whole)
+				}
+			}
+		})
+	}
+}
+
+// A template with a system message of its own says it where none is given.
+func TestConversationDefaultSystem(t *testing.T) {
+	const template = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}" +
+		"{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}{% endif %}" +
+		"{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+	m := openChat(t, template)
+	for system, want := range map[string]string{"": "Be kind.", "Be brief.": "Be brief."} {
+		c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prompt := ""
+		opt := llm.GenerateOptions{MaxTokens: 1, OnPrompt: func(ids []int32) { prompt = m.Tokenizer().Decode(ids) }}
+		if _, err := send(c, "hello", opt); err != nil {
+			t.Fatal(err)
+		}
+		if turn := "<|im_start|>system\n" + want + "<|im_end|>"; strings.Count(prompt, "system") != 1 || !strings.Contains(prompt, turn) {
+			t.Errorf("with the system message %q the prompt is %q, want %q in it", system, prompt, turn)
+		}
+		if len(c.Messages()) != 2 {
+			t.Errorf("the turns are %q", c.Messages())
+		}
+	}
+}
+
 // A stop that is a token ends the turn before it, shown or not.
 func TestConversationStopsAtTokens(t *testing.T) {
 	const marker = "<|sep|>"

@@ -476,7 +476,7 @@ func (m *Model) Context() int { return m.context }
 func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 
 // ChatTemplate returns the text of the chat template that the file carries, and
-// whether there is one. It is a program, of which chat.Detect tells the name.
+// whether there is one. It is a program, which chat.Recognise knows by its marks.
 func (m *Model) ChatTemplate() (text string, ok bool) {
 	return m.chatTemplate, m.chatTemplate != ""
 }

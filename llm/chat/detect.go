@@ -10,11 +10,14 @@ type rule struct {
 }
 
 // rules are tried in order: llm_chat_detect_template of llama.cpp, up to the last
-// template that this package has.
+// template that this package has, but for one rule that is told below.
 var rules = []rule{
 	{"phi4", []string{"<|im_start|>", "<|im_sep|>"}},
 	{"", []string{"<|im_start|>", "<end_of_utterance>"}}, // SmolVLM
 	{"chatml", []string{"<|im_start|>"}},
+	// llama.cpp takes this form for mistral-v7, which puts spaces before contents.
+	{"mistral-v7-tekken", []string{"[INST]'", "[SYSTEM_PROMPT]"}},
+	{"mistral-v7-tekken", []string{`[INST]"`, "[SYSTEM_PROMPT]"}},
 	{"mistral-v7", []string{"[INST]", "[SYSTEM_PROMPT]"}},
 	// The forms of v1 and v3 have one of two strings, and are told apart by quotes
 	// and spaces.
@@ -41,10 +44,10 @@ var rules = []rule{
 	{"llama3", []string{"<|start_header_id|>", "<|end_header_id|>"}},
 }
 
-// Detect returns the name of the template whose program is text, as found in a
+// Detect returns the name of the framing of the template whose program is text, as found in a
 // model file under tokenizer.chat_template, and whether it is one of this package's.
 // A name is its own. It goes by a few strings that text contains, and reads no more
-// of it.
+// of it: [Recognise] also finds what the template does to contents.
 func Detect(text string) (name string, ok bool) {
 	if _, ok := templates[text]; ok {
 		return text, true

@@ -29,6 +29,37 @@ func ExampleFormat() {
 	// <|im_start|>assistant
 }
 
+func ExampleRecognise() {
+	// As Qwen 3 has it, in short.
+	program := `{%- set content = message.content.split('</think>')[-1].lstrip('\n') %}
+{{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>\n' }}`
+	t, ok := chat.Recognise(program)
+	if !ok {
+		fmt.Println("not known")
+		return
+	}
+	segments, err := t.Segments([]chat.Message{
+		{Role: chat.User, Content: "What forges iron?"},
+		{Role: chat.Assistant, Content: "<think>\nA smith.\n</think>\n\nA hammer."},
+		{Role: chat.User, Content: "And gold?"},
+	}, true)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range segments {
+		fmt.Print(s.Text)
+	}
+	// Output:
+	// <|im_start|>user
+	// What forges iron?<|im_end|>
+	// <|im_start|>assistant
+	// A hammer.<|im_end|>
+	// <|im_start|>user
+	// And gold?<|im_end|>
+	// <|im_start|>assistant
+}
+
 func ExampleSegments() {
 	segments, err := chat.Segments("chatml", []chat.Message{{Role: chat.User, Content: "<|im_end|>"}}, false)
 	if err != nil {

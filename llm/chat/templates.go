@@ -6,25 +6,28 @@ import (
 	"slices"
 )
 
-// template adds the segments of a conversation, whose roles are checked, to b.
-type template func(b *builder, msgs []Message, addAssistant bool) error
+// framing adds the segments of a conversation, whose roles are checked and whose contents
+// are prepared, to b.
+type framing func(b *builder, msgs []Message, addAssistant bool) error
 
-// templates are by llama.cpp's names (llama-chat.cpp).
-var templates = map[string]template{
-	"chatml":            chatML,
-	"gemma":             gemma,
-	"llama2":            llama2{}.format,
-	"llama2-sys":        llama2{sys: true}.format,
-	"llama2-sys-bos":    llama2{sys: true, bos: true}.format,
-	"llama2-sys-strip":  llama2{sys: true, strip: true}.format,
-	"llama3":            llama3,
-	"mistral-v1":        mistral{before: " ", after: " "}.format,
-	"mistral-v3":        mistral{after: " ", trim: true}.format,
-	"mistral-v3-tekken": mistral{}.format,
-	"mistral-v7":        mistral7(" "),
-	"mistral-v7-tekken": mistral7(""),
-	"phi3":              phi3,
-	"phi4":              phi4,
+// templates are by llama.cpp's names (llama-chat.cpp), and do what the templates have in
+// common that llama.cpp knows by one name. Recognise adds what the template of a file
+// does beyond; the package comment has both in words.
+var templates = map[string]Template{
+	"chatml":            {frame: chatML},
+	"gemma":             {frame: gemma, Trim: AllRoles},
+	"llama2":            {frame: llama2{}.format},
+	"llama2-sys":        {frame: llama2{sys: true}.format},
+	"llama2-sys-bos":    {frame: llama2{sys: true, bos: true}.format},
+	"llama2-sys-strip":  {frame: llama2{sys: true}.format, Trim: AllRoles},
+	"llama3":            {frame: llama3, Trim: AllRoles},
+	"mistral-v1":        {frame: mistral{before: " ", after: " "}.format},
+	"mistral-v3":        {frame: mistral{after: " "}.format, Trim: AssistantRole},
+	"mistral-v3-tekken": {frame: mistral{}.format},
+	"mistral-v7":        {frame: mistral7(" ")},
+	"mistral-v7-tekken": {frame: mistral7("")},
+	"phi3":              {frame: phi3},
+	"phi4":              {frame: phi4},
 }
 
 // Names returns the names of all templates, sorted.
@@ -47,7 +50,7 @@ func gemma(b *builder, msgs []Message, addAssistant bool) error {
 	for i, m := range msgs {
 		switch m.Role {
 		case System:
-			system += trim(m.Content)
+			system += m.Content
 			last = i
 			continue
 		case Assistant:
@@ -59,7 +62,7 @@ func gemma(b *builder, msgs []Message, addAssistant bool) error {
 				system = ""
 			}
 		}
-		b.text(trim(m.Content)).mark("<end_of_turn>").text("\n")
+		b.text(m.Content).mark("<end_of_turn>").text("\n")
 	}
 	if system != "" {
 		return fmt.Errorf("%w: message %d is a system message, which gemma takes only before a user message", ErrMessage, last)
@@ -75,7 +78,7 @@ func llama3(b *builder, msgs []Message, addAssistant bool) error {
 		return b.mark("<|start_header_id|>").text(role).mark("<|end_header_id|>").text("\n\n")
 	}
 	for _, m := range msgs {
-		head(m.Role).text(trim(m.Content)).mark("<|eot_id|>")
+		head(m.Role).text(m.Content).mark("<|eot_id|>")
 	}
 	if addAssistant {
 		head(Assistant)
@@ -85,18 +88,14 @@ func llama3(b *builder, msgs []Message, addAssistant bool) error {
 
 // llama2 is the template of Llama 2 and of the first Mistral.
 type llama2 struct {
-	sys   bool // marks system messages
-	bos   bool // repeats the beginning-of-sequence token before later turns
-	strip bool // trims contents
+	sys   bool   // marks system messages
+	bos   bool   // repeats the beginning-of-sequence token before later turns
+	space string // around answers
 }
 
 func (t llama2) format(b *builder, msgs []Message, _ bool) error {
 	inTurn := false
 	for i, m := range msgs {
-		content := m.Content
-		if t.strip {
-			content = trim(content)
-		}
 		if !inTurn {
 			inTurn = true
 			if t.bos && i > 0 {
@@ -106,13 +105,13 @@ func (t llama2) format(b *builder, msgs []Message, _ bool) error {
 		}
 		switch {
 		case m.Role == System && t.sys:
-			b.mark("<<SYS>>").text("\n" + content + "\n").mark("<</SYS>>").text("\n\n")
+			b.mark("<<SYS>>").text("\n" + m.Content + "\n").mark("<</SYS>>").text("\n\n")
 		case m.Role == System:
-			b.text(content + "\n")
+			b.text(m.Content + "\n")
 		case m.Role == User:
-			b.text(content + " ").mark("[/INST]")
+			b.text(m.Content + " ").mark("[/INST]")
 		default:
-			b.text(content).mark("</s>")
+			b.text(t.space + m.Content + t.space).mark("</s>")
 			inTurn = false
 		}
 	}
@@ -123,7 +122,6 @@ func (t llama2) format(b *builder, msgs []Message, _ bool) error {
 type mistral struct {
 	before string // before [INST] and [/INST]
 	after  string // after [INST], and before an answer
-	trim   bool   // trims answers
 }
 
 func (t mistral) format(b *builder, msgs []Message, _ bool) error {
@@ -139,11 +137,7 @@ func (t mistral) format(b *builder, msgs []Message, _ bool) error {
 		case User:
 			b.text(m.Content + t.before).mark("[/INST]")
 		default:
-			content := m.Content
-			if t.trim {
-				content = trim(content)
-			}
-			b.text(t.after + content).mark("</s>")
+			b.text(t.after + m.Content).mark("</s>")
 			inTurn = false
 		}
 	}
@@ -151,7 +145,7 @@ func (t mistral) format(b *builder, msgs []Message, _ bool) error {
 }
 
 // mistral7 is the template of Mistral's v7 tokenizers; space is before contents.
-func mistral7(space string) template {
+func mistral7(space string) framing {
 	return func(b *builder, msgs []Message, _ bool) error {
 		for _, m := range msgs {
 			switch m.Role {
