@@ -118,7 +118,8 @@ func (c *Conversation) Clear() { c.turns = nil }
 //
 // Special tokens are never recognised in messages, whatever opt.Special says, which
 // only shows those of the answer to the caller: the turn that is kept is without, and
-// without what chat.Strip takes out.
+// without what chat.Strip takes out. The marks of thoughts stay in it where the template
+// deals with thoughts.
 // Sampling's seed is a conversation's: every turn draws numbers of its own.
 //
 // The sequence is for one loop: another one sends text again.
