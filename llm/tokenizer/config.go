@@ -66,7 +66,8 @@ type Config struct {
 	Merges []string
 	// Tokens holds the text of every token; its length is the vocabulary size.
 	Tokens []string
-	// Scores holds the merge priority of every token. Nil means all zero.
+	// Scores holds the merge priority of every token. Nil means all zero. A NaN is
+	// below every number.
 	Scores []float32
 	// Types holds the kind of every token. Nil means all Normal.
 	Types []TokenType
@@ -163,7 +164,8 @@ var idKeys = []struct {
 // ([]string, []float32, []int32 or []uint32) for an array; the slices are kept,
 // not copied, except the token types.
 //
-// The keys are those of tokenizer.ggml, and general.name and general.architecture,
+// A token type that this package does not know is read as Undefined. The keys are
+// those of tokenizer.ggml, and general.name and general.architecture,
 // by which models are known whose special tokens strip white space (StripBefore,
 // StripAfter).
 //
@@ -356,7 +358,10 @@ func readTypes(get func(string) (any, bool), dst *[]TokenType) error {
 func convertTypes[T int32 | uint32](a []T) []TokenType {
 	types := make([]TokenType, len(a))
 	for i, v := range a {
-		types[i] = TokenType(v)
+		// llama.cpp gives a type that it does not know no attribute.
+		if t := TokenType(v); t >= Undefined && t <= Byte {
+			types[i] = t
+		}
 	}
 	return types
 }

@@ -151,8 +151,14 @@ func (s *spm) pair(text string, l, r *symbol) (priority uint32, id int32, ok boo
 	return descending(score), id, true
 }
 
-// descending maps floats other than NaN to integers in the opposite order.
+// descending maps floats to integers in the opposite order. NaN comes behind all
+// numbers, so that its token merges last. To llama.cpp's queue a NaN is as good as any
+// other score, and when its token merges depends on what else is queued: that order is
+// none to reproduce.
 func descending(f float32) uint32 {
+	if f != f {
+		return math.MaxUint32
+	}
 	b := math.Float32bits(f + 0) // turns -0 into 0
 	if b>>31 != 0 {
 		return b

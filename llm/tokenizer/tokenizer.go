@@ -30,10 +30,10 @@ type Tokenizer struct {
 // New builds a tokenizer. It keeps cfg's slices, which must not change later.
 //
 // It fails with ErrModel for an unknown model or pre-tokenizer, and with ErrVocab
-// where the arrays differ in length, a token occurs twice, a score is NaN, a type
-// or id is out of range (those of StripBefore and StripAfter included), a byte
-// token is not spelled <0xNN>, the special tokens hold more than 4 MiB of text, or
-// a token to be added is None. ErrVocab also reports, for ModelSPM, a byte without
+// where the arrays differ in length, a token occurs twice, a type or id is out of
+// range (those of StripBefore and StripAfter included), a byte token is not spelled
+// <0xNN>, the special tokens hold more than 4 MiB of text, or a token to be added is
+// None. ErrVocab also reports, for ModelSPM, a byte without
 // a token if UNK is None; for ModelBPE a merge that is not two pieces; for
 // ModelWordPiece no UNK and a token of more than 512 bytes. For ModelNone all of
 // cfg but the model is ignored.

@@ -503,7 +503,6 @@ func TestNewErrors(t *testing.T) {
 		{"many types", func(c *Config) { c.Types = append(c.Types, Normal) }, ErrVocab, "261 types for 260 tokens"},
 		{"type 7", func(c *Config) { c.Types[9] = 7 }, ErrVocab, "token 9 has type 7"},
 		{"type -1", func(c *Config) { c.Types[9] = -1 }, ErrVocab, "token 9 has type -1"},
-		{"NaN", func(c *Config) { c.Scores[5] = float32(math.NaN()) }, ErrVocab, "token 5 has score NaN"},
 		{"duplicate", func(c *Config) { c.Tokens[259] = "<0x41>" }, ErrVocab, "tokens 68 and 259"},
 		{"byte spelled wrong", func(c *Config) { c.Types[259] = Byte }, ErrVocab, "token 259 of type byte"},
 		{"byte with a sign", func(c *Config) { c.Types[259], c.Tokens[259] = Byte, "<0x+1>" }, ErrVocab, "token 259 of type byte"},
@@ -522,6 +521,60 @@ func TestNewErrors(t *testing.T) {
 		tok, err := New(cfg)
 		if !errors.Is(err, tc.want) || tok != nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v, want %v that says %q", tc.name, err, tc.want, tc.says)
+		}
+	}
+}
+
+// A token whose score is not a number, of either sign, merges after all that have one,
+// and several of them leftmost first.
+func TestNaNScores(t *testing.T) {
+	for _, nan := range []float32{float32(math.NaN()), math.Float32frombits(0xFFC00000), math.Float32frombits(0x7F800001)} {
+		for _, tc := range []struct {
+			scores map[string]float32
+			want   []string
+		}{
+			{map[string]float32{"ab": nan, "bc": -1}, []string{"a", "bc"}},
+			{map[string]float32{"ab": nan, "bc": float32(math.Inf(-1))}, []string{"a", "bc"}},
+			{map[string]float32{"ab": nan, "bc": nan}, []string{"ab", "c"}},
+		} {
+			cfg := small("a", "b", "c", "ab", "bc")
+			cfg.AddSpacePrefix = false
+			for text, score := range tc.scores {
+				cfg.Scores[slices.Index(cfg.Tokens, text)] = score
+			}
+			tok := mustNew(t, cfg)
+			if got := texts(tok, encode(t, tok, "abc", EncodeOptions{})); !slices.Equal(got, tc.want) {
+				t.Errorf("with %v: %q, want %q", tc.scores, got, tc.want)
+			}
+		}
+	}
+}
+
+// Types that no enumeration has are read as undefined: such a token has no text, as one
+// of type 0.
+func TestUnknownTypes(t *testing.T) {
+	for name, types := range map[string]any{
+		"signed":   []int32{2, 3, 3, 1, 7, -1, math.MinInt32, 6, 0},
+		"unsigned": []uint32{2, 3, 3, 1, 7, math.MaxUint32, 1 << 31, 6, 0},
+	} {
+		metadata := map[string]any{
+			"tokenizer.ggml.model":      "llama",
+			"tokenizer.ggml.tokens":     []string{"<unk>", "<s>", "</s>", "a", "b", "c", "d", "<0x41>", "e"},
+			"tokenizer.ggml.token_type": types,
+		}
+		cfg, err := FromMetadata(func(key string) (any, bool) {
+			v, ok := metadata[key]
+			return v, ok
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []TokenType{Unknown, Control, Control, Normal, Undefined, Undefined, Undefined, Byte, Undefined}
+		if !slices.Equal(cfg.Types, want) {
+			t.Errorf("%s: types %v, want %v", name, cfg.Types, want)
+		}
+		if text := mustNew(t, cfg).Decode([]int32{4, 3, 5, 6, 7, 8}); text != "aA" {
+			t.Errorf("%s: decoded %q", name, text)
 		}
 	}
 }

@@ -74,9 +74,6 @@ func newVocab(cfg *Config) (*vocab, error) {
 		if k := v.kind[i]; k < Undefined || k > Byte {
 			return nil, fmt.Errorf("%w: token %d has type %d, want %d..%d", ErrVocab, i, k, Undefined, Byte)
 		}
-		if cfg.Scores != nil && cfg.Scores[i] != cfg.Scores[i] {
-			return nil, fmt.Errorf("%w: token %d has score NaN", ErrVocab, i)
-		}
 	}
 	v.assignRoles(cfg)
 	for i := range v.text {
