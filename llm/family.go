@@ -130,7 +130,7 @@ func (fam *family) read(r *reader, p *Params) {
 	if g.localBase != 0 {
 		p.LocalRoPE = fucina.RoPE{Dims: p.RoPE.Dims, AttnFactor: p.RoPE.AttnFactor}
 	}
-	p.LocalRoPE.FreqBase = r.number("rope.freq_base_swa", cmp.Or(g.localBase, p.RoPE.FreqBase), 1)
+	p.LocalRoPE.FreqBase = r.base("rope.freq_base_swa", cmp.Or(g.localBase, p.RoPE.FreqBase), p)
 }
 
 // familyOf returns the family of a file, and its name.

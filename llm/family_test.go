@@ -107,7 +107,7 @@ func TestOpenBadFamilies(t *testing.T) {
 		{"gemma3", badModel{"the same for each block", set("gemma3.attention.sliding_window_pattern", []int32{1, 1}), unsupported, "gemma3.attention.sliding_window_pattern"}},
 		{"gemma3", badModel{"a pattern in words", set("gemma3.attention.sliding_window_pattern", []string{"1"}), invalid, "gemma3.attention.sliding_window_pattern"}},
 		{"gemma3", badModel{"a negative cap", set("gemma3.final_logit_softcapping", float32(-1)), invalid, "gemma3.final_logit_softcapping"}},
-		{"gemma3", badModel{"a local base of nothing", set("gemma3.rope.freq_base_swa", float32(0)), invalid, "gemma3.rope.freq_base_swa"}},
+		{"gemma3", badModel{"a local base of nothing", set("gemma3.rope.freq_base_swa", float32(-1)), invalid, "gemma3.rope.freq_base_swa"}},
 		{"phi3", badModel{"a gate of its own", add("blk.0.ffn_gate.weight", dtype.F32, 16, 32), unsupported, "blk.0.ffn_gate.weight"}},
 		{"phi3", badModel{"half of the MLP", replace("blk.0.ffn_up.weight", dtype.F32, 16, 32), invalid, "blk.0.ffn_up.weight"}},
 		{"phi3", badModel{"rows too many", replace("blk.1.attn_qkv.weight", dtype.F32, 33, 32), invalid, "blk.1.attn_qkv.weight"}},

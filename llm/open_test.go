@@ -107,7 +107,7 @@ func badModels() []badModel {
 
 		{"odd rotation", set(rope, uint32(15)), invalid, rope},
 		{"rotation beyond the head", set(rope, uint32(18)), invalid, rope},
-		{"zero frequency base", set(base, float32(0)), invalid, base},
+		{"negative frequency base", set(base, float32(-1)), invalid, base},
 		{"NaN frequency base", set(base, nan), invalid, base},
 		{"frequency base of another type", set(base, true), invalid, base},
 		{"unknown scaling", set(scaling, "longrope"), unsupported, scaling},
@@ -252,6 +252,36 @@ func TestOpenGoodModels(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A frequency base of 0 is none: the default takes its place, and the model says so.
+func TestZeroFrequencyBase(t *testing.T) {
+	eng := openExact(t)
+	for _, tc := range []struct {
+		arch, key string
+		standIn   float32
+	}{
+		{"llama", "rope.freq_base", 10000},
+		{"gemma3", "rope.freq_base", 10000},
+		{"gemma3", "rope.freq_base_swa", 10000},
+	} {
+		key := tc.arch + "." + tc.key
+		open := func(base float32) *llm.Model {
+			m := tinyllama.NewShape(tinyllama.Shape{Architecture: tc.arch, HeadLength: 32, QKNorm: tc.arch == "gemma3", PostNorms: tc.arch == "gemma3", Output: true})
+			m.Set(key, base)
+			return openModel(t, eng, writeModel(t, m), llm.Options{})
+		}
+		zero, standIn := open(0), open(tc.standIn)
+		got := decode(t, openSession(t, zero, llm.SessionOptions{}), prompt...)
+		want := decode(t, openSession(t, standIn, llm.SessionOptions{}), prompt...)
+		checkLogits(t, key+" of 0", got, want, 0)
+		if notes := zero.Params().Notes; len(notes) != 1 || !strings.Contains(notes[0], key+" is 0") {
+			t.Errorf("%s of 0: notes %q", key, notes)
+		}
+		if notes := standIn.Params().Notes; len(notes) != 0 {
+			t.Errorf("%s of %v: notes %q", key, tc.standIn, notes)
+		}
 	}
 }
 

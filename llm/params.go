@@ -49,6 +49,9 @@ type Params struct {
 	Window        int
 	WindowPattern int
 	LocalRoPE     fucina.RoPE
+
+	// Notes say, a sentence each, which values of the file are not taken as they are.
+	Notes []string
 }
 
 // Local reports whether block i sees only a window.
@@ -188,6 +191,18 @@ func (r *reader) needed(key string, low float64) float64 {
 	return v
 }
 
+// base returns the frequency base of a rotation under arch.key, or def if the key is
+// absent or 0. llama.cpp takes a 0 as it is, so that all angles but the first are
+// infinite and every logit is NaN: a file that holds it means that it has no base.
+func (r *reader) base(key string, def float64, p *Params) float64 {
+	v := r.number(key, def, 0)
+	if v == 0 && r.err == nil {
+		p.Notes = append(p.Notes, fmt.Sprintf("%s.%s is 0, which is no base: %v takes its place", r.arch, key, def))
+		return def
+	}
+	return v
+}
+
 // readParams reads the dimensions of a file. Keys are those of the GGUF
 // specification and of llama.cpp's loader.
 func readParams(f *gguf.File) (Params, *family, error) {
@@ -237,7 +252,7 @@ func readParams(f *gguf.File) (Params, *family, error) {
 func readRoPE(r *reader, fam *family, p *Params) fucina.RoPE {
 	rope := fucina.RoPE{
 		Dims:     r.size("rope.dimension_count", p.KeyLength, maxWidth),
-		FreqBase: r.number("rope.freq_base", 10000, 1),
+		FreqBase: r.base("rope.freq_base", 10000, p),
 	}
 	if rope.Dims%2 != 0 || rope.Dims > p.KeyLength {
 		r.fail(fmt.Errorf("%w: %s.rope.dimension_count is %d, want an even number of at most the head size %d", ErrInvalidModel, r.arch, rope.Dims, p.KeyLength))
