@@ -196,26 +196,46 @@ func (s *speech) beside(t Token) string {
 	return parted + text
 }
 
-// generate owns ids. The caller has claimed the session.
-func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions, yield func(Token, error) bool) error {
+// choices returns the number of tokens that generation chooses among. A model without
+// a vocabulary takes ids and gives ids.
+func (m *Model) choices() int {
+	if n := m.tok.VocabSize(); n > 0 {
+		return n
+	}
+	return m.params.Vocabulary
+}
+
+// Check returns an error if opt is out of range or does not suit the session's model.
+// Generate and Conversation.Send return the same error before they compute anything.
+func (s *Session) Check(opt GenerateOptions) error {
+	_, _, err := s.prepare(opt)
+	return err
+}
+
+// prepare checks opt and returns what chooses the tokens and what spells them.
+func (s *Session) prepare(opt GenerateOptions) (*sample.Sampler, *speech, error) {
 	if opt.MaxTokens < 0 {
-		return fmt.Errorf("llm: %d tokens to generate, want 1 or more, or 0 for no limit", opt.MaxTokens)
+		return nil, nil, fmt.Errorf("llm: %d tokens to generate, want 1 or more, or 0 for no limit", opt.MaxTokens)
+	}
+	if err := opt.Sampling.Check(s.m.choices()); err != nil {
+		return nil, nil, fmt.Errorf("llm: %w", err)
 	}
 	sampler, err := sample.New(opt.Sampling)
 	if err != nil {
-		return fmt.Errorf("llm: %w", err)
-	}
-	tok := s.m.tok
-	choices := tok.VocabSize()
-	if choices == 0 {
-		choices = s.m.params.Vocabulary // a model without a vocabulary takes ids and gives ids
+		return nil, nil, fmt.Errorf("llm: %w", err)
 	}
 	for _, id := range opt.StopIDs {
-		if id < 0 || int(id) >= choices {
-			return fmt.Errorf("llm: %w: stop token %d, want 0 to %d", sample.ErrParams, id, choices-1)
+		if n := s.m.choices(); id < 0 || int(id) >= n {
+			return nil, nil, fmt.Errorf("llm: %w: stop token %d, want 0 to %d", sample.ErrParams, id, n-1)
 		}
 	}
-	speech, err := newSpeech(tok, opt.Special, &opt)
+	speech, err := newSpeech(s.m.tok, opt.Special, &opt)
+	return sampler, speech, err
+}
+
+// generate owns ids. The caller has claimed the session.
+func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions, yield func(Token, error) bool) error {
+	sampler, speech, err := s.prepare(opt)
 	if err != nil {
 		return err
 	}
@@ -244,14 +264,14 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 		if opt.OnLogits != nil {
 			opt.OnLogits(logits)
 		}
-		id, err := sampler.Sample(logits[:choices])
+		id, err := sampler.Sample(logits[:s.m.choices()])
 		if err != nil {
 			return fmt.Errorf("llm: %w", err)
 		}
 		sampler.Accept(id)
 		end := EndNone
 		switch {
-		case tok.IsEOG(id):
+		case s.m.tok.IsEOG(id):
 			end = EndToken
 		case n == opt.MaxTokens:
 			end = EndMaxTokens

@@ -193,6 +193,30 @@ func TestGenerateCutOff(t *testing.T) {
 	}
 }
 
+// Options that do not suit the model are refused before anything is computed.
+func TestOptionsChecked(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	s := openSession(t, m, llm.SessionOptions{})
+	n := int32(m.Tokenizer().VocabSize())
+	for name, opt := range map[string]llm.GenerateOptions{
+		"bias of a token too far": {Sampling: sample.Params{LogitBias: map[int32]float32{n: 1}}},
+		"NaN temperature":         {Sampling: sample.Params{Temperature: float32(math.NaN())}},
+		"negative length":         {MaxTokens: -1},
+		"empty stop string":       {Stop: []string{""}},
+	} {
+		opt.OnPrompt = func([]int32) { t.Errorf("%s: the prompt is decoded", name) }
+		want := s.Check(opt)
+		_, _, err := collect(context.Background(), s, "the cat", opt)
+		if want == nil || err == nil || err.Error() != want.Error() || s.Past() != 0 {
+			t.Errorf("%s: Generate fails with %v, Check with %v; the session holds %d tokens", name, err, want, s.Past())
+		}
+	}
+	last := llm.GenerateOptions{MaxTokens: 1, Sampling: sample.Params{LogitBias: map[int32]float32{n - 1: 1}}}
+	if err := s.Check(last); err != nil {
+		t.Errorf("bias of the last token: %v", err)
+	}
+}
+
 // A session goes on where the last text ended, without another BOS.
 func TestGenerateGoesOn(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})

@@ -126,6 +126,20 @@ func (p *Params) check() error {
 	return nil
 }
 
+// Check returns an error that matches ErrParams if New refuses p, or if p has a bias
+// for a token outside a vocabulary of n tokens, which Sample would refuse.
+func (p *Params) Check(n int) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.LogitBias)) {
+		if int(id) >= n {
+			return fmt.Errorf("%w: bias of token %d, want a token of 0..%d", ErrParams, id, n-1)
+		}
+	}
+	return nil
+}
+
 // candidate is one token that may be chosen.
 type candidate struct {
 	id    int32

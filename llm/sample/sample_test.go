@@ -255,3 +255,22 @@ func BenchmarkSample(b *testing.B) {
 		})
 	}
 }
+
+// Check finds what New refuses, and biases of tokens that a vocabulary does not have.
+func TestCheck(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		p    Params
+		ok   bool
+	}{
+		{"nothing", Params{}, true},
+		{"the last token", Params{LogitBias: map[int32]float32{0: 1, 9: 1}}, true},
+		{"one token more", Params{LogitBias: map[int32]float32{0: 1, 10: 1}}, false},
+		{"no temperature", Params{Temperature: float32(math.NaN())}, false},
+	} {
+		err := tc.p.Check(10)
+		if tc.ok && err != nil || !tc.ok && !errors.Is(err, ErrParams) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
