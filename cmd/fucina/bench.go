@@ -27,11 +27,11 @@ type measurement struct {
 func (t *tool) bench(ctx context.Context, args []string) (err error) {
 	fs := newFlags("bench", "-m MODEL")
 	m := fs.model()
-	prompt := fs.intRange("p", 512, 0, maxTokens, "prompt `tokens` to process at once; 0 skips the test")
+	prompt := fs.size("p", 512, 0, maxTokens, "prompt `tokens` to process at once; 0 skips the test")
 	fs.alias("p", "n-prompt")
-	gen := fs.intRange("n", 48, 0, maxTokens, "`tokens` to process one by one; 0 skips the test")
+	gen := fs.size("n", 48, 0, maxTokens, "`tokens` to process one by one; 0 skips the test")
 	fs.alias("n", "n-gen")
-	reps := fs.intRange("r", 3, 1, 1<<20, "`times` to repeat each test, after one that is not counted")
+	reps := fs.size("r", 3, 1, 1<<20, "`times` to repeat each test, after one that is not counted")
 	fs.alias("r", "repetitions")
 	fs.note = "llama-bench's defaults, -n 128 and -r 5, take longer; it prints means, this medians."
 	out := fs.format()
@@ -44,12 +44,14 @@ func (t *tool) bench(ctx context.Context, args []string) (err error) {
 	if *prompt == 0 && *gen == 0 {
 		return usagef("bench: nothing to measure: -p and -n are both 0")
 	}
+	fs.tellIgnored(t)
 	l, err := t.load(ctx, m, max(*prompt, *gen))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 
+	t.warnLength(l)
 	b := &benchmark{
 		s:      l.session,
 		ids:    syntheticIDs(max(*prompt, *gen), l.model.Params().Vocabulary),

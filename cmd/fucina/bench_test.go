@@ -51,10 +51,12 @@ func TestBenchSkips(t *testing.T) {
 	}
 }
 
-// The prompt may be longer than what the model was trained for: nobody reads the
-// text.
+// The prompt may be longer than what the model was trained for, and a warning says so.
 func TestBenchText(t *testing.T) {
-	out := invoke(t, "bench", "-m", tinyModel(t), "-p", "300", "-n", "2", "-r", "1").ok(t)
+	model := tinyModel(t)
+	invoke(t, "bench", "-m", model, "-p", "256", "-n", "0", "-r", "1").ok(t)
+	invoke(t, "bench", "-m", model, "-p", "0", "-n", "257", "-r", "1").noted(t, "warning: a context of 257 tokens, but the model was trained for 256\n")
+	out := invoke(t, "bench", "-m", model, "-p", "300", "-n", "2", "-r", "1").noted(t, "warning: a context of 300 tokens, but the model was trained for 256\n")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) != 3 || !strings.Contains(lines[1], "pp300") || !strings.Contains(lines[2], "tg2") {
 		t.Errorf("prints\n%s", out)

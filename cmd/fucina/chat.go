@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,9 @@ import (
 	"github.com/fucina-go/fucina/llm/chat"
 )
 
+// chatCommands are the commands of a conversation.
+var chatCommands = []string{"/clear", "/exit", "/help"}
+
 const chatHelp = `/clear  forget the conversation
 /exit   end the program, as the end of input does
 /help   show this
@@ -23,24 +27,46 @@ Ctrl-C cuts an answer short; at the prompt it ends the program.
 // chatFlags describe a conversation.
 type chatFlags struct {
 	on       bool
-	template string
+	single   bool // for one answer
+	template templateName
 	system   string
+}
+
+// templateName is the name of a chat template.
+type templateName string
+
+func (v *templateName) String() string { return string(*v) }
+
+func (v *templateName) words() []string { return chat.Names() }
+
+func (v *templateName) Set(s string) error {
+	if s != "" { // as if it were not given
+		if err := oneOf(s, v.words()); err != nil {
+			return err
+		}
+	}
+	*v = templateName(s)
+	return nil
 }
 
 func (f *flags) chat() *chatFlags {
 	c := &chatFlags{}
 	f.BoolVar(&c.on, "chat", false, "talk to the model, a line at a time; /help says more")
-	f.StringVar(&c.template, "chat-template", "", "`name` of the chat template (default the file's own)")
+	f.Var(&c.template, "chat-template", "`name` of the chat template (default the file's own)")
 	f.StringVar(&c.system, "sys", "", "`message` that the model is given before the conversation")
 	f.alias("chat", "cnv", "conversation")
+	f.not(&c.on, "no-conversation", "do not talk, which is the default")
+	f.alias("no-conversation", "no-cnv")
+	f.BoolVar(&c.single, "single-turn", false, "end the conversation after the first answer")
+	f.alias("single-turn", "st")
 	f.alias("sys", "system-prompt")
 	return c
 }
 
 func (c *chatFlags) check(out format, n int) error {
 	switch {
-	case !c.on && (c.template != "" || c.system != ""):
-		return usagef("run: -chat-template and -sys go with -chat")
+	case !c.on && (c.template != "" || c.system != "" || c.single):
+		return usagef("run: -chat-template, -sys and -single-turn go with -chat")
 	case c.on && out == jsonl:
 		return usagef("run: -chat writes text: give no -o json")
 	case c.on && n == 0:
@@ -65,7 +91,7 @@ type conversation struct {
 // with the text first unless it is empty. It ends with the input, at /exit, or when
 // ctx is done.
 func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, first string) error {
-	talk, err := s.NewConversation(c.flags.template, c.flags.system)
+	talk, err := s.NewConversation(string(c.flags.template), c.flags.system)
 	if errors.Is(err, chat.ErrTemplate) && c.flags.template == "" {
 		return fmt.Errorf("%w, with -chat-template", err)
 	}
@@ -95,7 +121,8 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 			continue
 		default:
 			if mistyped(command) {
-				fmt.Fprintf(t.stderr, "fucina: no command %s: /help lists them\n", command)
+				hint := didYouMean(command, chatCommands)
+				fmt.Fprintf(t.stderr, "fucina: unknown command %s%s\n", command, cmp.Or(hint, "; /help lists them"))
 				continue
 			}
 		}
@@ -110,6 +137,9 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 			t.report(err)
 		case err != nil:
 			return err
+		}
+		if c.flags.single {
+			return nil
 		}
 	}
 }

@@ -46,6 +46,18 @@ func TestChat(t *testing.T) {
 	}
 }
 
+// A conversation for one answer leaves what comes after the first message unread.
+func TestChatSingleTurn(t *testing.T) {
+	all := chatWith(t, t.Context(), strings.NewReader("a\nb\n")).ok(t)
+	one := chatWith(t, t.Context(), strings.NewReader("a\nb\n"), "--single-turn").ok(t)
+	if one == all || !strings.HasPrefix(all, one) || one == "" {
+		t.Errorf("one answer %q, all %q", one, all)
+	}
+	if got := chatWith(t, t.Context(), strings.NewReader("b\n"), "-st", "-p", "a").ok(t); got != one {
+		t.Errorf("to -p: %q, want %q", got, one)
+	}
+}
+
 func TestChatErrors(t *testing.T) {
 	m := tinyModel(t)
 	for want, args := range map[string][]string{
@@ -58,7 +70,7 @@ func TestChatErrors(t *testing.T) {
 		"of at least 0":   {"run", "-m", m, "-p", "x", "--repeat-penalty", "NaN"},
 		"is not empty":    {"run", "-m", m, "-p", "x", "--stop", ""},
 		"integer from -1": {"run", "-m", m, "-p", "x", "--top-k", "-2"},
-		"want names from": {"run", "-m", m, "-p", "x", "--samplers", "top_k;dry"},
+		"want names from": {"run", "-m", m, "-p", "x", "--samplers", "top_k;infill"},
 	} {
 		invoke(t, args...).failed(t, exitUsage, want)
 	}
@@ -66,9 +78,14 @@ func TestChatErrors(t *testing.T) {
 	none.failed(t, exitError, "the file carries none")
 	none.failed(t, exitError, "with -chat-template")
 	// A mistyped command is no message; what only begins with a slash is.
-	for text, said := range map[string]bool{"/cler": false, "/ a": true, "/etc/hosts": true} {
+	for text, note := range map[string]string{
+		"/cler":      "fucina: unknown command /cler; did you mean \"/clear\"?\n",
+		"/walk":      "fucina: unknown command /walk; /help lists them\n",
+		"/ a":        "",
+		"/etc/hosts": "",
+	} {
 		r := chatWith(t, t.Context(), strings.NewReader(text+"\n"))
-		if r.code != exitOK || (r.stdout != "") != said || (r.stderr == "fucina: no command "+text+": /help lists them\n") == said {
+		if r.code != exitOK || (r.stdout != "") != (note == "") || r.stderr != note {
 			t.Errorf("%q: %+v", text, r)
 		}
 	}

@@ -9,11 +9,16 @@
 //	fucina inspect [-m] FILE
 //	fucina devices
 //	fucina version
+//	fucina completion bash|zsh|fish
 //	fucina help [COMMAND]
 //
 // Flags have llama.cpp's names, short and long, and may be written with one dash or
-// two; fucina help run says how it differs. Results go to standard output, as text
-// or, with -o json, as one JSON value on one line; everything else goes to standard
+// two; fucina help run says how it differs. Flags of llama.cpp that have nothing to act
+// on here are accepted and ignored, with a note on standard error. Of a number that says
+// how much of something, -1 is the default. An error about a mistyped name suggests the
+// nearest one. Results go to standard output, as text
+// or, with -o json, as one JSON value on one line, where a text that is no valid UTF-8
+// is the array of its bytes instead of a string; everything else goes to standard
 // error. FUCINA_EXACT=1 and FUCINA_PROVIDER stand for --exact and --provider.
 //
 // The exit status is 0; 1 after an error, which is told in one line; 2 for a

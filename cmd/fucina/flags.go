@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,13 +26,15 @@ type flags struct {
 	synopsis string            // what the usage line shows after [FLAGS]
 	note     string            // what the help ends with
 	main     map[string]string // from further names of flags to those that they stand for
+	ignored  []string          // what the command line has beside inert flags that does nothing
+
+	// What operands are, for completion: files, words, or both.
+	operandFiles bool
+	operandWords []string
 }
 
 func newFlags(name, synopsis string) *flags {
-	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.Usage = func() {}
-	return &flags{FlagSet: fs, synopsis: synopsis, main: make(map[string]string)}
+	return &flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), synopsis: synopsis, main: make(map[string]string)}
 }
 
 // alias gives the flag name further names, which the help shows beside it.
@@ -79,32 +82,95 @@ func (f *flags) parse(t *tool, args []string, operands int) error {
 
 // parseSome is parse where operands may be missing.
 func (f *flags) parseSome(t *tool, args []string, operands int) error {
-	var rest []string
-	for {
-		switch err := f.Parse(args); {
-		case errors.Is(err, flag.ErrHelp):
-			if werr := f.help(t.stdout, t.summary); werr != nil {
-				return werr
-			}
-			return err
-		case err != nil:
-			return usagef("%s: %v; see fucina %s -h", f.Name(), err, f.Name())
-		}
-		if f.NArg() == 0 {
-			break
-		}
-		// All that follows "--" are operands.
-		if i := len(args) - f.NArg(); i > 0 && args[i-1] == "--" {
-			rest = append(rest, f.Args()...)
-			break
-		}
-		rest = append(rest, f.Arg(0))
-		args = f.Args()[1:]
+	if t.described != nil {
+		t.described(f)
+		return flag.ErrHelp
 	}
-	if len(rest) > operands {
+	rest, err := f.read(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		if werr := f.help(t.stdout, t.summary); werr != nil {
+			return werr
+		}
+		return err
+	case err != nil:
+		return err
+	case len(rest) > operands:
 		return usagef("%s: unexpected operand %q; see fucina %s -h", f.Name(), rest[operands], f.Name())
 	}
 	return f.Parse(append([]string{"--"}, rest...))
+}
+
+// read sets the flags of args, which may stand before, between and behind operands,
+// and returns the operands. All that follows "--" are operands.
+func (f *flags) read(args []string) (operands []string, err error) {
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		switch {
+		case arg == "--":
+			return append(operands, args...), nil
+		case len(arg) < 2 || arg[0] != '-':
+			operands = append(operands, arg)
+		default:
+			if args, err = f.readFlag(arg, args); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return operands, nil
+}
+
+// optional is a flag that may be given alone, or before one of a few words.
+type optional interface{ optional() []string }
+
+// readFlag sets the flag arg, whose value may be the first of args, and returns the
+// rest of args.
+func (f *flags) readFlag(arg string, args []string) ([]string, error) {
+	dash := arg[:1]
+	if strings.HasPrefix(arg, "--") {
+		dash = arg[:2]
+	}
+	name, value, given := strings.Cut(arg[len(dash):], "=")
+	fl := f.Lookup(name)
+	if fl == nil && dash == "--" { // llama.cpp takes --ctx_size as well
+		fl = f.Lookup(strings.ReplaceAll(name, "_", "-"))
+	}
+	if fl == nil {
+		return args, f.unknown(dash, name)
+	}
+	if !given {
+		alone, ok := fl.Value.(interface{ IsBoolFlag() bool })
+		words, mayHave := fl.Value.(optional)
+		switch {
+		case mayHave && len(args) > 0 && slices.Contains(words.optional(), args[0]),
+			!(ok && alone.IsBoolFlag()) && len(args) > 0:
+			value, args = args[0], args[1:]
+		case ok && alone.IsBoolFlag():
+			value = "true"
+		default:
+			return args, usagef("%s: flag needs an argument: %s; see fucina %s -h", f.Name(), arg, f.Name())
+		}
+	}
+	if err := f.Set(fl.Name, value); err != nil {
+		return args, usagef("%s: invalid value %q for flag -%s: %v; see fucina %s -h", f.Name(), value, fl.Name, err, f.Name())
+	}
+	return args, nil
+}
+
+// unknown returns the error of a flag that there is not, or flag.ErrHelp if it asks
+// for help.
+func (f *flags) unknown(dash, name string) error {
+	if name == "h" || name == "help" {
+		return flag.ErrHelp
+	}
+	var names []string
+	f.VisitAll(func(fl *flag.Flag) { names = append(names, fl.Name) })
+	hint := "; see fucina " + f.Name() + " -h"
+	if near := nearest(strings.ReplaceAll(name, "_", "-"), names); near != "" {
+		hint = fmt.Sprintf("; did you mean %s%s?", dash, near)
+	}
+	return usagef("%s: unknown flag %s%s%s", f.Name(), dash, name, hint)
 }
 
 func (f *flags) help(w io.Writer, summary string) error {
@@ -120,13 +186,15 @@ func (f *flags) help(w io.Writer, summary string) error {
 	shown := flag.NewFlagSet(f.Name(), flag.ContinueOnError)
 	shown.SetOutput(&b)
 	f.VisitAll(func(fl *flag.Flag) {
-		if _, ok := f.main[fl.Name]; !ok {
+		_, isInert := fl.Value.(*inert)
+		if _, ok := f.main[fl.Name]; !ok && !isInert {
 			names := fl.Name + others[fl.Name]
 			shown.Var(fl.Value, names, fl.Usage)
 			shown.Lookup(names).DefValue = fl.DefValue
 		}
 	})
 	shown.PrintDefaults()
+	b.WriteString(f.inertHelp())
 	if f.note != "" {
 		fmt.Fprintf(&b, "\n%s\n", f.note)
 	}
@@ -134,14 +202,16 @@ func (f *flags) help(w io.Writer, summary string) error {
 	return err
 }
 
-// intValue is an integer flag that only takes values of a range.
+// intValue is an integer flag that only takes values of a range, and -1 for def if
+// back is set.
 type intValue struct {
-	p        *int
-	min, max int
+	p              *int
+	def, low, high int
+	back           bool
 }
 
 func (v intValue) String() string {
-	if v.p == nil || *v.p < v.min {
+	if v.p == nil || *v.p == 0 || *v.p < v.low {
 		return "" // no default worth showing
 	}
 	return strconv.Itoa(*v.p)
@@ -149,20 +219,68 @@ func (v intValue) String() string {
 
 func (v intValue) Set(s string) error {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < v.min || n > v.max {
-		return fmt.Errorf("want an integer from %d to %d", v.min, v.max)
+	switch {
+	case err == nil && v.back && n == -1:
+		*v.p = v.def
+	case err != nil || n < v.low || n > v.high:
+		or := ""
+		if v.back {
+			or = ", or -1 for the default"
+		}
+		return fmt.Errorf("want an integer from %d to %d%s", v.low, v.high, or)
+	default:
+		*v.p = n
 	}
-	*v.p = n
 	return nil
 }
 
-// intRange defines an integer flag that takes values from low to high. A default
-// below low says that the flag was not given.
+func (f *flags) int(v intValue, name, usage string) *int {
+	v.p = new(int)
+	*v.p = v.def
+	f.Var(v, name, usage)
+	return v.p
+}
+
+// intRange defines an integer flag that takes values from low to high.
 func (f *flags) intRange(name string, def, low, high int, usage string) *int {
-	p := new(int)
-	*p = def
-	f.Var(intValue{p, low, high}, name, usage)
-	return p
+	return f.int(intValue{def: def, low: low, high: high}, name, usage)
+}
+
+// size defines a flag that says how much of something: it takes values from low to
+// high, and -1 for the default. A default below low has no number.
+func (f *flags) size(name string, def, low, high int, usage string) *int {
+	return f.int(intValue{def: def, low: low, high: high, back: true}, name, usage)
+}
+
+// negation is a flag that turns another off.
+type negation struct{ p *bool }
+
+func (v negation) String() string { return "" }
+
+func (v negation) IsBoolFlag() bool { return true }
+
+func (v negation) Set(s string) error {
+	off, err := strconv.ParseBool(s)
+	if err != nil {
+		return errors.New("want true or false")
+	}
+	*v.p = !off
+	return nil
+}
+
+// not defines a flag that turns p off.
+func (f *flags) not(p *bool, name, usage string) { f.Var(negation{p}, name, usage) }
+
+// listed is a flag whose value is one of a few words, which completion offers.
+type listed interface{ words() []string }
+
+// oneOf returns an error that names words unless s is one of them.
+func oneOf(s string, words []string) error {
+	if slices.Contains(words, s) {
+		return nil
+	}
+	last := len(words) - 1
+	return errors.New("want " + strings.Join(words[:last], ", ") + " or " + words[last] + didYouMean(s, words))
 }
 
 // temperature is a finite number.
@@ -189,13 +307,14 @@ const (
 
 func (v *format) String() string { return string(*v) }
 
+func (v *format) words() []string { return []string{string(text), string(jsonl)} }
+
 func (v *format) Set(s string) error {
-	switch format(s) {
-	case text, jsonl:
-		*v = format(s)
-		return nil
+	if err := oneOf(s, v.words()); err != nil {
+		return err
 	}
-	return errors.New("want text or json")
+	*v = format(s)
+	return nil
 }
 
 func (f *flags) format() *format {

@@ -20,7 +20,7 @@ import (
 
 // inspection describes a GGUF file, as inspect -o json prints it.
 type inspection struct {
-	File      string       `json:"file"` // base name
+	File      jsonText     `json:"file"` // base name
 	Version   int          `json:"version"`
 	Alignment int64        `json:"alignment"` // bytes
 	Metadata  []metadatum  `json:"metadata"`  // in file order
@@ -33,8 +33,8 @@ type inspection struct {
 }
 
 type metadatum struct {
-	Key  string `json:"key"`
-	Type string `json:"type"` // as in ggml, such as "u32"; "arr[str]" for an array
+	Key  jsonText `json:"key"`
+	Type string   `json:"type"` // as in ggml, such as "u32"; "arr[str]" for an array
 	// Length is the number of an array's elements, of which Value holds the first
 	// few. JSON has no number for infinities and NaN; those are strings.
 	Length *int `json:"length,omitempty"`
@@ -44,11 +44,11 @@ type metadatum struct {
 }
 
 type tensorInfo struct {
-	Name   string `json:"name"`
-	DType  string `json:"dtype"`
-	Shape  []int  `json:"shape"`  // outermost first
-	Offset int64  `json:"offset"` // bytes from the start of the file
-	Size   int64  `json:"size"`   // bytes
+	Name   jsonText `json:"name"`
+	DType  string   `json:"dtype"`
+	Shape  []int    `json:"shape"`  // outermost first
+	Offset int64    `json:"offset"` // bytes from the start of the file
+	Size   int64    `json:"size"`   // bytes
 }
 
 type typeTotal struct {
@@ -70,9 +70,11 @@ func (t *tool) inspect(_ context.Context, args []string) (err error) {
 	fs := newFlags("inspect", "FILE")
 	path := fs.String("m", "", "the `file`, as the other commands take it, in place of the operand")
 	fs.alias("m", "model")
-	device := fs.String("provider", "", "`name` of the provider to plan for, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
+	var device providerName
+	fs.provider(&device, "to plan for")
 	out := fs.format()
-	fs.note = fmt.Sprintf("Shapes are outermost first, the reverse of ggml's. Of an array in the metadata the first %d\nvalues are shown.", shownElements)
+	fs.note = fmt.Sprintf("Shapes are outermost first, the reverse of ggml's. Of an array in the metadata the first %d\nvalues are shown. "+bytesNote, shownElements)
+	fs.operandFiles = true
 	if err := fs.parseSome(t, args, 1); err != nil {
 		return err
 	}
@@ -89,13 +91,13 @@ func (t *tool) inspect(_ context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	p, err := openPlanner(*device)
+	p, err := openPlanner(string(device))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	r := describe(f)
-	r.File = filepath.Base(*path)
+	r.File = jsonText(filepath.Base(*path))
 	r.Provider, r.Placement = p.name(), p.place(f)
 	if *out == jsonl {
 		return t.writeJSON(r)
@@ -120,7 +122,7 @@ func describe(f *gguf.File) *inspection {
 	types := make(map[string]*typeTotal)
 	for _, info := range f.Tensors() {
 		name := info.DType.String()
-		r.Tensors = append(r.Tensors, tensorInfo{info.Name, name, info.Shape, info.Offset, info.Size})
+		r.Tensors = append(r.Tensors, tensorInfo{jsonText(info.Name), name, info.Shape, info.Offset, info.Size})
 		total := types[name]
 		if total == nil {
 			total = &typeTotal{DType: name}
@@ -143,7 +145,7 @@ func describe(f *gguf.File) *inspection {
 }
 
 func describeValue(key string, v gguf.Value) metadatum {
-	m := metadatum{Key: key, Type: v.Type().String(), text: v.String()}
+	m := metadatum{Key: jsonText(key), Type: v.Type().String(), text: v.String()}
 	if v.Type() != gguf.TypeArray {
 		m.Value = jsonValue(v.Interface())
 		return m
@@ -167,6 +169,8 @@ func jsonValue(v any) any {
 		x = float64(v)
 	case float64:
 		x = v
+	case string:
+		return jsonText(v)
 	}
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return fmt.Sprint(x)
@@ -176,11 +180,11 @@ func jsonValue(v any) any {
 
 // print writes r for people. Errors are the buffered writer's, for its Flush.
 func (r *inspection) print(out io.Writer) {
-	fmt.Fprintf(out, "%s: GGUF version %d, alignment %d\n", visible(r.File), r.Version, r.Alignment)
+	fmt.Fprintf(out, "%s: GGUF version %d, alignment %d\n", visible(string(r.File)), r.Version, r.Alignment)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\nmetadata: %d\n", len(r.Metadata))
 	for _, m := range r.Metadata {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", shorten(visible(m.Key)), m.Type, shorten(visible(m.text)))
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", shorten(visible(string(m.Key))), m.Type, shorten(visible(m.text)))
 	}
 	w.Flush()
 	fmt.Fprintf(w, "\ntensors: %d\n", len(r.Tensors))
@@ -188,7 +192,7 @@ func (r *inspection) print(out io.Writer) {
 		fmt.Fprint(w, "  name\tdtype\tshape\tbytes\toffset\n")
 	}
 	for _, info := range r.Tensors {
-		fmt.Fprintf(w, "  %s\t%s\t%v\t%d\t%d\n", visible(info.Name), info.DType, info.Shape, info.Size, info.Offset)
+		fmt.Fprintf(w, "  %s\t%s\t%v\t%d\t%d\n", visible(string(info.Name)), info.DType, info.Shape, info.Size, info.Offset)
 	}
 	w.Flush()
 	fmt.Fprintf(w, "\nelements: %d in %d bytes\n", r.Elements, r.Bytes)

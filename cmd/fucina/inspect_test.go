@@ -85,7 +85,7 @@ func TestInspectJSON(t *testing.T) {
 	total := int64(0)
 	for i, w := range want {
 		g := r.Tensors[i]
-		if g.Name != w.Name || g.DType != w.DType.String() || !slices.Equal(g.Shape, w.Shape) || g.Size != int64(len(w.Data)) ||
+		if string(g.Name) != w.Name || g.DType != w.DType.String() || !slices.Equal(g.Shape, w.Shape) || g.Size != int64(len(w.Data)) ||
 			string(image[g.Offset:g.Offset+g.Size]) != string(w.Data) {
 			t.Errorf("tensor %+v, want %s %s %v", g, w.Name, w.DType, w.Shape)
 		}
@@ -115,7 +115,10 @@ func TestInspectValues(t *testing.T) {
 	b.SetFloat64("inf", math.Inf(-1))
 	b.SetFloat32s("floats", []float32{1, float32(math.Inf(1))})
 	b.SetInt32s("none", nil)
-	b.SetString("esc\x1b[31m", "\x1b]0;title\x07\n\xff")
+	b.SetString("esc\x1b[31m", "\x1b]0;title\x07\n")
+	b.SetString("bytes", "a\xff\x00")
+	b.SetStrings("texts", []string{"a", "\xf0\x9f", ""})
+	b.SetString("key \xff", "")
 	b.SetString("long", strings.Repeat("<&è>", 1000))
 	b.SetString(strings.Repeat("k", 5000), "")
 	b.AddTensor("t\x1b\n", dtype.F32, []int{2, 1}, make([]byte, 8))
@@ -127,9 +130,10 @@ func TestInspectValues(t *testing.T) {
 
 	var r struct {
 		Metadata []struct {
-			Key, Type string
-			Length    *int
-			Value     json.RawMessage
+			Key    jsonText
+			Type   string
+			Length *int
+			Value  json.RawMessage
 		}
 	}
 	out := invoke(t, "inspect", "-o", "json", path).ok(t)
@@ -146,12 +150,14 @@ func TestInspectValues(t *testing.T) {
 		"inf":         `"-Inf"`,
 		"floats":      `[1,"+Inf"]`,
 		"none":        `[]`,
-		"esc\x1b[31m": `"\u001b]0;title\u0007\n\ufffd"`,
+		"esc\x1b[31m": `"\u001b]0;title\u0007\n"`,
+		"bytes":       `[97,255,0]`,
+		"texts":       `["a",[240,159],""]`,
 		"long":        `"` + strings.Repeat("<&è>", 1000) + `"`,
 	} {
 		got := ""
 		for _, m := range r.Metadata {
-			if m.Key == key {
+			if string(m.Key) == key {
 				got = string(m.Value)
 			}
 		}

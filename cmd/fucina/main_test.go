@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -74,6 +75,36 @@ func (r result) failed(t *testing.T, code int, want string) {
 	}
 }
 
+// noted wants success and one line on stderr that begins with want, and returns what was
+// printed.
+func (r result) noted(t *testing.T, want string) string {
+	t.Helper()
+	if r.code != exitOK || !strings.HasPrefix(r.stderr, "fucina: "+want) || strings.Count(r.stderr, "\n") != 1 {
+		t.Fatalf("exit %d, stderr %q, want the line %q", r.code, r.stderr, want)
+	}
+	return r.stdout
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *jsonText) UnmarshalJSON(data []byte) error {
+	if len(data) == 0 || data[0] != '[' {
+		return json.Unmarshal(data, (*string)(s))
+	}
+	var list []uint16
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	var b []byte
+	for _, v := range list {
+		if v > 255 {
+			return fmt.Errorf("%d is no byte", v)
+		}
+		b = append(b, byte(v))
+	}
+	*s = jsonText(b)
+	return nil
+}
+
 // decodeStrict decodes one line of JSON that must have no fields but v's.
 func decodeStrict(t *testing.T, line string, v any) {
 	t.Helper()
@@ -134,7 +165,7 @@ func TestHelp(t *testing.T) {
 	if out := invoke(t, "help", "quantize").ok(t); !strings.Contains(out, " Q4_K_M") {
 		t.Errorf("help quantize names no types: %q", out)
 	}
-	invoke(t, "help", "walk").failed(t, exitUsage, `no command "walk"`)
+	invoke(t, "help", "walk").failed(t, exitUsage, `unknown command "walk"; see fucina help`)
 }
 
 type fullDisk struct{}
@@ -179,7 +210,35 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{"", "no command"},
-		{"walk", `no command "walk"`},
+		{"walk", `unknown command "walk"; see fucina help`},
+		{"rnu", `unknown command "rnu"; did you mean "run"?`},
+		{"quantise", `did you mean "quantize"?`},
+		{"hlep", `did you mean "help"?`},
+		{"help bnech", `did you mean "bench"?`},
+		{"run --tepm 1", `run: unknown flag --tepm; did you mean --temp?`},
+		{"run -tepm=1", `did you mean -temp?`},
+		{"perplexity --ctx-szie 5", `did you mean --ctx-size?`},
+		{"bench --n-promt 5", `did you mean --n-prompt?`},
+		{"tokenize --id", `did you mean --ids?`},
+		{"quantize --pur", `did you mean --pure?`},
+		{"inspect --modle x", `did you mean --model?`},
+		{"devices -O json", `did you mean -o?`},
+		{"version --o=jsn", `want text or json; did you mean "json"?`},
+		{"run -m x -p a --cache-type q80", `want f32, f16 or q8_0; did you mean "q8_0"?`},
+		{"run -m x --chat --chat-template chatlm", `did you mean "chatml"?`},
+		{"run -m x -p a --samplers top_k;temprature", `no stage is named "temprature", want names from penalties;`},
+		{"run -m x -p a --samplers top_k;temprature", `did you mean "temperature"?`},
+		{"run -m x -p a --sampler-seq kz", `letter 'z'`},
+		{"quantize a b Q4_KM", `did you mean "Q4_K_M"?`},
+		{"run -m x -p a --logits", "-logits goes with -o json"},
+		{"run -m x -p a --single-turn", "go with -chat"},
+		{"run -m x -p a --dry-multiplier 0.8", "want 0, which turns it off"},
+		{"run -m x -p a --xtc-probability 0.5", "want 0, which turns it off"},
+		{"run -m x -p a --top-n-sigma 1", "want 0 or less, which turns it off"},
+		{"run -m x -p a --mirostat 2", "want 0, which turns it off"},
+		{"run -m x -p a -ngl", "flag needs an argument: -ngl"},
+		{"run -ngl 1 -p a", "no model"},
+		{"run ---m x", "unknown flag ---m"},
 		{"help run walk", `unexpected operand "walk"`},
 		{"run", "-m"},
 		{"run -m x", "-p"},
@@ -187,32 +246,33 @@ func TestUsageErrors(t *testing.T) {
 		{"run -m x -p a b", `unexpected operand "b"; see fucina run -h`},
 		{"run -p a", "-m"},
 		{"run -m x -p a -o xml", "text or json"},
-		{"run -m x -p a -n -2", "from -1"},
+		{"run -m x -p a -n -3", "want an integer from -2 to 1073741824"},
 		{"run -m x -p a -n 1.5", "integer"},
 		{"run -m x -p a -n 99999999999999999999", "integer"},
-		{"run -m x -p a -c -1", "from 0"},
+		{"run -m x -p a -c -2", "want an integer from 0 to 1073741824, or -1 for the default"},
 		{"perplexity -m x -f a -c 1", "from 3"},
-		{"run -m x -p a -t -2", "from -1"},
+		{"run -m x -p a -t -2", "want an integer from 0 to 1024, or -1 for the default"},
 		{"run -m x -p a --temp nan", "finite"},
 		{"run -m x -p a --temp inf", "finite"},
 		{"run -m x -p a --temp 1e39", "finite"},
 		{"run -m x -p a --seed -2", "integer"},
 		{"run -m x -p a --seed x", "integer"},
 		{"run -m x -p a --exact=perhaps", "exact"},
-		{"run -m x -p a -b 0", "from 1"},
+		{"run -m x -p a -b -2", "want an integer from 0 to 1073741824, or -1 for the default"},
 		{"run -m x -p a -ctk q8_0", "keys and values of the KV cache have one type"},
 		{"run -m x -p a -ctv q8_0", "have one type"},
 		{"run -m x -p a -ctk q8_0 -ctv f16", "have one type"},
 		{"run -m x -p a -ctk q8_0 -ctv q8_0 --cache-type f16", "have one type"},
 		{"run -m x --prompt a --file b", "two prompts"},
-		{"run -m x -p a --predict -2", "flag -predict: want an integer from -1"},
-		{"run -m x -p a --frobnicate", "-frobnicate; see fucina run -h"},
+		{"run -m x -p a --predict -3", "flag -predict: want an integer from -2"},
+		{"run -m x -p a --frobnicate", "unknown flag --frobnicate; see fucina run -h"},
 		{"run -m", "argument"},
 		{"bench", "-m"},
 		{"bench -m x -p 0 -n 0", "nothing to measure"},
-		{"bench -m x -p -1", "from 0"},
-		{"bench -m x -n -1", "from 0"},
-		{"bench -m x -r 0", "from 1"},
+		{"bench -m x -p -2", "want an integer from 0 to 1073741824, or -1 for the default"},
+		{"bench -m x -n -2", "want an integer from 0 to 1073741824, or -1 for the default"},
+		{"bench -m x -r 0", "want an integer from 1 to 1048576, or -1 for the default"},
+		{"perplexity -m x -f a -c -2", "want an integer from 0 to 1073741824, or -1 for the default"},
 		{"inspect", "want FILE"},
 		{"inspect -m a b", "two files"},
 		{"inspect a b", `operand "b"`},
@@ -220,7 +280,7 @@ func TestUsageErrors(t *testing.T) {
 		{"devices x", `operand "x"`},
 		{"quantize a b", "want IN.gguf OUT.gguf TYPE"},
 		{"quantize a b Q9_9", `"Q9_9", want one of F32`},
-		{"quantize a b Q4_0 -t -2", "from -1"},
+		{"quantize a b Q4_0 -t -2", "want an integer from 0 to 1024, or -1 for the default"},
 		{"tokenize -p a", "-m"},
 		{"tokenize -m x", "-p"},
 		{"tokenize -m x -p a -f b", "two prompts"},

@@ -36,7 +36,7 @@ const (
 // modelFlags say which model runs where.
 type modelFlags struct {
 	path     string
-	provider string
+	provider providerName
 	threads  *int
 	exact    *bool // nil where the environment decides
 	batch    *int  // 0 for the session's default
@@ -52,24 +52,43 @@ type cacheType dtype.DType
 
 func (v *cacheType) String() string { return "" }
 
+func (v *cacheType) words() []string { return []string{"f32", "f16", "q8_0"} }
+
 func (v *cacheType) Set(s string) error {
-	switch d, err := dtype.Parse(s); {
-	case err != nil, d != dtype.F32 && d != dtype.F16 && d != dtype.Q8_0:
-		return errors.New("want f32, f16 or q8_0")
-	default:
-		*v = cacheType(d)
-		return nil
+	if err := oneOf(s, v.words()); err != nil {
+		return err
 	}
+	d, err := dtype.Parse(s)
+	*v = cacheType(d)
+	return err
+}
+
+// providerName names a provider, which a build may not have.
+type providerName string
+
+func (v *providerName) String() string { return string(*v) }
+
+func (v *providerName) words() []string { return providers.Names() }
+
+func (v *providerName) Set(s string) error {
+	*v = providerName(s)
+	return nil
+}
+
+// provider defines the flag that chooses a provider for a purpose.
+func (f *flags) provider(v *providerName, purpose string) {
+	f.Var(v, "provider", "`name` of the provider "+purpose+", as fucina devices lists them (default $"+providers.Env+", or the best there is)")
 }
 
 func (f *flags) model() *modelFlags {
 	m := &modelFlags{}
+	f.inert(inertModel)
 	f.StringVar(&m.path, "m", "", "model `file`, GGUF")
 	f.alias("m", "model")
-	f.StringVar(&m.provider, "provider", "", "`name` of the provider to compute on, as fucina devices lists them (default $FUCINA_PROVIDER, or the best there is)")
-	m.threads = f.intRange("t", 0, -1, maxThreads, "`threads` to compute with (default one per processor, as for 0 and -1)")
+	f.provider(&m.provider, "to compute on")
+	m.threads = f.size("t", 0, 0, maxThreads, "`threads` to compute with (default one per processor, as for 0 and -1)")
 	f.alias("t", "threads")
-	m.batch = f.intRange("b", 0, 1, maxTokens, "`tokens` of a prompt to process at once (default 512)")
+	m.batch = f.size("b", 0, 0, maxTokens, "`tokens` of a prompt to process at once (default 512, as for 0 and -1)")
 	f.alias("b", "batch-size")
 	f.Var(&m.cache, "cache-type", "`dtype` of the KV cache: f16, f32 or q8_0 (default f16, or f32 with -exact)")
 	f.Var(&m.keys, "cache-type-k", "`dtype` of the KV cache, as llama.cpp has it: -cache-type-v must give the same")
@@ -114,8 +133,9 @@ type loaded struct {
 func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, err error) {
 	start := time.Now()
 	var opts []fucina.Option
-	if m.provider != "" {
-		opts = append(opts, fucina.WithProvider(m.provider))
+	name := string(m.provider)
+	if name != "" {
+		opts = append(opts, fucina.WithProvider(name))
 	}
 	if *m.threads > 0 {
 		opts = append(opts, fucina.WithThreads(*m.threads))
@@ -130,7 +150,7 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 		}
 	}()
 	if l.engine, err = fucina.Open(opts...); err != nil {
-		return nil, explainProvider(err, m.provider)
+		return nil, explainProvider(err, name)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -140,6 +160,9 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 	progress.clear()
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
+	}
+	for _, text := range l.model.Params().Notes {
+		t.note(text)
 	}
 	opt := llm.SessionOptions{Batch: *m.batch, KV: dtype.DType(m.cache)}
 	if length != defaultLength {
@@ -178,6 +201,9 @@ var tagged = map[string]string{"discrete": "accel"}
 func explainProvider(err error, name string) error {
 	if name = cmp.Or(name, os.Getenv(providers.Env)); !errors.Is(err, provider.ErrUnavailable) || slices.Contains(providers.Names(), name) {
 		return err
+	}
+	if hint := didYouMean(name, providers.Names()); hint != "" {
+		return fmt.Errorf("%w%s", err, hint)
 	}
 	for _, other := range slices.Sorted(maps.Keys(tagged)) {
 		if !slices.Contains(providers.Names(), other) {

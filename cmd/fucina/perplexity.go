@@ -15,7 +15,7 @@ import (
 
 // perplexityResult is the result of the perplexity command, as -o json prints it.
 type perplexityResult struct {
-	Model      string    `json:"model"` // base name
+	Model      jsonText  `json:"model"` // base name
 	Provider   string    `json:"provider"`
 	Exact      bool      `json:"exact"`
 	Context    int       `json:"context"`   // tokens in a window
@@ -40,7 +40,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	m := fs.model()
 	file := fs.String("f", "", "`file` with the text; - is standard input")
 	fs.alias("f", "file")
-	window := fs.intRange("c", defaultWindow, ownLength, maxTokens, "`tokens` in a window; 0 is all that the model was trained for")
+	window := fs.size("c", defaultWindow, ownLength, maxTokens, "`tokens` in a window; 0 is all that the model was trained for")
 	fs.alias("c", "ctx-size")
 	out := fs.format()
 	if err := fs.parse(t, args, 0); err != nil {
@@ -50,7 +50,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if *window == 1 || *window == 2 {
-		return usagef("perplexity: a window of %d tokens scores none; want 0 or an integer from 3", *window)
+		return usagef("perplexity: a window of %d tokens scores none; want an integer from 3 to %d, 0, or -1 for the default", *window, maxTokens)
 	}
 	if *file == "" {
 		return usagef("perplexity: no text: give its file with -f")
@@ -59,6 +59,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	fs.tellIgnored(t)
 	l, err := t.load(ctx, m, *window)
 	if err != nil {
 		return shorter(err)
@@ -73,7 +74,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	}
 	t.warnLength(l)
 	r := &perplexityResult{
-		Model:    m.name(),
+		Model:    jsonText(m.name()),
 		Provider: l.engine.Provider(), Exact: l.engine.Exact(),
 		Context: *window, Tokens: len(w.ids),
 	}

@@ -10,8 +10,8 @@ import (
 
 // quantization is the result of the quantize command, as -o json prints it.
 type quantization struct {
-	Input    string            `json:"input"`  // base name
-	Output   string            `json:"output"` // base name
+	Input    jsonText          `json:"input"`  // base name
+	Output   jsonText          `json:"output"` // base name
 	Type     string            `json:"type"`
 	Pure     bool              `json:"pure"`
 	Tensors  []quantizedTensor `json:"tensors"` // in the order of the output
@@ -23,12 +23,12 @@ type quantization struct {
 }
 
 type quantizedTensor struct {
-	Name     string `json:"name"`
-	Shape    []int  `json:"shape"` // outermost first
-	From     string `json:"from"`
-	To       string `json:"to"`
-	BytesIn  int64  `json:"bytes_in"`
-	BytesOut int64  `json:"bytes_out"`
+	Name     jsonText `json:"name"`
+	Shape    []int    `json:"shape"` // outermost first
+	From     string   `json:"from"`
+	To       string   `json:"to"`
+	BytesIn  int64    `json:"bytes_in"`
+	BytesOut int64    `json:"bytes_out"`
 	// Fallback says that the rows do not fit the format that the type has for the
 	// tensor.
 	Fallback bool `json:"fallback"`
@@ -45,7 +45,8 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	pure := fs.Bool("pure", false, "give every matrix the same format, instead of a mixture")
 	imatrix := fs.String("imatrix", "", "importance `file` of llama.cpp, GGUF or the older format")
 	requantize := fs.Bool("allow-requantize", false, "take matrices that are quantized already, and lose more")
-	threads := fs.intRange("t", 0, -1, maxThreads, "`threads` to encode with (default one per processor, as for 0 and -1)")
+	fs.operandFiles, fs.operandWords = true, types
+	threads := fs.size("t", 0, 0, maxThreads, "`threads` to encode with (default one per processor, as for 0 and -1)")
 	fs.alias("t", "threads")
 	verbose := fs.Bool("v", false, "tell each tensor, which otherwise only a terminal gets")
 	out := fs.format()
@@ -54,7 +55,7 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	}
 	typ, err := quantize.ParseFileType(fs.Arg(2))
 	if err != nil {
-		return usagef("%v", err)
+		return usagef("quantize: %v%s", err, didYouMean(fs.Arg(2), types))
 	}
 	opt := quantize.Options{
 		Type:            typ,
@@ -75,7 +76,7 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 		return err
 	}
 	r := summarize(list)
-	r.Input, r.Output = filepath.Base(fs.Arg(0)), filepath.Base(fs.Arg(1))
+	r.Input, r.Output = jsonText(filepath.Base(fs.Arg(0))), jsonText(filepath.Base(fs.Arg(1)))
 	r.Type, r.Pure = typ.String(), *pure
 	if *out == jsonl {
 		return t.writeJSON(r)
@@ -106,7 +107,7 @@ func summarize(list []quantize.Choice) *quantization {
 		r.BytesIn += c.Tensor.Size
 		r.BytesOut += c.Size
 		r.Tensors = append(r.Tensors, quantizedTensor{
-			Name: c.Tensor.Name, Shape: c.Tensor.Shape,
+			Name: jsonText(c.Tensor.Name), Shape: c.Tensor.Shape,
 			From: c.Tensor.DType.String(), To: c.To.String(),
 			BytesIn: c.Tensor.Size, BytesOut: c.Size, Fallback: c.Fallback,
 		})
@@ -133,6 +134,6 @@ func (r *quantization) print(t *tool) error {
 		note = fmt.Sprintf("; %d have rows that do not fit the type and are in another", fallbacks)
 	}
 	_, err := fmt.Fprintf(t.stdout, "%s: %s, %d of %d tensors converted, %d -> %d bytes, %.2f bits per weight%s\n",
-		visible(r.Output), r.Type, converted, len(r.Tensors), r.BytesIn, r.BytesOut, r.BitsPerWeight, note)
+		visible(string(r.Output)), r.Type, converted, len(r.Tensors), r.BytesIn, r.BytesOut, r.BitsPerWeight, note)
 	return err
 }

@@ -2,12 +2,16 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/fucina-go/fucina/llm/sample"
+	"github.com/fucina-go/fucina/llm/tokenizer"
 )
 
 // samplingFlags say how tokens are chosen. Names and defaults are llama.cpp's.
@@ -18,10 +22,14 @@ type samplingFlags struct {
 	topK   *int
 	window *int
 	stop   textList
+
+	ignoreEOS bool
 }
 
 func (f *flags) sampling() *samplingFlags {
 	s := &samplingFlags{params: sample.DefaultParams()}
+	f.inert(inertSampling)
+	f.off()
 	d := s.params
 	s.temp = temperature(d.Temperature)
 	f.Var(&s.temp, "temp", "`temperature`; 0 or less takes the likeliest token")
@@ -38,7 +46,12 @@ func (f *flags) sampling() *samplingFlags {
 	f.ratio(&s.params.PresencePenalty, "presence-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off the logit of a token that occurred")
 	s.window = f.intRange("repeat-last-n", d.PenaltyWindow, -1, maxTokens, "`tokens` that the penalties look back on; -1 is all, 0 none")
 	f.Var((*biasMap)(&s.params.LogitBias), "logit-bias", "add to a token's logit, as `ID+AMOUNT` or ID-AMOUNT; may be given again")
-	f.Var((*stageList)(&s.params.Stages), "samplers", "`stages` of the sampler in their order, between semicolons (default \""+stageList(sample.DefaultStages()).text()+"\")")
+	f.alias("logit-bias", "l")
+	f.BoolVar(&s.ignoreEOS, "ignore-eos", false, "never choose a token that ends the text")
+	stages := stageList{&s.params.Stages, f}
+	f.Var(stages, "samplers", "`stages` of the sampler in their order, between semicolons (default \""+stageText(sample.DefaultStages())+"\"); those of llama.cpp that are absent here are ignored")
+	f.Var(stageLetters{stages}, "sampler-seq", "the stages as `letters`: of e k y p m t, for those of -samplers in their order")
+	f.alias("sampler-seq", "sampling-seq")
 	f.Var(&s.stop, "stop", "`text` that ends the answer and is not shown; may be given again")
 	f.alias("stop", "r", "reverse-prompt")
 	return s
@@ -60,6 +73,22 @@ func (s *samplingFlags) resolve() sample.Params {
 		p.Seed = uint64(rand.Uint32())
 	}
 	return p
+}
+
+// suit completes p, of resolve, for a model's tokens.
+func (s *samplingFlags) suit(p *sample.Params, tok *tokenizer.Tokenizer) {
+	if !s.ignoreEOS {
+		return
+	}
+	p.LogitBias = maps.Clone(p.LogitBias)
+	if p.LogitBias == nil {
+		p.LogitBias = make(map[int32]float32)
+	}
+	for id := range int32(tok.VocabSize()) {
+		if tok.IsEOG(id) {
+			p.LogitBias[id] = float32(math.Inf(-1))
+		}
+	}
 }
 
 // ratioValue is a finite number of a range.
@@ -114,22 +143,75 @@ func (m *biasMap) Set(s string) error {
 }
 
 // stageList is a chain of the sampler.
-type stageList []sample.Stage
-
-func (l *stageList) String() string { return "" }
-
-func (l *stageList) Set(s string) (err error) {
-	*l, err = sample.ParseStages(s)
-	return err
+type stageList struct {
+	stages *[]sample.Stage
+	f      *flags
 }
 
-func (l stageList) text() string {
-	names := make([]string, len(l))
-	for i, s := range l {
+// absentStages are those of llama.cpp's that are not here, by their letters in
+// -sampler-seq. Each is off until a flag of its own turns it on, and those flags are
+// refused: leaving the stages out changes nothing.
+var absentStages = map[byte]string{'a': "adaptive_p", 'd': "dry", 's': "top_n_sigma", 'x': "xtc"}
+
+func (l stageList) String() string { return "" }
+
+func (l stageList) Set(s string) error {
+	if s == "" {
+		*l.stages = []sample.Stage{}
+		return nil
+	}
+	return l.set(strings.Split(s, ";"))
+}
+
+func (l stageList) set(names []string) error {
+	absent := slices.Sorted(maps.Values(absentStages))
+	stages := []sample.Stage{}
+	for _, name := range names {
+		canonical := strings.ReplaceAll(strings.TrimSpace(name), "-", "_")
+		if slices.Contains(absent, canonical) {
+			l.f.ignored = append(l.f.ignored, "the stage "+canonical)
+			continue
+		}
+		stage, err := sample.ParseStages(name)
+		if err != nil || len(stage) == 0 {
+			all := append(stageNames(sample.DefaultStages()), absent...)
+			return fmt.Errorf("no stage is named %q, want names from %s%s", name, strings.Join(all, ";"), didYouMean(canonical, all))
+		}
+		stages = append(stages, stage...)
+	}
+	*l.stages = stages
+	return nil
+}
+
+// stageLetters is a chain as llama.cpp's -sampler-seq spells it.
+type stageLetters struct{ list stageList }
+
+func (l stageLetters) String() string { return "" }
+
+func (l stageLetters) Set(s string) error {
+	here := stageNames(sample.DefaultStages())
+	var names []string
+	for i := range len(s) {
+		if at := strings.IndexByte("ekypmt", s[i]); at >= 0 {
+			names = append(names, here[at])
+		} else if name, ok := absentStages[s[i]]; ok {
+			names = append(names, name)
+		} else {
+			return fmt.Errorf("no stage has the letter %q, want letters of ekypmtadsx", s[i])
+		}
+	}
+	return l.list.set(names)
+}
+
+func stageNames(stages []sample.Stage) []string {
+	names := make([]string, len(stages))
+	for i, s := range stages {
 		names[i] = s.String()
 	}
-	return strings.Join(names, ";")
+	return names
 }
+
+func stageText(stages []sample.Stage) string { return strings.Join(stageNames(stages), ";") }
 
 // textList collects a flag that may be given again.
 type textList []string

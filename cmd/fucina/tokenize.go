@@ -15,11 +15,10 @@ import (
 
 // tokenization is the result of the tokenize command, as -o json prints it.
 type tokenization struct {
-	Model string  `json:"model"` // base name
-	IDs   []int32 `json:"ids"`
-	// Pieces are the texts of IDs, special tokens as they are spelled. JSON has
-	// U+FFFD for what is no valid UTF-8 by itself.
-	Pieces []string `json:"pieces"`
+	Model jsonText `json:"model"` // base name
+	IDs   []int32  `json:"ids"`
+	// Pieces are the texts of IDs, special tokens as they are spelled.
+	Pieces []jsonText `json:"pieces"`
 }
 
 // tokenize is the tokenize command.
@@ -35,7 +34,7 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	noBOS := fs.Bool("no-bos", false, "add no tokens around the text")
 	special := fs.Bool("parse-special", false, "read special tokens in the text")
 	out := fs.format()
-	fs.note = "Unlike llama-tokenize it takes the text as it is, without -parse-special, and reads no\nescapes."
+	fs.note = "Unlike llama-tokenize it takes the text as it is, without -parse-special, and reads no\nescapes. " + bytesNote
 	if err := fs.parse(t, args, 0); err != nil {
 		return err
 	}
@@ -50,7 +49,7 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := &tokenization{Model: filepath.Base(*model), Pieces: []string{}}
+	r := &tokenization{Model: jsonText(filepath.Base(*model))}
 	frame := tokenizer.TextFrame
 	if *noBOS {
 		frame = tokenizer.NoFrame
@@ -64,9 +63,7 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	if r.IDs == nil {
 		r.IDs = []int32{}
 	}
-	for _, id := range r.IDs {
-		r.Pieces = append(r.Pieces, string(tok.AppendPiece(nil, id, true)))
-	}
+	r.Pieces = pieces(tok, r.IDs)
 	switch {
 	case *out == jsonl:
 		return t.writeJSON(r)
@@ -75,6 +72,15 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 		return err
 	}
 	return r.print(t)
+}
+
+// pieces returns the texts of ids, special tokens as they are spelled.
+func pieces(tok *tokenizer.Tokenizer, ids []int32) []jsonText {
+	list := make([]jsonText, len(ids))
+	for i, id := range ids {
+		list[i] = jsonText(tok.AppendPiece(nil, id, true))
+	}
+	return list
 }
 
 // openTokenizer reads the vocabulary of a file, which need not hold a model that
@@ -106,7 +112,7 @@ func (r *tokenization) print(t *tool) error {
 	}
 	w := bufio.NewWriter(t.stdout)
 	for i, id := range r.IDs {
-		fmt.Fprintf(w, "%6d -> '%s'\n", id, show(r.Pieces[i]))
+		fmt.Fprintf(w, "%6d -> '%s'\n", id, show(string(r.Pieces[i])))
 	}
 	return w.Flush()
 }

@@ -31,7 +31,7 @@ func TestTokenize(t *testing.T) {
 		{"--ids --no-bos", "", "[]\n"},
 		{"--ids", "", "[1]\n"},
 		{"--ids --no-bos --parse-special", "</s>", "[2]\n"},
-		{"-o json", "the☃", `{"model":"tiny.gguf","ids":[1,264,229,155,134],"pieces":["<s>"," the","\ufffd","\ufffd","\ufffd"]}` + "\n"},
+		{"-o json", "the☃", `{"model":"tiny.gguf","ids":[1,264,229,155,134],"pieces":["<s>"," the",[226],[152],[131]]}` + "\n"},
 	} {
 		args := append([]string{"tokenize", "-m", model, "-p", tc.text}, strings.Fields(tc.flags)...)
 		if out := invoke(t, args...).ok(t); out != tc.want {
@@ -40,6 +40,30 @@ func TestTokenize(t *testing.T) {
 	}
 	if out := invoke(t, "tokenize", "-m", model, "-p", "</s>", "--ids").ok(t); strings.Contains(out, " 2,") || strings.Contains(out, " 2]") {
 		t.Errorf("%s has a special token that was not asked for", out)
+	}
+}
+
+// The pieces in JSON join to the bytes of the text, wherever it is cut within a
+// character.
+func TestTokenizeBytes(t *testing.T) {
+	model, file := tinyModel(t), filepath.Join(t.TempDir(), "text")
+	const emoji = "👩\u200d🚀"
+	for i := range len(emoji) + 1 {
+		for _, text := range []string{emoji[:i], emoji[i:], "a" + emoji[:i] + "b" + emoji[i:]} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var r tokenization
+			decodeStrict(t, invoke(t, "tokenize", "-m", model, "-f", file, "--no-bos", "-o", "json").ok(t), &r)
+			var joined []byte
+			for _, piece := range r.Pieces {
+				joined = append(joined, piece...)
+			}
+			// The vocabulary puts a space in front of a text.
+			if got := strings.TrimPrefix(string(joined), " "); got != text || len(r.Pieces) != len(r.IDs) {
+				t.Errorf("the pieces of %q join to %q", text, got)
+			}
+		}
 	}
 }
 

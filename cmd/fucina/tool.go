@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,14 +54,19 @@ type tool struct {
 	stderr io.Writer
 	tty    bool // stderr is a terminal
 
-	summary string // of the command that runs
-	turn    turn
+	commands []command
+	summary  string // of the command that runs
+	turn     turn
+
+	// described, if set, is called with the flags of a command, which then does
+	// nothing more.
+	described func(*flags)
 }
 
 // newTool returns an invocation; stdoutTTY and stderrTTY say which of its outputs are
 // terminals.
 func newTool(stdin io.Reader, stdout, stderr io.Writer, stdoutTTY, stderrTTY bool) *tool {
-	t := &tool{stdin: stdin, stdout: stdout, raw: stdout, stderr: stderr, tty: stderrTTY}
+	t := &tool{stdin: stdin, stdout: stdout, raw: stdout, stderr: stderr, tty: stderrTTY, commands: commands}
 	if stdoutTTY {
 		t.stdout = &screen{w: stdout}
 	}
@@ -134,19 +140,22 @@ func (t *tool) dispatch(ctx context.Context, args []string) error {
 	case "-version", "--version":
 		args = []string{"version"}
 	}
-	for _, c := range commands {
+	names := []string{"help"}
+	for _, c := range t.commands {
 		if c.name == args[0] {
 			t.summary = c.summary
 			return c.run(t, ctx, args[1:])
 		}
+		names = append(names, c.name)
 	}
-	return usagef("no command %q; see fucina help", args[0])
+	hint := didYouMean(args[0], names)
+	return usagef("unknown command %q%s", args[0], cmp.Or(hint, "; see fucina help"))
 }
 
 func (t *tool) help() error {
 	var b strings.Builder
 	b.WriteString("usage: fucina COMMAND [FLAGS]\n\n")
-	for _, c := range commands {
+	for _, c := range t.commands {
 		fmt.Fprintf(&b, "  %-10s  %s\n", c.name, c.summary)
 	}
 	b.WriteString("\nfucina COMMAND -h describes a command and its flags.\n")
@@ -223,7 +232,12 @@ func isPrintable(s string) bool {
 	return true
 }
 
-// writeJSON prints v on one line.
+// note tells on standard error what a person may want to know of a result.
+func (t *tool) note(text string) {
+	fmt.Fprintf(t.stderr, "fucina: note: %s\n", oneLine(text))
+}
+
+// writeJSON prints v on one line. Texts that may be no UTF-8 are of type jsonText.
 func (t *tool) writeJSON(v any) error {
 	e := json.NewEncoder(t.raw)
 	e.SetEscapeHTML(false)
