@@ -230,6 +230,8 @@ func TestUsageErrors(t *testing.T) {
 		{"run -m x -p a --samplers top_k;temprature", `did you mean "temperature"?`},
 		{"run -m x -p a --sampler-seq kz", `letter 'z'`},
 		{"quantize a b Q4_KM", `did you mean "Q4_K_M"?`},
+		{"completion bsh", `did you mean "bash"?`},
+		{"completion", "want bash|zsh|fish"},
 		{"run -m x -p a --logits", "-logits goes with -o json"},
 		{"run -m x -p a --single-turn", "go with -chat"},
 		{"run -m x -p a --dry-multiplier 0.8", "want 0, which turns it off"},

@@ -96,6 +96,7 @@ var commands = []command{
 	{"bench", "measure prompt processing and generation", (*tool).bench},
 	{"devices", "list the providers of this build and their devices", (*tool).devices},
 	{"version", "show the version", (*tool).version},
+	{"completion", "print a script that completes command lines in a shell", (*tool).completion},
 }
 
 // main executes the command line args, without the program's name, and returns the
