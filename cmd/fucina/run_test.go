@@ -424,6 +424,11 @@ func TestProviderTags(t *testing.T) {
 			r.failed(t, exitError, "a build with -tags accel has discrete")
 		}
 	}
+	invoke(t, "run", "-p", "a", "-m", model, "--provider", "cup").failed(t, exitError, `did you mean "cpu"?`)
+	t.Run("by the variable", func(t *testing.T) {
+		t.Setenv(providers.Env, "cpi")
+		invoke(t, "inspect", model).failed(t, exitError, `did you mean "cpu"?`)
+	})
 	for name, tag := range tagged {
 		source, err := os.ReadFile(filepath.Join("..", "..", "providers", name+".go"))
 		if err != nil || !strings.HasPrefix(string(source), "//go:build "+tag+"\n") || !strings.Contains(string(source), strconv.Quote(name)) {
