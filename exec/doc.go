@@ -11,6 +11,10 @@
 // is worth moving the operands. Otherwise, or when memory runs out or the device
 // is lost before the op was submitted, the CPU runs it with the same semantics.
 //
+// Failure: an op that the device does not take is run by the CPU. One that the device
+// took and failed, or whose row numbers turn out to be wrong, is an error of the values
+// that may come from it, found where they are read on the host, and of nothing else.
+//
 // Ownership: every tensor that an op returns is the caller's, who releases it
 // once. Operands are only borrowed for the call.
 package exec

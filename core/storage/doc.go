@@ -17,6 +17,11 @@
 //     latest device reader of each queue. Host reads wait for the writer, host
 //     writes for readers too; a device write waits, on the device, for earlier
 //     users on other queues.
+//   - Sources: the points, beside the writer, that the device bytes may come from and
+//     that are not known to have ended well. A result inherits those of the operands
+//     that it was computed from. A host read waits for them and fails with the error of
+//     one that failed, or that reported a wrong element; a use that is only ordered
+//     after the bytes fails nobody.
 //
 // Release never waits for a device: device bytes go back to their pool under
 // their fences, and host bytes that a transfer still fills go on a [Retired] list.
