@@ -142,11 +142,11 @@ func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
 		if w := t.TakeStatus(); w != nil {
 			return w, nil
 		}
-		// All are in use, so one of them is watched, or the queue is dead.
-		if err := t.WatchedFirst().Wait(ctx); err != nil {
-			return nil, err
+		first := t.WatchedFirst()
+		if first.IsZero() {
+			return nil, errors.New("every status word is behind work that failed")
 		}
-		if err := t.Dead(); err != nil {
+		if err := first.Wait(ctx); err != nil {
 			return nil, err
 		}
 	}
