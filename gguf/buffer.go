@@ -17,27 +17,24 @@ import (
 // multiple of 8 bytes itself.
 //
 // The error wraps [ErrClosed] after Close, [ErrNoTensor] for a tensor of
-// another file, [ErrEmptyTensor] for one with a dim of 0, or is that of an allocation.
+// another file, [ErrEmptyTensor] for one with a dim of 0, [ErrFileChanged] if a copy
+// finds the file changed, or is that of an allocation.
 func (f *File) Buffer(t TensorInfo) (*storage.Buffer, error) {
-	own, ok := f.own(t)
-	if !ok {
-		return nil, fmt.Errorf("%w: %s at [%d, +%d)", ErrNoTensor, quote(t.Name), t.Offset, t.Size)
-	}
-	if t.Size == 0 {
-		return nil, fmt.Errorf("%w: %s has shape %v", ErrEmptyTensor, quote(t.Name), t.Shape)
-	}
-	m := f.parts[own.Part]
-	if f.closed.Load() || !m.retain() {
-		return nil, fmt.Errorf("%w: tensor %s", ErrClosed, quote(t.Name))
+	m, data, err := f.borrow(t)
+	if err != nil {
+		return nil, err
 	}
 	// Nothing is lost but address space if the system refuses to unmap, and a
 	// release has no one to tell.
 	release := func() { _ = m.release() }
 
-	data := m.data[t.Offset : t.Offset+t.Size : t.Offset+t.Size]
+	if len(data) == 0 {
+		defer release()
+		return nil, fmt.Errorf("%w: %s has shape %v", ErrEmptyTensor, quote(t.Name), t.Shape)
+	}
 	if uintptr(unsafe.Pointer(&data[0]))%uintptr(elementAlign(t.DType)) != 0 {
 		defer release()
-		return copyOf(data)
+		return copyOf(m, data)
 	}
 	opt := storage.BorrowOptions{ReadOnly: true, OnRelease: release}
 	if m.cold != nil {
@@ -46,17 +43,20 @@ func (f *File) Buffer(t TensorInfo) (*storage.Buffer, error) {
 	return storage.Borrow(data, opt), nil
 }
 
-func copyOf(data []byte) (*storage.Buffer, error) {
+// copyOf returns a copy of data, which is part of m.
+func copyOf(m *mapping, data []byte) (*storage.Buffer, error) {
 	b, err := storage.New(len(data))
 	if err != nil {
 		return nil, fmt.Errorf("gguf: copy of an unaligned tensor: %w", err)
 	}
 	dst, err := b.Host(context.Background(), storage.Overwrite)
+	if err == nil {
+		err = m.read(func() error { copy(dst, data); return nil })
+	}
 	if err != nil {
 		b.Release()
 		return nil, fmt.Errorf("gguf: copy of an unaligned tensor: %w", err)
 	}
-	copy(dst, data)
 	return b, nil
 }
 

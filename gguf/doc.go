@@ -11,9 +11,17 @@
 // Metadata and tensor descriptions are copies and never expire. Tensor bytes
 // are views of the mapping, which is reference counted: the [File] holds one
 // reference until [File.Close], every buffer from [File.Buffer] holds one until
-// its release, and the file is unmapped when the last is dropped. A mapped
-// file must not be truncated while in use; the operating system then kills the
-// reader, and no user-space check can prevent it.
+// its release, and the file is unmapped and closed when the last is dropped.
+//
+// # Files that change
+//
+// A file that another replaces, by a rename, stays what it was for those who have it
+// open. One that is cut, or written over, is an error that wraps [ErrFileChanged]: of
+// Open, [File.View], [File.Buffer] where it copies, and [Write], and of the operations of
+// this module that read a buffer of it. Two things show the change: reads of pages
+// that are no longer there fault, and the size is another, which [Source.Check]
+// looks at, since in the last page the bytes behind the new end read as zeros. Only
+// code that reads the bytes of [File.Data] by itself is ended by the system.
 //
 // A model may be split into files that are named and numbered as llama.cpp's
 // gguf-split does ([SplitPath]); opening any of them opens all as one [File]. Each

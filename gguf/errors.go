@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/fucina-go/fucina/internal/offheap"
 )
 
 // Errors of reading a file. They are wrapped with the place and the expectation.
@@ -31,6 +33,9 @@ var (
 	ErrWrite = errors.New("gguf: cannot write")
 	// ErrNoTensor is returned for a tensor that the file does not hold.
 	ErrNoTensor = errors.New("gguf: no such tensor")
+	// ErrFileChanged is returned when a file that is mapped has another size than when
+	// it was opened, or bytes of it cannot be read any more.
+	ErrFileChanged = offheap.ErrFileChanged
 	// ErrEmptyTensor is returned when a buffer is asked for a tensor with a dim of 0.
 	ErrEmptyTensor = errors.New("gguf: tensor is empty")
 )

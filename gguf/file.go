@@ -81,6 +81,8 @@ func (f *File) Tensor(name string) (TensorInfo, bool) {
 // are read-only (writing to a mapped file faults) and gone after [File.Close],
 // unless a buffer keeps the mapping alive. Data is nil after Close and for a
 // tensor of another file.
+//
+// If the file may be cut while it is read, use [File.View] instead.
 func (f *File) Data(t TensorInfo) []byte {
 	own, ok := f.own(t)
 	if f.closed.Load() || !ok {
@@ -88,6 +90,65 @@ func (f *File) Data(t TensorInfo) []byte {
 	}
 	end := own.Offset + own.Size
 	return f.parts[own.Part].data[own.Offset:end:end]
+}
+
+// View calls use with the t.Size bytes of a tensor of this file, which are read-only
+// and use's until it returns, and returns its error.
+//
+// If the file of a mapped File has changed its size by then, or if use panics because
+// bytes that it reads are no longer there, the error wraps [ErrFileChanged]: what use has
+// read may be wrong. That covers reads on the calling goroutine; another one that reads
+// the bytes calls View itself. The error wraps [ErrClosed] after Close and [ErrNoTensor]
+// for a tensor of another file.
+func (f *File) View(t TensorInfo, use func(data []byte) error) error {
+	m, data, err := f.borrow(t)
+	if err != nil {
+		return err
+	}
+	// There is no one to tell; see Buffer.
+	defer func() { _ = m.release() }()
+	return m.read(func() error { return use(data) })
+}
+
+// borrow returns the bytes of a tensor of f, and a reference to the image that they
+// lie in.
+func (f *File) borrow(t TensorInfo) (*mapping, []byte, error) {
+	own, ok := f.own(t)
+	if !ok {
+		return nil, nil, fmt.Errorf("%w: %s at [%d, +%d)", ErrNoTensor, quote(t.Name), t.Offset, t.Size)
+	}
+	m := f.parts[own.Part]
+	if f.closed.Load() || !m.retain() {
+		return nil, nil, fmt.Errorf("%w: tensor %s", ErrClosed, quote(t.Name))
+	}
+	end := own.Offset + own.Size
+	return m, m.data[own.Offset:end:end], nil
+}
+
+// Source is the files that a [File] was opened from.
+type Source struct{ parts []*mapping }
+
+// Source returns the files that f was opened from.
+func (f *File) Source() Source { return Source{f.parts} }
+
+// Check returns an error that wraps [ErrFileChanged] if one of the files has another
+// size than when it was opened, which a file that another replaces has not. Tensors that
+// were read before a Check that succeeds were the file's. Files that neither the
+// [File] nor a buffer keeps open any more are left out, and so are images given to
+// [Parse]. Check allocates nothing unless it fails, and may be called at any time.
+func (s Source) Check() error {
+	for _, m := range s.parts {
+		if m.check == nil || !m.retain() {
+			continue
+		}
+		err := m.check()
+		// There is no one to tell; see Buffer.
+		_ = m.release()
+		if err != nil {
+			return fmt.Errorf("gguf: %w", err)
+		}
+	}
+	return nil
 }
 
 // own returns the tensor of f whose bytes t describes, and whether there is one.

@@ -1,8 +1,11 @@
 package gguf
 
 import (
+	"fmt"
 	"io/fs"
 	"sync/atomic"
+
+	"github.com/fucina-go/fucina/internal/offheap"
 )
 
 // mapping is a file image shared by a File and the buffers that borrow from
@@ -11,9 +14,10 @@ type mapping struct {
 	data []byte
 	info fs.FileInfo // of the file, nil for an image in memory
 	refs atomic.Int64
-	// unmap and cold are nil for an image that the caller owns.
+	// unmap, cold and check are nil for an image that the caller owns.
 	unmap func() error
 	cold  func(off, n int)
+	check func() error
 }
 
 func newMapping(data []byte, unmap func() error, cold func(off, n int)) *mapping {
@@ -33,6 +37,21 @@ func (m *mapping) retain() bool {
 			return true
 		}
 	}
+}
+
+// read calls use, which reads the image, and returns its error, or one that wraps
+// [ErrFileChanged] if the file was no longer what it was when it was mapped. The caller
+// holds a reference.
+func (m *mapping) read(use func() error) error {
+	if m.check == nil {
+		return use()
+	}
+	err := offheap.Guard(use)
+	// First, because what the bytes of a changed file say is not to be believed.
+	if changed := m.check(); changed != nil {
+		return fmt.Errorf("gguf: %w", changed)
+	}
+	return err
 }
 
 // release drops a reference, and with the last one the mapping.

@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 
@@ -84,42 +83,62 @@ func openSplit(f *File, path string, count int) (_ *File, err error) {
 }
 
 func openPart(path string) (*File, error) {
-	m, info, err := mapFile(path)
+	image, err := mapFile(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := parse(m.Bytes())
+	f, err := parseImage(image)
 	if err != nil {
-		_ = m.Unmap() // the file's fault is the error to report
+		_ = image.release() // the file's fault is the error to report
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	image := newMapping(m.Bytes(), m.Unmap, m.DropPages)
-	image.info = info
-	f.parts = []*mapping{image}
 	return f, nil
 }
 
-func mapFile(path string) (m offheap.Mapping, info fs.FileInfo, err error) {
+// parseImage reads the file whose image is m. It takes the reference to m if it
+// succeeds.
+func parseImage(m *mapping) (f *File, err error) {
+	err = m.read(func() (err error) {
+		f, err = parse(m.data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.parts = []*mapping{m}
+	return f, nil
+}
+
+// mapFile returns the image of the file at path, with one reference.
+func mapFile(path string) (_ *mapping, err error) {
 	// Before opening: the open of a named pipe would wait for a writer.
-	if info, err = os.Stat(path); err != nil {
-		return m, nil, fmt.Errorf("gguf: %w", err)
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("gguf: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return m, nil, fmt.Errorf("%s: %w: not a regular file", path, ErrNotGGUF)
+		return nil, fmt.Errorf("%s: %w: not a regular file", path, ErrNotGGUF)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return m, nil, fmt.Errorf("gguf: %w", err)
+		return nil, fmt.Errorf("gguf: %w", err)
 	}
-	defer file.Close() // the mapping does not need it
+	var m offheap.Mapping
+	defer func() {
+		if len(m.Bytes()) == 0 {
+			_ = file.Close() // nothing was written to it
+		}
+	}()
 	if info, err = file.Stat(); err != nil {
-		return m, nil, fmt.Errorf("gguf: %w", err)
+		return nil, fmt.Errorf("gguf: %w", err)
 	}
 	if info.Size() > math.MaxInt {
-		return m, nil, fmt.Errorf("%s: %w: %d bytes exceed the address space", path, ErrMalformed, info.Size())
+		return nil, fmt.Errorf("%s: %w: %d bytes exceed the address space", path, ErrMalformed, info.Size())
 	}
 	if m, err = offheap.MapFile(file, info.Size()); err != nil {
-		return m, nil, fmt.Errorf("gguf: map %s: %w", path, err)
+		return nil, fmt.Errorf("gguf: map %s: %w", path, err)
 	}
-	return m, info, nil
+	image := newMapping(m.Bytes(), m.Unmap, m.DropPages)
+	image.info, image.check = info, m.Check
+	return image, nil
 }

@@ -387,13 +387,40 @@ func Write(out io.Writer, f *File) error {
 		w.short = f.short
 	}
 	for _, t := range f.tensors {
-		data := f.Data(t)
-		if data == nil {
-			return fmt.Errorf("%w: tensor %s", ErrClosed, quote(t.Name))
-		}
-		if err := w.WriteTensor(t.Name, data); err != nil {
+		if err := copyTensor(w, f, t); err != nil {
 			return err
 		}
 	}
 	return w.Close()
+}
+
+// copyTensor writes the bytes of t, a tensor of f.
+func copyTensor(w *Writer, f *File, t TensorInfo) error {
+	m, data, err := f.borrow(t)
+	if err != nil {
+		return err
+	}
+	// There is no one to tell; see Buffer.
+	defer func() { _ = m.release() }()
+	return w.CopyTensor(t.Name, &imageReader{m, data})
+}
+
+// imageReader reads a part of an image. Given to a system call, bytes of a file that was
+// cut would be an error of the output.
+type imageReader struct {
+	m    *mapping
+	rest []byte
+}
+
+// Read implements io.Reader.
+func (r *imageReader) Read(p []byte) (n int, err error) {
+	if len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	err = r.m.read(func() error { n = copy(p, r.rest); return nil })
+	if err != nil {
+		return 0, err
+	}
+	r.rest = r.rest[n:]
+	return n, nil
 }

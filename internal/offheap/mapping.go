@@ -8,22 +8,26 @@ import (
 	"unsafe"
 )
 
-// Mapping is a read-only view of the first bytes of a file. It does not need the
-// file to stay open. Copies denote the same view, and exactly one of them is
-// unmapped; all slices of [Mapping.Bytes] die with it. The zero Mapping is empty.
+// Mapping is a read-only view of the first bytes of a file. It keeps the file open.
+// Copies denote the same view, and exactly one of them is unmapped; all slices of
+// [Mapping.Bytes] die with it. The zero Mapping is empty.
 //
 // Writing to the bytes faults. If another process shortens the file, reading
-// bytes that are no longer there faults too (on Unix as SIGBUS, which ends the
-// process unless the reading goroutine has set debug.SetPanicOnFault).
+// bytes that are no longer there faults too (on Unix as SIGBUS), which ends the
+// process unless the read is inside of [Guard]; those in the file's last page read as
+// zeros, which [Mapping.Check] finds. A file that is replaced by another of its name
+// stays what it was.
 //
 // Where the system cannot map files, the bytes are a copy on the Go heap.
 type Mapping struct {
-	ptr unsafe.Pointer
-	n   int
+	ptr    unsafe.Pointer
+	n      int
+	origin *origin // nil for the zero Mapping
 }
 
-// MapFile maps the first n bytes of f for reading, starting on a page boundary.
-// An n of zero gives the empty Mapping. The error wraps [io.ErrUnexpectedEOF]
+// MapFile maps the first n bytes of f for reading, starting on a page boundary, and
+// takes f over: Unmap closes it. An n of zero gives the empty Mapping. After an error,
+// and with the empty Mapping, f is the caller's to close. The error wraps [io.ErrUnexpectedEOF]
 // when the file is shorter, [ErrNoMemory] when n exceeds the address space.
 func MapFile(f *os.File, n int64) (Mapping, error) {
 	info, err := f.Stat()
@@ -46,12 +50,24 @@ func MapFile(f *os.File, n int64) (Mapping, error) {
 	if err != nil {
 		return Mapping{}, fmt.Errorf("offheap: mapping %d bytes of %s: %w", n, f.Name(), err)
 	}
-	return Mapping{ptr: p, n: int(n)}, nil
+	m := Mapping{ptr: p, n: int(n), origin: &origin{f, info.Size()}}
+	register(m)
+	return m, nil
 }
 
 // Bytes returns the mapped bytes, not to be written. The slice is valid until
 // Unmap.
 func (m Mapping) Bytes() []byte { return unsafe.Slice((*byte)(m.ptr), m.n) }
+
+// Check returns an error that wraps [ErrFileChanged] if the file's size is not what it
+// was when it was mapped. Bytes that were read before a Check that succeeds were the
+// file's. It allocates nothing unless it fails.
+func (m Mapping) Check() error {
+	if m.origin == nil {
+		return nil
+	}
+	return m.origin.check()
+}
 
 // DropPages tells the system that bytes [off, off+n) will not be read soon, so
 // that it can take their memory; reading them again fetches them from the file.
@@ -72,15 +88,22 @@ func (m Mapping) DropPages(off, n int) {
 	}
 }
 
-// Unmap ends the mapping and sets m to the empty Mapping, for which it does
-// nothing.
+// Unmap ends the mapping, closes the file and sets m to the empty Mapping, for which
+// it does nothing. If the system refuses to unmap, m stays.
 func (m *Mapping) Unmap() error {
 	if m.ptr == nil {
 		return nil
 	}
+	file := m.origin.file
+	// First: once unmapped, the addresses may be another mapping's.
+	unregister(m.ptr)
 	if err := unmapFile(m.ptr, m.n); err != nil {
-		return fmt.Errorf("offheap: unmapping %d bytes of a file: %w", m.n, err)
+		register(*m)
+		return fmt.Errorf("offheap: unmapping %d bytes of %s: %w", m.n, file.Name(), err)
 	}
 	*m = Mapping{}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("offheap: %w", err)
+	}
 	return nil
 }

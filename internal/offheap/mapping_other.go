@@ -20,3 +20,11 @@ func mapFile(f *os.File, n int) (unsafe.Pointer, error) {
 func unmapFile(unsafe.Pointer, int) error { return nil }
 
 func dropPages([]byte) {}
+
+func fileSize(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}

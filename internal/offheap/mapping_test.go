@@ -20,6 +20,11 @@ func tempFile(t testing.TB, content []byte) *os.File {
 	if err := os.WriteFile(name, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return reopen(t, name)
+}
+
+func reopen(t testing.TB, name string) *os.File {
+	t.Helper()
 	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +41,7 @@ func TestMapFile(t *testing.T) {
 	f := tempFile(t, content)
 	for _, n := range []int{1, 100, offheap.PageSize(), offheap.PageSize() + 1, len(content)} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			m, err := offheap.MapFile(f, int64(n))
+			m, err := offheap.MapFile(reopen(t, f.Name()), int64(n))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,16 +70,27 @@ func TestMapFile(t *testing.T) {
 	}
 }
 
-func TestMappingOutlivesFile(t *testing.T) {
+// A mapping has its file until it ends, and no longer.
+func TestMappingOwnsFile(t *testing.T) {
 	f := tempFile(t, []byte("weights"))
 	m, err := offheap.MapFile(f, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Unmap()
-	f.Close()
 	if string(m.Bytes()) != "weights" {
 		t.Errorf("bytes %q", m.Bytes())
+	}
+	if err := m.Check(); err != nil {
+		t.Error(err)
+	}
+	if err := m.Unmap(); err != nil {
+		t.Error(err)
+	}
+	if err := m.Check(); err != nil {
+		t.Errorf("the empty Mapping: %v", err)
+	}
+	if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after Unmap the file gives %v, want os.ErrClosed", err)
 	}
 }
 

@@ -116,7 +116,9 @@ func (t *Team) Size() int { return len(t.workers) + 1 }
 //
 // When a task panics, tasks that have not begun are skipped, and Run panics after
 // the running ones have ended: with the same value if the task ran on the caller's
-// goroutine, with a [*Panic] if it ran on a worker.
+// goroutine, with a [*Panic] if it ran on a worker. A memory fault is such a panic on
+// a worker; on the caller's goroutine, it is one if the caller has set
+// debug.SetPanicOnFault.
 //
 // Run allocates nothing on the Go heap once the workers are started; a caller that
 // wants no allocation at all reuses one func value.
@@ -235,6 +237,9 @@ func (t *Team) look(g uint64) uint64 {
 
 // serve is worker i, to enter runs after number seen.
 func (t *Team) serve(i int, seen uint64) {
+	// So that the caller of Run, to whom panics go, can deal with a fault of a worker as
+	// with its own.
+	debug.SetPanicOnFault(true)
 	ended := false
 	defer func() {
 		if ended {

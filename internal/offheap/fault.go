@@ -1,0 +1,120 @@
+package offheap
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	runtimedebug "runtime/debug"
+	"sync"
+	"unsafe"
+)
+
+// ErrFileChanged reports a mapped file that is no longer what it was when it was
+// mapped: it has another size, or bytes of it cannot be read any more.
+var ErrFileChanged = errors.New("file changed while it was in use")
+
+// origin is the file behind a mapping, and its size when it was mapped.
+type origin struct {
+	file *os.File
+	size int64
+}
+
+// check compares the file's size with what it was. It allocates nothing unless it
+// fails.
+func (o *origin) check() error {
+	size, err := fileSize(o.file)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: the size of %s cannot be had: %w", ErrFileChanged, o.file.Name(), err)
+	case size != o.size:
+		return fmt.Errorf("%w: %s has %d bytes, and had %d", ErrFileChanged, o.file.Name(), size, o.size)
+	}
+	return nil
+}
+
+// mappings are the live mappings of files, by their first byte.
+var mappings struct {
+	sync.Mutex
+	origins map[uintptr]mapped
+}
+
+type mapped struct {
+	n      int
+	origin *origin
+}
+
+func register(m Mapping) {
+	mappings.Lock()
+	defer mappings.Unlock()
+	if mappings.origins == nil {
+		mappings.origins = make(map[uintptr]mapped)
+	}
+	mappings.origins[uintptr(m.ptr)] = mapped{m.n, m.origin}
+}
+
+func unregister(p unsafe.Pointer) {
+	mappings.Lock()
+	defer mappings.Unlock()
+	delete(mappings.origins, uintptr(p))
+}
+
+// faultAt returns the error of a read at addr that the system refused, and whether
+// addr lies in a mapped file.
+func faultAt(addr uintptr) (err error, ok bool) {
+	mappings.Lock()
+	defer mappings.Unlock()
+	for p, m := range mappings.origins {
+		if addr-p >= uintptr(m.n) {
+			continue
+		}
+		if err := m.origin.check(); err != nil {
+			return err, true
+		}
+		return fmt.Errorf("%w: %s cannot be read at byte %d", ErrFileChanged, m.origin.file.Name(), addr-p), true
+	}
+	return nil, false
+}
+
+// Guard returns f's error, or an error that wraps [ErrFileChanged] if f panicked
+// because it read bytes of a mapped file that are no longer there. f's other panics
+// pass through.
+//
+// It answers for the calling goroutine, and for those whose faults come to it as a
+// panic that unwraps to theirs, as from [github.com/fucina-go/fucina/internal/team].
+// Whatever f was changing is as the fault left it.
+//
+// Bytes behind the new end of a file, but within its last page, read as zeros and
+// cause no fault: [Mapping.Check] finds those.
+func Guard(f func() error) (err error) {
+	before := runtimedebug.SetPanicOnFault(true)
+	returned := false
+	defer func() {
+		runtimedebug.SetPanicOnFault(before)
+		if !returned {
+			err = recoverFault(recover())
+		}
+	}()
+	err = f()
+	returned = true
+	return err
+}
+
+// recoverFault returns the error that the panic value v stands for, or panics with v.
+func recoverFault(v any) error {
+	if v == nil {
+		return nil // runtime.Goexit, which goes on
+	}
+	if cause, ok := v.(error); ok {
+		var fault interface {
+			runtime.Error
+			Addr() uintptr
+		}
+		if errors.As(cause, &fault) {
+			if err, ok := faultAt(fault.Addr()); ok {
+				return err
+			}
+		}
+	}
+	panic(v)
+}
