@@ -23,30 +23,22 @@ import (
 // its owner or further names (hard links). Before fill is called, WriteFile refuses a
 // path that is there and is not a regular file, or is read-only.
 func WriteFile(path string, fill func(w *Writer) error) (err error) {
+	asked := path
 	path, old, err := followLinks(path)
 	if err != nil {
 		return err
 	}
-	file, err := createAside(path, old)
+	file, err := createTemp(path, asked, old)
 	if err != nil {
 		return fmt.Errorf("gguf: %w", err)
 	}
-	of := func(err error) error { return fmt.Errorf("gguf: %w", file.named(err)) }
-	open, renamed := true, false
+	renamed := false
 	defer func() {
-		if renamed {
-			return
+		if !renamed {
+			file.remove()
 		}
-		if open {
-			_ = file.Close()
-		}
-		// The error or panic under way says more than one of cleaning up.
-		_ = os.Remove(file.Name())
 	}()
 
-	if err := keepMode(file.File, old); err != nil {
-		return of(err)
-	}
 	w := NewWriter(file)
 	if err := fill(w); err != nil {
 		return err
@@ -54,15 +46,8 @@ func WriteFile(path string, fill func(w *Writer) error) (err error) {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	if err := file.Sync(); err != nil {
-		return of(err)
-	}
-	open = false
-	if err := file.Close(); err != nil {
-		return of(err)
-	}
-	if err := os.Rename(file.Name(), path); err != nil {
-		return of(err)
+	if err := file.rename(path); err != nil {
+		return fmt.Errorf("gguf: %w", err)
 	}
 	renamed = true
 	dir, _ := filepath.Split(path)
@@ -73,8 +58,8 @@ func WriteFile(path string, fill func(w *Writer) error) (err error) {
 // up at 40 or before.
 const maxLinks = 40
 
-// maxAside is how many bytes of a name the one aside has: systems allow 255 in all.
-const maxAside = 200
+// maxTemp is how many bytes of a name the temporary one has: systems allow 255 in all.
+const maxTemp = 200
 
 // followLinks returns the path of the file that path leads to, and what is there, nil
 // if there is nothing. It fails if that cannot be replaced.
@@ -117,54 +102,78 @@ func followLinks(path string) (string, fs.FileInfo, error) {
 	return "", nil, misuse("%s is one of more than %d symbolic links in a row", path, maxLinks)
 }
 
-// aside is a file that is to become the one at path, which its errors name: its own
-// name says nothing to who reads them.
-type aside struct {
-	*os.File
-	path string
+// tempFile is written beside the file that it will replace. Its errors name the path
+// that WriteFile was given, because the temporary name means nothing to the user. The
+// os.File is not embedded: its methods, which io.Copy looks for, name the wrong file.
+type tempFile struct {
+	file  *os.File
+	asked string
 }
 
-// Write implements io.Writer.
-func (a *aside) Write(p []byte) (int, error) {
-	n, err := a.File.Write(p)
-	return n, a.named(err)
-}
-
-// named returns what the system said of a, said of path.
-func (a *aside) named(err error) error {
-	var file *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &file):
-		return &fs.PathError{Op: file.Op, Path: a.path, Err: file.Err}
-	case errors.As(err, &link):
-		return &fs.PathError{Op: link.Op, Path: a.path, Err: link.Err}
-	}
-	return err
-}
-
-// createAside creates a file of a new name beside path. Unlike os.CreateTemp it
-// leaves the permissions to the umask, as for any output, within those of old, the
-// file to replace, if there is one.
-func createAside(path string, old fs.FileInfo) (*aside, error) {
+// createTemp creates a file of a new name beside path, which asked leads to. Unlike
+// os.CreateTemp it leaves the permissions to the umask, as for any output; those of old,
+// the file to replace, are kept, if there is one.
+func createTemp(path, asked string, old fs.FileInfo) (*tempFile, error) {
 	mode := fs.FileMode(0o666)
 	if old != nil {
 		mode = old.Mode().Perm()
 	}
-	a := &aside{path: path}
+	t := &tempFile{asked: asked}
 	dir, base := filepath.Split(path)
-	base = base[:min(len(base), maxAside)]
+	base = base[:min(len(base), maxTemp)]
 	for range 1000 {
 		name := fmt.Sprintf("%s.%s.%08x.tmp", dir, base, rand.Uint32())
 		var err error
-		if a.File, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode); err == nil {
-			return a, nil
+		if t.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode); err == nil {
+			if err = keepMode(t.file, old); err != nil {
+				t.remove()
+				return nil, t.named(err)
+			}
+			return t, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return nil, a.named(err)
+			return nil, t.named(err)
 		}
 	}
-	return nil, fmt.Errorf("no free name beside %s: %w", path, fs.ErrExist)
+	return nil, fmt.Errorf("no free name beside %s: %w", asked, fs.ErrExist)
+}
+
+// Write implements io.Writer.
+func (t *tempFile) Write(p []byte) (int, error) {
+	n, err := t.file.Write(p)
+	return n, t.named(err)
+}
+
+// rename forces the file to the disk, closes it and makes it the one at path.
+func (t *tempFile) rename(path string) error {
+	if err := t.file.Sync(); err != nil {
+		return t.named(err)
+	}
+	if err := t.file.Close(); err != nil {
+		return t.named(err)
+	}
+	return t.named(os.Rename(t.file.Name(), path))
+}
+
+// remove closes the file, unless it is closed, and removes it. The error or panic under
+// way says more than one of cleaning up.
+func (t *tempFile) remove() {
+	_ = t.file.Close()
+	_ = os.Remove(t.file.Name())
+}
+
+// named returns what the system said of the temporary file, said of the one that was
+// asked for.
+func (t *tempFile) named(err error) error {
+	var file *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &file):
+		return &fs.PathError{Op: file.Op, Path: t.asked, Err: file.Err}
+	case errors.As(err, &link):
+		return &fs.PathError{Op: link.Op, Path: t.asked, Err: link.Err}
+	}
+	return err
 }
 
 // keepMode gives file the permission bits of old, if there is one. Where they are

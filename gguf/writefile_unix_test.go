@@ -5,10 +5,12 @@ package gguf_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -60,8 +62,9 @@ func TestWriteFileMode(t *testing.T) {
 	}
 }
 
-// A disk that fills up leaves the old file, and nothing aside. A limit on the size of
-// files stands for the disk.
+// A disk that fills up leaves the old file, and nothing aside; the error names the file
+// that was asked for, and not the one aside, however the tensor was written. A limit on
+// the size of files stands for the disk.
 func TestWriteFileDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.gguf")
@@ -86,24 +89,32 @@ func TestWriteFileDiskFull(t *testing.T) {
 	})
 	defer lift() // for whatever runs next, also if this fails
 	const size = 1 << 20
-	for _, hidden := range []bool{false, true} {
-		err := gguf.WriteFile(path, func(w *gguf.Writer) error {
-			err := w.AddTensor(gguf.TensorInfo{Name: "a", DType: dtype.I8, Shape: []int{size}})
-			if err != nil {
-				return err
-			}
-			if err = w.WriteTensor("a", make([]byte, size)); err == nil {
+	for name, fill := range map[string]func(w *gguf.Writer) error{
+		"whole":  func(w *gguf.Writer) error { return w.WriteTensor("a", make([]byte, size)) },
+		"copied": func(w *gguf.Writer) error { return w.CopyTensor("a", bytes.NewReader(make([]byte, size))) },
+		"copied from a reader without WriteTo": func(w *gguf.Writer) error {
+			return w.CopyTensor("a", io.LimitReader(bytes.NewReader(make([]byte, size)), size))
+		},
+		"twice": func(w *gguf.Writer) error {
+			err := w.WriteTensor("a", make([]byte, size))
+			return errors.Join(err, w.CopyTensor("a", bytes.NewReader(nil)))
+		},
+		"not looked at": func(w *gguf.Writer) error {
+			if w.WriteTensor("a", make([]byte, size)) == nil {
 				t.Error("nothing stopped the write")
 			}
-			if !hidden {
-				err = errors.Join(err, w.CopyTensor("a", bytes.NewReader(nil)))
-			} else {
-				err = nil // a fill that does not look
+			return nil
+		},
+	} {
+		err := gguf.WriteFile(path, func(w *gguf.Writer) error {
+			if err := w.AddTensor(gguf.TensorInfo{Name: "a", DType: dtype.I8, Shape: []int{size}}); err != nil {
+				return err
 			}
-			return err
+			return fill(w)
 		})
-		if !errors.Is(err, syscall.EFBIG) {
-			t.Errorf("error %v, want %v", err, syscall.EFBIG)
+		var of *fs.PathError
+		if !errors.Is(err, syscall.EFBIG) || !errors.As(err, &of) || of.Path != path || strings.Contains(err.Error(), ".tmp") {
+			t.Errorf("%s: error %v, want %v of %s", name, err, syscall.EFBIG, path)
 		}
 	}
 	lift()
