@@ -30,8 +30,8 @@
 //
 // llama.cpp ends the process where an encoder misses its importance data, and
 // writes what NaN and infinite weights lead to, or fails late; here these are
-// errors, the first before anything is written. It checks tensors that are copied
-// for such values; here they are copied as they are. The keys of an input that was
+// errors, the first before anything is written, and so are such values in a tensor that
+// is kept as it is. The keys of an input that was
 // quantized with importance data before stay where none is given now, as there.
 //
 // Importance data with a negative number, an entry that comes twice, counts that are

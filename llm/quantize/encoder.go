@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -23,8 +24,9 @@ const taskElements = 1 << 15
 // the system slows down takes fewer.
 const tasksPerBand = 8
 
-// encoder converts the rows of one tensor after another, and is read as the bytes of
-// the result. It encodes a band of rows when the last one has been read.
+// encoder converts the rows of one tensor after another, or checks those that stay as
+// they are, and is read as the bytes of the result. It encodes a band of rows when the
+// last one has been read.
 type encoder struct {
 	ctx     context.Context // of File or Write, which the encoder does not outlive: io.Reader passes none
 	threads int
@@ -48,14 +50,17 @@ type encoder struct {
 // start begins with a tensor of data src.
 func (e *encoder) start(c Choice, src []byte, weights []float32) error {
 	decode, err := quant.DecoderOf(c.Tensor.DType)
-	if err != nil {
+	if err != nil && c.Converts() {
 		return fmt.Errorf("%w: %s: %w", ErrTensor, quoted(c.Tensor), err)
 	}
 	shape := c.Tensor.Shape
 	e.choice, e.src, e.weights, e.decode = c, src, weights, decode
 	e.cols = shape[len(shape)-1]
 	e.rows = int(c.Tensor.Elements()) / max(1, e.cols)
-	e.matrix = shape[len(shape)-2]
+	e.matrix = max(1, e.rows)
+	if len(shape) > 1 {
+		e.matrix = shape[len(shape)-2]
+	}
 	e.perTask = max(1, taskElements/max(1, e.cols))
 	e.next, e.rest = 0, nil
 	return nil
@@ -119,7 +124,7 @@ func (e *encoder) fill() error {
 					return
 				}
 				if errs[i] = e.ctx.Err(); errs[i] == nil {
-					errs[i] = e.encode(&e.scratch[w], tasks[i], first)
+					errs[i] = offheap.Guard(func() error { return e.encode(&e.scratch[w], tasks[i], first) })
 				}
 				if errs[i] != nil {
 					next.Store(int64(len(tasks))) // the others end, too
@@ -141,32 +146,74 @@ func (e *encoder) fill() error {
 // encode converts the rows of t into the band, which begins with row first. Rows count
 // through all matrices of a stack.
 func (e *encoder) encode(scratch *[]float32, t task, first int) error {
-	n := (t.end - t.first) * e.cols
-	if cap(*scratch) < n {
-		*scratch = make([]float32, n)
+	var values []float32
+	if e.decode != nil {
+		n := (t.end - t.first) * e.cols
+		if cap(*scratch) < n {
+			*scratch = make([]float32, n)
+		}
+		values = (*scratch)[:n]
 	}
-	values := (*scratch)[:n]
-	e.decode(values, e.src[e.fromBytes(t.first):e.fromBytes(t.end)])
+	src := e.src[e.fromBytes(t.first):e.fromBytes(t.end)]
+	dst := e.band[e.toBytes(t.first-first):e.toBytes(t.end-first)]
+	if !e.choice.Converts() {
+		copy(dst, src)
+		return e.check(values, dst, t.first)
+	}
+	e.decode(values, src)
 	var weights []float32
 	if e.weights != nil {
 		// A fourth dimension repeats the experts.
 		i := t.first / e.matrix * e.cols % len(e.weights)
 		weights = e.weights[i : i+e.cols]
 	}
-	dst := e.band[e.toBytes(t.first-first):e.toBytes(t.end-first)]
 	err := e.encodeRows(dst, values, weights)
 	if errors.Is(err, quant.ErrRange) {
 		row, col := e.locate(dst, values, weights)
 		if col < 0 {
 			err = fmt.Errorf("row %d: %w: its values times their importance overflow", t.first+row, quant.ErrRange)
 		} else {
-			err = fmt.Errorf("row %d, column %d: %w: %v", t.first+row, col, quant.ErrRange, values[row*e.cols+col])
+			err = e.outOfRange(t.first+row, col, values[row*e.cols+col])
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %s as %s: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, err)
 	}
 	return nil
+}
+
+// check returns an error if there are values that are not finite in b, which is rows of
+// a tensor that stays as it is, from row first on. Integers have none. values is
+// scratch for as many elements, if they can be decoded.
+func (e *encoder) check(values []float32, b []byte, first int) error {
+	bad, value := -1, 0.0
+	switch {
+	case e.choice.To == dtype.F64:
+		for i := 0; i < len(b)/8 && bad < 0; i++ {
+			if v := math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:])); math.IsInf(v, 0) || math.IsNaN(v) {
+				bad, value = i, v
+			}
+		}
+	case e.decode != nil:
+		e.decode(values, b)
+		bad = slices.IndexFunc(values, func(v float32) bool { return !(math.Abs(float64(v)) <= math.MaxFloat32) })
+		if bad >= 0 {
+			value = float64(values[bad])
+		}
+	}
+	if bad < 0 {
+		return nil
+	}
+	err := e.outOfRange(first+bad/e.cols, bad%e.cols, value)
+	return fmt.Errorf("%w: %s, which stays %s: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, err)
+}
+
+// outOfRange says where a value lies that a format cannot hold.
+func (e *encoder) outOfRange(row, col int, value any) error {
+	if len(e.choice.Tensor.Shape) == 1 {
+		return fmt.Errorf("element %d: %w: %v", col, quant.ErrRange, value)
+	}
+	return fmt.Errorf("row %d, column %d: %w: %v", row, col, quant.ErrRange, value)
 }
 
 // encodeRows is quant.EncodeRows that refuses for float formats too what is not finite.

@@ -20,7 +20,7 @@ var (
 	// ErrTensor reports a tensor that cannot be stored in the format chosen for it. Where
 	// that is for a value, which may be infinite, a NaN or too large, the error wraps
 	// [quant.ErrRange] too.
-	ErrTensor = errors.New("quantize: tensor cannot be converted")
+	ErrTensor = errors.New("quantize: tensor cannot be stored")
 	// ErrOutput reports an output that is the input, or a part of it: it would be lost.
 	ErrOutput = errors.New("quantize: output would overwrite the input")
 	// ErrMetadata reports a model whose metadata lacks what the choice of formats

@@ -197,7 +197,12 @@ func (m *Importance) parseGGUF(f *gguf.File) error {
 		if t.DType != dtype.F32 {
 			return nil, fmt.Errorf("tensor %s is %s, want f32", quote(name), t.DType)
 		}
-		return decodeFloats(f.Data(t))
+		var values []float32
+		err := f.View(t, func(data []byte) (err error) {
+			values, err = decodeFloats(data)
+			return err
+		})
+		return values, err
 	}
 	for _, t := range f.Tensors() {
 		name, isSum := strings.CutSuffix(t.Name, sumSuffix)

@@ -66,8 +66,9 @@ func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err err
 }
 
 // Write declares and writes f, quantized, with w, which it does not close. See
-// [File]. Errors are those of [Plan], [ErrTensor] for values that a format cannot hold,
-// ctx's, and w's: one of these is [gguf.ErrWrite] where tensors that are copied are in
+// [File]. Errors are those of [Plan], [ErrTensor] for values that a format cannot hold
+// and for those of any tensor that are not finite, [gguf.ErrFileChanged] if f's file is
+// cut or written over meanwhile, ctx's, and w's: one of these is [gguf.ErrWrite] where tensors that are copied are in
 // the other format of GGUF's type 42 than those that are converted.
 func Write(ctx context.Context, w *gguf.Writer, f *gguf.File, opt Options) error {
 	list, err := Plan(f, opt)
@@ -100,25 +101,20 @@ func write(ctx context.Context, w *gguf.Writer, f *gguf.File, list []Choice, opt
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		data := f.Data(c.Tensor)
-		if data == nil {
-			return fmt.Errorf("quantize: %w: %s", gguf.ErrClosed, quoted(c.Tensor))
-		}
-		if !c.Converts() {
-			if err := w.WriteTensor(c.Tensor.Name, data); err != nil {
+		var weights []float32
+		if c.Converts() {
+			var err error
+			if weights, err = opt.Importance.of(c.Tensor); err != nil {
 				return err
 			}
-			f.DropPages(c.Tensor)
-			continue
 		}
-		weights, err := opt.Importance.of(c.Tensor)
+		err := f.View(c.Tensor, func(data []byte) error {
+			if err := e.start(c, data, weights); err != nil {
+				return err
+			}
+			return w.CopyTensor(c.Tensor.Name, e)
+		})
 		if err != nil {
-			return err
-		}
-		if err := e.start(c, data, weights); err != nil {
-			return err
-		}
-		if err := w.CopyTensor(c.Tensor.Name, e); err != nil {
 			return err
 		}
 		f.DropPages(c.Tensor)

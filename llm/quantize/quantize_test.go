@@ -3,6 +3,7 @@ package quantize_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -878,5 +880,69 @@ func TestKept(t *testing.T) {
 		if c.Converts() != names[c.Tensor.Name] {
 			t.Errorf("%s becomes %s", c.Tensor.Name, c.To)
 		}
+	}
+}
+
+// What is not finite is refused in tensors that stay as they are, too, by name and
+// place, and no file is left; what holds integers stays as it is.
+func TestKeptIsChecked(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(-1)
+	f64 := make([]byte, 8*40)
+	binary.LittleEndian.PutUint64(f64[8*33:], math.Float64bits(inf))
+	f16 := make([]byte, 2*2*32)
+	binary.LittleEndian.PutUint16(f16[2*35:], 0x7c00)
+	q8 := make([]byte, 2*34)
+	binary.LittleEndian.PutUint16(q8[34:], 0x7e00)
+	plain := func(dim []int, at int, v float64) []byte {
+		return matrix(dim[0], dim[1], func(values []float32) { values[at] = float32(v) })
+	}
+	for _, tc := range []struct {
+		name  string
+		d     dtype.DType
+		shape []int
+		data  []byte
+		opt   quantize.Options
+		want  string // empty if it is fine
+	}{
+		{"output_norm.weight", dtype.F32, []int{64}, plain([]int{1, 64}, 5, nan), quantize.Options{Type: quantize.Q8_0}, "f32: element 5: quant: value out of range: NaN"},
+		{"output_norm.weight", dtype.F32, []int{64}, plain([]int{1, 64}, 5, inf), quantize.Options{Type: quantize.F16}, "f32: element 5: quant: value out of range: -Inf"},
+		{"blk.2.ffn_norm.weight", dtype.F32, []int{64}, plain([]int{1, 64}, 63, inf), quantize.Options{Type: quantize.F32}, "element 63"},
+		{"blk.0.attn_q.weight", dtype.F32, []int{300, 256}, plain([]int{300, 256}, 299*256+7, nan), quantize.Options{Type: quantize.F32}, "row 299, column 7"},
+		{"blk.0.ffn_gate_inp.weight", dtype.F32, []int{2, 64}, plain([]int{2, 64}, 70, nan), quantize.Options{Type: quantize.Q4_0}, "row 1, column 6"},
+		{"blk.0.attn_q.weight", dtype.F16, []int{2, 32}, f16, quantize.Options{Type: quantize.F16}, "row 1, column 3: quant: value out of range: +Inf"},
+		{"blk.0.attn_q.weight", dtype.Q8_0, []int{2, 32}, q8, quantize.Options{Type: quantize.Q8_0}, "row 1, column 0: quant: value out of range: NaN"},
+		{"x", dtype.F64, []int{40}, f64, quantize.Options{Type: quantize.Q8_0}, "element 33: quant: value out of range: -Inf"},
+		{"x", dtype.F64, []int{40}, make([]byte, 8*40), quantize.Options{Type: quantize.Q8_0}, ""},
+		{"x", dtype.I32, []int{1}, []byte{0, 0, 0x80, 0x7f}, quantize.Options{Type: quantize.Q8_0}, ""}, // an Inf, read as f32
+		{"x", dtype.I8, []int{3, 5}, bytes.Repeat([]byte{0xff}, 15), quantize.Options{Type: quantize.Q8_0}, ""},
+	} {
+		image := oneMatrix(tc.name, tc.d, tc.shape, tc.data)
+		dir := t.TempDir()
+		in := filepath.Join(dir, "in.gguf")
+		if err := os.WriteFile(in, image, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out := filepath.Join(dir, "out.gguf")
+		_, err := quantize.File(t.Context(), in, out, tc.opt)
+		if tc.want == "" {
+			if err != nil {
+				t.Errorf("%s, %s: %v", tc.name, tc.d, err)
+				continue
+			}
+			f, err := gguf.Open(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := f.Tensor(tc.name); !bytes.Equal(f.Data(got), tc.data) {
+				t.Errorf("%s, %s: the bytes changed", tc.name, tc.d)
+			}
+			_ = f.Close()
+			continue
+		}
+		if !errors.Is(err, quantize.ErrTensor) || !errors.Is(err, quant.ErrRange) ||
+			!strings.Contains(err.Error(), strconv.Quote(tc.name)) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s, %s to %s: error %v, want one that says %q", tc.name, tc.d, tc.opt.Type, err, tc.want)
+		}
+		onlyFile(t, dir, "in.gguf", image)
 	}
 }
