@@ -43,6 +43,9 @@ var (
 	// ErrReadOnly reports a write to storage that was lent for reading, as that of
 	// a mapped model file.
 	ErrReadOnly = tensor.ErrReadOnly
+	// ErrFileChanged reports a tensor whose bytes lie in a mapped file that was cut, or
+	// written over, while it was in use.
+	ErrFileChanged = offheap.ErrFileChanged
 	// ErrBusy reports a context used by two goroutines at once.
 	ErrBusy = exec.ErrBusy
 	// ErrClosed reports use of an engine or context after it was closed.

@@ -10,6 +10,7 @@ import (
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/internal/offheap"
 )
 
 // FromSlice returns a pooled host tensor of dtype Of[T] with a copy of values, in
@@ -38,7 +39,11 @@ func FromSlice[T dtype.Element](c *Context, s shape.Shape, values []T) (tensor.T
 		buf.Release()
 		return tensor.Tensor{}, err
 	}
-	copy(dst, values)
+	// values may lie in a mapped file.
+	if err := offheap.Guard(func() error { copy(dst, values); return nil }); err != nil {
+		buf.Release()
+		return tensor.Tensor{}, err
+	}
 	return tensor.FromBuffer(buf, d, s)
 }
 

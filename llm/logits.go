@@ -36,6 +36,7 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 		for first := 0; first < n && !f.stop(); {
 			rows := min(logitRows, n-first)
 			s.readLogits(&f, x, first, rows, logits[:rows*vocabulary])
+			f.err = s.checked(f.err)
 			for i := 0; i < rows && f.err == nil; i++ {
 				if err := yield(done+first+i, logits[i*vocabulary:(i+1)*vocabulary]); err != nil {
 					f.drop(x)

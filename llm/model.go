@@ -41,7 +41,8 @@ type Model struct {
 	outputBias fucina.Tensor // {vocab}
 	layers     []layer
 
-	all []fucina.Tensor // every weight, for Close
+	source gguf.Source     // the files that the weights lie in
+	all    []fucina.Tensor // every weight, for Close
 
 	mu       sync.Mutex
 	sessions int
@@ -74,6 +75,9 @@ type projection struct {
 // in the file's mapping, which lives until the model is closed; a device takes
 // copies as they are first used. Errors match ErrUnsupportedModel, ErrInvalidModel
 // or those of package gguf, and nothing is held after one.
+//
+// The file may be replaced by another of its name while the model is open, but not cut
+// or written over: what needs the weights then fails with ErrFileChanged.
 //
 // The caller closes the model before the engine, whose Close otherwise reports its
 // weights with fucina.ErrLeak.
@@ -112,7 +116,7 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{eng: eng, tok: tok, family: fam, context: opt.Context}
+	m := &Model{eng: eng, tok: tok, family: fam, context: opt.Context, source: f.Source()}
 	if m.chatTemplate, err = f.StringOr("tokenizer.chat_template", ""); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidModel, err)
 	}
@@ -302,11 +306,7 @@ func (l *loader) divisors(has presence, name string, p *Params) []float32 {
 		l.fail(fmt.Errorf("%w: %s is %s %v, want f32 [%d]", ErrInvalidModel, name, t.DType, t.Shape, p.RoPE.Dims/2))
 		return nil
 	}
-	values := make([]float32, t.Shape[0])
-	if _, err := binary.Decode(l.f.Data(t), binary.LittleEndian, values); err != nil {
-		l.fail(fmt.Errorf("%w: %s: %w", ErrInvalidModel, name, err))
-		return nil
-	}
+	values := l.floats(t)
 	for i, v := range values {
 		if !(v > 0) {
 			l.fail(fmt.Errorf("%w: %s[%d] is %v, want a positive number", ErrInvalidModel, name, i, v))
@@ -314,6 +314,19 @@ func (l *loader) divisors(has presence, name string, p *Params) []float32 {
 		}
 	}
 	l.took(t)
+	return values
+}
+
+// floats returns the values of an f32 tensor.
+func (l *loader) floats(t gguf.TensorInfo) []float32 {
+	values := make([]float32, t.Elements())
+	err := l.f.View(t, func(data []byte) error {
+		_, err := binary.Decode(data, binary.LittleEndian, values)
+		return err
+	})
+	if err != nil {
+		l.fail(fmt.Errorf("tensor %q: %w", t.Name, err))
+	}
 	return values
 }
 

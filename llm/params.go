@@ -15,6 +15,9 @@ var (
 	ErrUnsupportedModel = errors.New("unsupported model")
 	// ErrInvalidModel reports a file whose metadata and tensors do not make a model.
 	ErrInvalidModel = errors.New("invalid model")
+	// ErrFileChanged reports a model whose file was cut, or written over, while it was
+	// in use. The model and its sessions can only be closed.
+	ErrFileChanged = gguf.ErrFileChanged
 )
 
 // Params are the dimensions of a network, from a file's metadata.

@@ -235,8 +235,8 @@ func (s *Session) keep(ids []int32) {
 // error the sequence is what it was, save that whole batches before the failing
 // one stay.
 //
-// It fails with ErrContextFull if the sequence would outgrow the session, and with
-// ctx's error if ctx is done between two blocks of the network or during a wait.
+// It fails with ErrContextFull if the sequence would outgrow the session, with
+// ErrFileChanged if the model's file was cut or written over, and with ctx's error if ctx is done between two blocks of the network or during a wait.
 func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -304,7 +304,18 @@ func (s *Session) step(ctx context.Context, ids []int32, logits []float32) error
 		s.readLogits(&f, x, len(ids)-1, 1, logits)
 	}
 	f.drop(x)
-	return f.err
+	return s.checked(f.err)
+}
+
+// checked returns the error of a batch that ended with err: that of the model's file if
+// it is no longer what it was, so that what was computed may be wrong.
+func (s *Session) checked(err error) error {
+	if err == nil || errors.Is(err, ErrFileChanged) {
+		if changed := s.m.source.Check(); changed != nil {
+			return changed // in place of the op that met the change
+		}
+	}
+	return err
 }
 
 // blocks runs a batch through all blocks, and returns what comes out of the last,

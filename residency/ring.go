@@ -117,7 +117,11 @@ func (r *ring) upload(ctx context.Context, dst provider.Mem, src []byte, after a
 		if err != nil {
 			return last, err
 		}
-		n := copy(s.p, src[off:])
+		n := 0
+		if err := offheap.Guard(func() error { n = copy(s.p, src[off:]); return nil }); err != nil {
+			r.slots <- s // src lies in a mapped file that was cut
+			return last, err
+		}
 		w, err := r.p.Upload(ctx, r.q, dst.Slice(off, n), s.p[:n])
 		s.work = w
 		r.slots <- s

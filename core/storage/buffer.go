@@ -283,7 +283,8 @@ func (b *Buffer) Host(ctx context.Context, a Access) ([]byte, error) {
 }
 
 // ReadAt copies len(dst) bytes from offset off into dst. If the newest bytes are
-// on the device it downloads that range only, and changes no state.
+// on the device it downloads that range only, and changes no state. If the bytes lie in
+// a mapped file that was cut, the error wraps offheap.ErrFileChanged.
 func (b *Buffer) ReadAt(ctx context.Context, dst []byte, off int) error {
 	b.check()
 	if off < 0 || off > b.size || len(dst) > b.size-off {

@@ -2,7 +2,11 @@
 
 package storage
 
-import "context"
+import (
+	"context"
+
+	"github.com/fucina-go/fucina/internal/offheap"
+)
 
 // slots is the device state of a buffer; this build has none.
 type slots struct{}
@@ -21,8 +25,7 @@ func (s *slots) readAt(ctx context.Context, b *Buffer, dst []byte, off int) erro
 	if err := s.host(ctx, b, Read); err != nil {
 		return err
 	}
-	copy(dst, b.bytes()[off:])
-	return nil
+	return offheap.Guard(func() error { copy(dst, b.bytes()[off:]); return nil })
 }
 
 // NewestOnDevice reports whether the device holds the newest bytes and the host

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/internal/ctxlock"
+	"github.com/fucina-go/fucina/internal/offheap"
 )
 
 // ErrNoDeviceMemory reports a device access to a buffer with no device bytes.
@@ -569,8 +570,7 @@ func (s *slots) readAt(ctx context.Context, b *Buffer, dst []byte, off int) erro
 	if done, err := s.readDevice(ctx, b, dst, off); done || err != nil {
 		return err
 	}
-	copy(dst, b.bytes()[off:])
-	return nil
+	return offheap.Guard(func() error { copy(dst, b.bytes()[off:]); return nil })
 }
 
 // readDevice reads from the device if only it has the newest bytes, and reports whether

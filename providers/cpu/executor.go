@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
 )
 
@@ -155,7 +156,8 @@ func plan(op provider.Op, a *provider.Args, lanes int) provider.Plan {
 // workspace if Plan asks for one, have Mem.Host set; the workspace starts on a
 // multiple of 8 bytes. The arguments are checked first: an error, which wraps
 // provider.ErrUnsupported or shape.ErrShapeMismatch where it is one of these,
-// means that the output is untouched.
+// means that the output is untouched, but for one that wraps offheap.ErrFileChanged: an
+// operand lies in a mapped file that was cut, and the output is undefined.
 func (e *Executor) Execute(op provider.Op, a *provider.Args) error {
 	if op == 0 || op >= provider.OpCount {
 		return fmt.Errorf("cpu: %w: operation %d", provider.ErrUnsupported, op)
@@ -169,9 +171,11 @@ func (e *Executor) Execute(op provider.Op, a *provider.Args) error {
 		k.release()
 		return fmt.Errorf("cpu: %v: %w", op, err)
 	}
-	e.run(k)
+	// Operands may be weights in a mapped file.
+	err = offheap.Guard(func() error { e.run(k); return nil })
+	e.current = nil
 	k.release()
-	return nil
+	return err
 }
 
 // run splits the units of a kernel over the lanes. Small work stays on this one.
@@ -187,7 +191,6 @@ func (e *Executor) run(k kernel) {
 	}
 	e.current, e.units, e.chunk = k, units, (units+tasks-1)/tasks
 	e.team.Run((units+e.chunk-1)/e.chunk, e.task)
-	e.current = nil
 }
 
 func (e *Executor) runTask(task, lane int) {
