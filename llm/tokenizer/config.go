@@ -173,7 +173,8 @@ var idKeys = []struct {
 // the vocabulary, which files in use hold for "none" (2^32-1); a default id
 // outside of it becomes None. Missing tokens or merges and values of the wrong
 // type are errors: ErrMetadata, or ErrModel for a model or a pre-tokenizer this
-// package does not know. For ModelNone all keys but the model are ignored.
+// package does not know. Keys that do not matter to texts of the model are ignored,
+// whatever they hold: for ModelNone, all but the model.
 func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 	var model string
 	if err := read(get, "tokenizer.ggml.model", &model); err != nil {
@@ -197,8 +198,10 @@ func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 	if len(cfg.Tokens) == 0 {
 		return Config{}, fmt.Errorf("%w: tokenizer.ggml.tokens is missing or empty", ErrMetadata)
 	}
-	if err := read(get, "tokenizer.ggml.scores", &cfg.Scores); err != nil {
-		return Config{}, err
+	if model == ModelSPM {
+		if err := read(get, "tokenizer.ggml.scores", &cfg.Scores); err != nil {
+			return Config{}, err
+		}
 	}
 	if err := readTypes(get, &cfg.Types); err != nil {
 		return Config{}, err
@@ -213,6 +216,9 @@ func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 			continue
 		}
 		n, ok := integer(v)
+		if !ok && !needed(k.key, model) {
+			continue
+		}
 		if !ok {
 			return Config{}, fmt.Errorf("%w: %s is %T, want an integer", ErrMetadata, k.key, v)
 		}
@@ -220,27 +226,46 @@ func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 			*id = int32(n)
 		}
 	}
-	if err := read(get, "tokenizer.ggml.normalizer.lowercase", &cfg.Lowercase); err != nil {
+	if err := readFlags(get, &cfg); err != nil {
 		return Config{}, err
 	}
-	cfg.StripAccents = cfg.Lowercase
-	for _, flag := range []struct {
-		key string
-		dst *bool
-	}{
-		{"tokenizer.ggml.add_bos_token", &cfg.AddBOS},
-		{"tokenizer.ggml.add_eos_token", &cfg.AddEOS},
-		{"tokenizer.ggml.add_space_prefix", &cfg.AddSpacePrefix},
-		{"tokenizer.ggml.normalizer.strip_accents", &cfg.StripAccents},
-	} {
-		if err := read(get, flag.key, flag.dst); err != nil {
-			return Config{}, err
-		}
-	}
-	if err := readStrips(get, &cfg); err != nil {
-		return Config{}, err
-	}
+	readStrips(get, &cfg)
 	return cfg, nil
+}
+
+// needed reports whether the id under key matters to texts of the model. That of
+// WordPiece's separator does not to others, nor do those that only prompts with a gap to
+// fill have.
+func needed(key, model string) bool {
+	switch key {
+	case "tokenizer.ggml.seperator_token_id":
+		return model == ModelWordPiece
+	case "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.fim_mid_token_id",
+		"tokenizer.ggml.prefix_token_id", "tokenizer.ggml.suffix_token_id", "tokenizer.ggml.middle_token_id":
+		return false
+	}
+	return true
+}
+
+// readFlags reads the yes and no that the model knows.
+func readFlags(get func(string) (any, bool), cfg *Config) error {
+	if cfg.Model == ModelWordPiece {
+		if err := read(get, "tokenizer.ggml.normalizer.lowercase", &cfg.Lowercase); err != nil {
+			return err
+		}
+		cfg.StripAccents = cfg.Lowercase
+		return read(get, "tokenizer.ggml.normalizer.strip_accents", &cfg.StripAccents)
+	}
+	if err := read(get, "tokenizer.ggml.add_bos_token", &cfg.AddBOS); err != nil {
+		return err
+	}
+	if err := read(get, "tokenizer.ggml.add_eos_token", &cfg.AddEOS); err != nil {
+		return err
+	}
+	if cfg.Model == ModelSPM {
+		return read(get, "tokenizer.ggml.add_space_prefix", &cfg.AddSpacePrefix)
+	}
+	return nil
 }
 
 // stripRules tells which models have tokens that strip white space. Files do not
@@ -286,21 +311,20 @@ func stripAfterSpecial(cfg *Config) {
 	}
 }
 
-func readStrips(get func(string) (any, bool), cfg *Config) error {
+// readStrips applies the first rule that holds. A value that is no text is no name of
+// such a model.
+func readStrips(get func(string) (any, bool), cfg *Config) {
 	for _, r := range stripRules {
-		var value string
-		if err := read(get, r.key, &value); err != nil {
-			return err
-		}
+		v, _ := get(r.key)
+		value, _ := v.(string)
 		if r.key == "general.name" {
 			value = strings.ToLower(value)
 		}
 		if slices.ContainsFunc(r.texts, func(text string) bool { return strings.Contains(value, text) }) {
 			r.strip(cfg)
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // readBPE reads what ModelBPE has beside a vocabulary.

@@ -2,7 +2,9 @@ package tokenizer
 
 import (
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -87,10 +89,50 @@ func TestStripFromMetadata(t *testing.T) {
 			t.Errorf("%+v: before %q, after %q", tc, before, after)
 		}
 	}
-	for _, key := range []string{"general.name", "general.architecture", "tokenizer.ggml.pre"} {
-		m := map[string]any{"tokenizer.ggml.model": ModelSPM, "tokenizer.ggml.tokens": []string{"a"}, key: 3}
-		if _, err := FromMetadata(func(key string) (any, bool) { v, ok := m[key]; return v, ok }); !errors.Is(err, ErrMetadata) {
-			t.Errorf("%s is a number: %v, want %v", key, err, ErrMetadata)
+}
+
+// What does not matter to texts of a model may be anything; what does, may not.
+func TestUnusedKeys(t *testing.T) {
+	const ggml = "tokenizer.ggml."
+	for _, tc := range []struct{ model, unused, used string }{
+		{ModelSPM,
+			"general.name general.architecture " + ggml + "pre " + ggml + "merges " + ggml + "seperator_token_id " + ggml + "fim_pre_token_id " +
+				ggml + "suffix_token_id " + ggml + "normalizer.lowercase " + ggml + "normalizer.strip_accents",
+			ggml + "scores " + ggml + "token_type " + ggml + "eos_token_id " + ggml + "fim_pad_token_id " + ggml + "add_bos_token " + ggml + "add_eos_token " + ggml + "add_space_prefix"},
+		{ModelBPE,
+			"general.name general.architecture " + ggml + "scores " + ggml + "seperator_token_id " + ggml + "fim_mid_token_id " + ggml + "prefix_token_id " +
+				ggml + "add_space_prefix " + ggml + "normalizer.lowercase",
+			ggml + "pre " + ggml + "merges " + ggml + "token_type " + ggml + "eot_token_id " + ggml + "add_bos_token"},
+		{ModelWordPiece,
+			"general.name " + ggml + "pre " + ggml + "scores " + ggml + "merges " + ggml + "fim_suf_token_id " + ggml + "add_bos_token " + ggml + "add_eos_token " + ggml + "add_space_prefix",
+			ggml + "seperator_token_id " + ggml + "unknown_token_id " + ggml + "normalizer.lowercase " + ggml + "normalizer.strip_accents"},
+		{ModelNone, ggml + "tokens " + ggml + "pre " + ggml + "bos_token_id", ggml + "model"},
+	} {
+		with := func(key string, value any) (Config, error) {
+			m := map[string]any{ggml + "model": tc.model, ggml + "tokens": []string{"a", "b"}}
+			if tc.model == ModelBPE {
+				m[ggml+"merges"] = []string{}
+			}
+			if key != "" {
+				m[key] = value
+			}
+			return FromMetadata(func(key string) (any, bool) { v, ok := m[key]; return v, ok })
+		}
+		want, err := with("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range strings.Fields(tc.unused) {
+			for _, v := range []any{3.5, []bool{true}, struct{}{}} {
+				if got, err := with(key, v); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("%s: %s of %T: %+v, %v, want %+v", tc.model, key, v, got, err, want)
+				}
+			}
+		}
+		for _, key := range strings.Fields(tc.used) {
+			if _, err := with(key, 3.5); !errors.Is(err, ErrMetadata) {
+				t.Errorf("%s: %s of float64: %v, want %v", tc.model, key, err, ErrMetadata)
+			}
 		}
 	}
 }
