@@ -243,7 +243,7 @@ func Plan(f *gguf.File, opt Options) ([]Choice, error) {
 			c.values++
 		}
 	}
-	if base.IsBlockQuantized() && !opt.Pure {
+	if c.mixes(base) {
 		var err error
 		if c.model, err = readHyper(f); err != nil {
 			return nil, err
@@ -287,13 +287,19 @@ func layerOf(name string) int {
 	return int(n)
 }
 
+// mixes reports whether the recipe makes exceptions to its base format, which depend on
+// the model's metadata.
+func (c *chooser) mixes(base dtype.DType) bool {
+	return base.IsBlockQuantized() && base != dtype.Q8_0 && !c.opt.Pure
+}
+
 // choose returns the format of t, and whether it stands in for a better one.
 func (c *chooser) choose(t gguf.TensorInfo, base dtype.DType) (d dtype.DType, fallback bool, err error) {
 	if !base.IsBlockQuantized() {
 		return base, false, nil
 	}
 	d = base
-	if !c.opt.Pure {
+	if c.mixes(base) {
 		if d, err = c.mixed(t, base); err != nil {
 			return 0, false, err
 		}
@@ -356,7 +362,7 @@ func (c *chooser) mixed(t gguf.TensorInfo, base dtype.DType) (dtype.DType, error
 	}
 	if isOutput {
 		switch {
-		case c.model.arch == "falcon", t.Shape[len(t.Shape)-1]%base.BlockSize() != 0, base == dtype.Q8_0:
+		case c.model.arch == "falcon", t.Shape[len(t.Shape)-1]%base.BlockSize() != 0:
 			return dtype.Q8_0, nil
 		case c.mix.output != dtype.Invalid:
 			return c.mix.output, nil

@@ -357,7 +357,7 @@ func TestMetadataNeeded(t *testing.T) {
 		if _, err := quantize.Plan(f, quantize.Options{Type: quantize.Q4_0}); !errors.Is(err, quantize.ErrMetadata) {
 			t.Errorf("%s: %v, want a metadata error", name, err)
 		}
-		for _, opt := range []quantize.Options{{Type: quantize.Q4_0, Pure: true}, {Type: quantize.F16}} {
+		for _, opt := range []quantize.Options{{Type: quantize.Q4_0, Pure: true}, {Type: quantize.Q8_0}, {Type: quantize.F16}} {
 			if _, err := quantize.Plan(f, opt); err != nil {
 				t.Errorf("%s: %v of a recipe that does without", name, err)
 			}
