@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -37,8 +38,7 @@ type Model struct {
 
 	tokenEmbd  fucina.Tensor // {vocab d}
 	outputNorm fucina.Tensor // {d}
-	output     fucina.Tensor // {vocab d}; tokenEmbd itself where they are tied
-	outputBias fucina.Tensor // {vocab}
+	output     projection    // {vocab d}; of tokenEmbd itself where they are tied
 	layers     []layer
 
 	source gguf.Source     // the files that the weights lie in
@@ -65,10 +65,14 @@ type layer struct {
 	ffnPost  fucina.Tensor // {d}, of the result
 }
 
-// projection is a matrix, and what is added to its product, if anything.
+// projection is a matrix, and what its product is multiplied by and what is added to it,
+// if anything.
 type projection struct {
 	weight fucina.Tensor
 	bias   fucina.Tensor // along the first axis of weight
+	scale  float32       // 1 if there is none
+	// scalesBias says that the bias is added first, and multiplied too.
+	scalesBias bool
 }
 
 // Open maps the GGUF file at path and returns its model on eng. The weights stay
@@ -228,12 +232,10 @@ func (l *loader) load(p *Params) {
 	m, fam := l.m, l.m.family
 	m.tokenEmbd = l.matrix("token_embd.weight", vocab, d)
 	m.outputNorm = l.vector("output_norm.weight", d)
-	m.output = m.tokenEmbd
 	if l.wants(fam.output, "output.weight") {
-		m.output = l.matrix("output.weight", vocab, d)
-	}
-	if l.wants(fam.outputBias, "output.bias") {
-		m.outputBias = l.vector("output.bias", vocab)
+		m.output = l.projection("output", fam.outputBias, vocab, d)
+	} else {
+		m.output = projection{weight: m.tokenEmbd, bias: l.bias("output", fam.outputBias, vocab), scale: 1}
 	}
 	head := ax("d_head", p.KeyLength)
 	q := ax("q", p.Heads*p.KeyLength)
@@ -265,6 +267,9 @@ func (l *loader) load(p *Params) {
 			b.up = l.projection(block+"ffn_up", fam.ffnBias, ff, d)
 		}
 		b.down = l.projection(block+"ffn_down", fam.ffnBias, d, ff)
+		for _, p := range []*projection{&b.gate, &b.up, &b.down} {
+			p.scalesBias = true // so llama.cpp has it, in the MLP only
+		}
 		if fam.postNorms {
 			b.attnPost, b.ffnPost = norm("post_attention_norm", d), norm("post_ffw_norm", d)
 		}
@@ -340,14 +345,42 @@ func (l *loader) wants(has presence, name string) bool {
 	return has == always && l.err == nil
 }
 
-// projection takes the matrix name.weight {out in} and, if there is one, the vector
-// name.bias {out}.
+// projection takes the matrix name.weight {out in} and, if they are there, the vector
+// name.bias {out} and the number name.scale, which NVFP4 files have beside the scales in
+// the blocks. Such files also have a name.input_scale, for products whose activations
+// are in NVFP4 too: nothing needs it here.
 func (l *loader) projection(name string, bias presence, out, in fucina.Axis) projection {
-	p := projection{weight: l.matrix(name+".weight", out, in)}
-	if l.wants(bias, name+".bias") {
-		p.bias = l.vector(name+".bias", out)
+	p := projection{weight: l.matrix(name+".weight", out, in), bias: l.bias(name, bias, out), scale: 1}
+	if l.wants(maybe, name+".scale") {
+		p.scale = l.number(name + ".scale")
+	}
+	if t, ok := l.f.Tensor(name + ".input_scale"); ok && l.err == nil {
+		l.took(t)
 	}
 	return p
+}
+
+// bias takes the vector name.bias {out}, if there is one to take.
+func (l *loader) bias(name string, has presence, out fucina.Axis) fucina.Tensor {
+	if !l.wants(has, name+".bias") {
+		return fucina.Tensor{}
+	}
+	return l.vector(name+".bias", out)
+}
+
+// number reads a tensor that is one finite number in f32.
+func (l *loader) number(name string) float32 {
+	t, _ := l.f.Tensor(name)
+	if t.DType != dtype.F32 || t.Elements() != 1 {
+		l.fail(fmt.Errorf("%w: %s is %s %v, want f32 [1]", ErrInvalidModel, name, t.DType, t.Shape))
+		return 1
+	}
+	v := l.floats(t)[0]
+	if !(math.Abs(float64(v)) <= math.MaxFloat32) {
+		l.fail(fmt.Errorf("%w: %s is %v, want a finite number", ErrInvalidModel, name, v))
+	}
+	l.took(t)
+	return v
 }
 
 // part is a range of rows of a matrix that holds several projections.
@@ -371,6 +404,7 @@ func (l *loader) fused(name string, bias presence, in fucina.Axis, parts ...part
 		if whole.bias != (fucina.Tensor{}) {
 			p.into.bias = l.rows(whole.bias, start, all, p.out)
 		}
+		p.into.scale = whole.scale
 		start += p.out.Size
 	}
 }

@@ -352,7 +352,7 @@ func (s *Session) readLogits(f *flow, x fucina.Tensor, first, n int, logits []fl
 	p := &s.m.params
 	y := f.take(x.Narrow(s.c, "seq", first, n))
 	y = f.then(y, f.take(y.RMSNorm(s.c, s.m.outputNorm, "d", p.NormEpsilon)))
-	y = f.then(y, f.project(y, &projection{s.m.output, s.m.outputBias}, "d"))
+	y = f.then(y, f.project(y, &s.m.output, "d"))
 	if p.FinalSoftCap != 0 {
 		y = f.then(y, f.take(y.SoftCap(s.c, p.FinalSoftCap)))
 	}
@@ -489,12 +489,18 @@ func (f *flow) add(x, y fucina.Tensor) fucina.Tensor {
 	return sum
 }
 
-// project returns x times the projection over the axis, plus its bias. x is the
-// caller's.
+// project returns x times the projection over the axis, with its scale and bias. x is
+// the caller's.
 func (f *flow) project(x fucina.Tensor, p *projection, axis string) fucina.Tensor {
 	y := f.take(x.Dot(f.c, p.weight, axis))
+	if p.scale != 1 && !p.scalesBias {
+		y = f.then(y, f.take(y.Scale(f.c, p.scale)))
+	}
 	if p.bias != (fucina.Tensor{}) {
 		y = f.then(y, f.take(y.Add(f.c, p.bias)))
+	}
+	if p.scale != 1 && p.scalesBias {
+		y = f.then(y, f.take(y.Scale(f.c, p.scale)))
 	}
 	return y
 }

@@ -1,0 +1,86 @@
+package llm_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// The number that an NVFP4 file has beside a matrix multiplies its product, before a
+// bias or, in the MLP, with it, and that of the activations changes nothing: half of
+// the product is the product of half of the matrix, to the bit.
+func TestScalesOfMatrices(t *testing.T) {
+	eng := openExact(t)
+	run := func(m *tinyllama.Model) []float32 {
+		t.Helper()
+		model := openModel(t, eng, writeModel(t, m), llm.Options{})
+		return decode(t, openSession(t, model, llm.SessionOptions{}), prompt...)
+	}
+	halve := func(ten *tinyllama.Tensor) {
+		data := slices.Clone(ten.Data)
+		for i := 0; i < len(data); i += 4 {
+			v := math.Float32frombits(binary.LittleEndian.Uint32(data[i:]))
+			binary.LittleEndian.PutUint32(data[i:], math.Float32bits(v/2))
+		}
+		ten.Data = data
+	}
+	shape := func(arch string, fused, biased bool) tinyllama.Shape {
+		gemma := strings.HasPrefix(arch, "gemma")
+		return tinyllama.Shape{
+			Architecture: arch, Embedding: 64, FeedForward: 64, Heads: 4, KVHeads: 2, HeadLength: 16, Fused: fused, Output: arch != "gemma2",
+			QKNorm: arch == "qwen3" || arch == "gemma3", PostNorms: gemma, QKVBias: arch == "qwen2" || biased, AttnBias: biased, FFNBias: biased,
+		}
+	}
+	for _, s := range []tinyllama.Shape{
+		shape("llama", false, false), shape("llama", false, true), shape("qwen2", false, false), shape("qwen3", false, false),
+		shape("gemma2", false, false), shape("gemma3", false, false), shape("phi3", true, false),
+	} {
+		plain := run(tinyllama.NewShape(s))
+		for _, ten := range tinyllama.NewShape(s).Tensors {
+			base, isWeight := strings.CutSuffix(ten.Name, ".weight")
+			if !isWeight || len(ten.Shape) != 2 || base == "token_embd" || strings.HasPrefix(base, "blk.0.") {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, biases %v/%s", s.Architecture, s.FFNBias, base), func(t *testing.T) {
+				scaled, halved := tinyllama.NewShape(s), tinyllama.NewShape(s)
+				scaled.AddFloats(base+".scale", 0.5)
+				scaled.AddFloats(base+".input_scale", 7)
+				halve(halved.Tensor(ten.Name))
+				if bias := halved.Tensor(base + ".bias"); bias != nil && strings.Contains(base, "ffn_") {
+					halve(bias)
+				}
+				got := run(scaled)
+				checkLogits(t, "scaled", got, run(halved), 0)
+				if slices.Equal(got, plain) {
+					t.Error("the scale changes nothing")
+				}
+			})
+		}
+	}
+}
+
+// The blocks of NVFP4 and the number beside them are multiplied.
+func TestNVFP4WithScales(t *testing.T) {
+	eng := openExact(t)
+	m := tinyllama.NewShape(tinyllama.Shape{DType: dtype.NVFP4, FeedForward: 128, Output: true})
+	wide := tinyllama.NewShape(tinyllama.Shape{DType: dtype.NVFP4, FeedForward: 128, Output: true})
+	wide.Widen()
+	for _, m := range []*tinyllama.Model{m, wide} {
+		for i, name := range []string{"blk.0.attn_q", "blk.0.ffn_down", "blk.1.attn_output", "output"} {
+			m.AddFloats(name+".scale", 0.25*float32(i+1))
+			m.AddFloats(name+".input_scale", 3)
+		}
+	}
+	run := func(m *tinyllama.Model) []float32 {
+		model := openModel(t, eng, writeModel(t, m), llm.Options{})
+		return decode(t, openSession(t, model, llm.SessionOptions{}), prompt...)
+	}
+	checkLogits(t, "nvfp4", run(m), run(wide), 0)
+}
