@@ -116,12 +116,7 @@ func (fam *family) read(r *reader, p *Params) {
 		p.AttentionScale = float32(1 / math.Sqrt(float64(max(1, p.Embedding/p.Heads))))
 	}
 	if p.Window = r.count("attention.sliding_window", g.window, maxLength); p.Window > 0 {
-		const pattern = "attention.sliding_window_pattern"
-		if r.isArray(pattern) { // it says of each block whether it has a window
-			r.fail(fmt.Errorf("%w: %s.%s is an array, want the number of blocks after which one sees all", ErrUnsupportedModel, r.arch, pattern))
-		} else {
-			p.WindowPattern = r.size(pattern, g.pattern, maxLayers)
-		}
+		p.WindowPattern = r.windowPattern(p, g.pattern)
 	}
 	if g.attnCap != 0 {
 		p.AttentionSoftCap = float32(r.number("attn_logit_softcapping", g.attnCap, math.SmallestNonzeroFloat32))
@@ -131,6 +126,25 @@ func (fam *family) read(r *reader, p *Params) {
 		p.LocalRoPE = fucina.RoPE{Dims: p.RoPE.Dims, AttnFactor: p.RoPE.AttnFactor}
 	}
 	p.LocalRoPE.FreqBase = r.base("rope.freq_base_swa", cmp.Or(g.localBase, p.RoPE.FreqBase), p)
+}
+
+// windowPattern returns after how many blocks one sees all. Files may have an array in
+// its place that says of each block whether it has a window. llama.cpp ignores such
+// arrays in these families and takes the default; in the files there are, the two agree.
+func (r *reader) windowPattern(p *Params, def int) int {
+	const key = "attention.sliding_window_pattern"
+	v, ok := r.f.Value(r.arch + "." + key)
+	if !ok || v.Type() != gguf.TypeArray {
+		return r.size(key, def, maxLayers)
+	}
+	windowed := make([]bool, p.Layers)
+	for i := range windowed {
+		windowed[i] = i%def != def-1
+	}
+	if list, ok := v.Interface().([]bool); !ok || !slices.Equal(list, windowed) {
+		p.Notes = append(p.Notes, fmt.Sprintf("%s.%s is an array, which is not followed: one block in %d has no window, as in llama.cpp", r.arch, key, def))
+	}
+	return def
 }
 
 // familyOf returns the family of a file, and its name.

@@ -90,6 +90,11 @@ func TestOpenBadFamilies(t *testing.T) {
 		{"llama", badModel{"a bias of another length", add("blk.0.attn_k.bias", dtype.F32, 16), invalid, "blk.0.attn_k.bias"}},
 		{"llama", badModel{"an f16 bias", add("blk.0.ffn_down.bias", dtype.F16, 32), unsupported, "blk.0.ffn_down.bias"}},
 		{"llama", badModel{"a bias of the output", add("output.bias", dtype.F32, 327), unsupported, "output.bias"}},
+		{"llama", badModel{"a scale of two numbers", floats("blk.0.attn_q.scale", 1, 1), invalid, "blk.0.attn_q.scale"}},
+		{"llama", badModel{"an f16 scale", add("blk.0.ffn_up.scale", dtype.F16, 1), invalid, "blk.0.ffn_up.scale"}},
+		{"llama", badModel{"a NaN scale", floats("blk.1.ffn_gate.scale", nan), invalid, "blk.1.ffn_gate.scale"}},
+		{"llama", badModel{"a scale of no matrix", floats("blk.0.attn_qkv.scale", 1), unsupported, "blk.0.attn_qkv.scale"}},
+		{"gemma2", badModel{"a scale of a tied output", floats("output.scale", 1), unsupported, "output.scale"}},
 		{"llama", badModel{"long factors", add("rope_factors_long.weight", dtype.F32, 4), unsupported, "rope_factors_long.weight"}},
 		{"qwen2", badModel{"no bias", remove("blk.1.attn_v.bias"), invalid, "blk.1.attn_v.bias"}},
 		{"qwen2", badModel{"frequency divisors", add("rope_freqs.weight", dtype.F32, 4), unsupported, "rope_freqs.weight"}},
@@ -103,9 +108,7 @@ func TestOpenBadFamilies(t *testing.T) {
 		{"gemma2", badModel{"a pattern of nothing", set("gemma2.attention.sliding_window_pattern", uint32(0)), invalid, "gemma2.attention.sliding_window_pattern"}},
 		{"gemma2", badModel{"a zero cap", set("gemma2.attn_logit_softcapping", float32(0)), invalid, "gemma2.attn_logit_softcapping"}},
 		{"gemma2", badModel{"a NaN cap", set("gemma2.final_logit_softcapping", nan), invalid, "gemma2.final_logit_softcapping"}},
-		{"gemma3", badModel{"a pattern for each block", set("gemma3.attention.sliding_window_pattern", []int32{1, 0}), unsupported, "gemma3.attention.sliding_window_pattern"}},
-		{"gemma3", badModel{"the same for each block", set("gemma3.attention.sliding_window_pattern", []int32{1, 1}), unsupported, "gemma3.attention.sliding_window_pattern"}},
-		{"gemma3", badModel{"a pattern in words", set("gemma3.attention.sliding_window_pattern", []string{"1"}), invalid, "gemma3.attention.sliding_window_pattern"}},
+		{"gemma3", badModel{"a pattern in words", set("gemma3.attention.sliding_window_pattern", "1"), invalid, "gemma3.attention.sliding_window_pattern"}},
 		{"gemma3", badModel{"a negative cap", set("gemma3.final_logit_softcapping", float32(-1)), invalid, "gemma3.final_logit_softcapping"}},
 		{"gemma3", badModel{"a local base of nothing", set("gemma3.rope.freq_base_swa", float32(-1)), invalid, "gemma3.rope.freq_base_swa"}},
 		{"phi3", badModel{"a gate of its own", add("blk.0.ffn_gate.weight", dtype.F32, 16, 32), unsupported, "blk.0.ffn_gate.weight"}},
@@ -147,30 +150,14 @@ func TestOpenBadArrays(t *testing.T) {
 		value     gguf.Value
 		is        error
 	}{
-		{"gemma3", "attention.sliding_window_pattern", gguf.NewArray([]bool{true, false}), llm.ErrUnsupportedModel},
 		{"gemma3", "attention.head_count_kv", gguf.NewArray([]bool{true, true}), llm.ErrInvalidModel},
 		{"gemma3", "attention.head_count_kv", gguf.NewArray([]uint64{1, 2}), llm.ErrUnsupportedModel},
 		{"gemma3", "attention.head_count_kv", gguf.NewArray([]uint64{math.MaxUint64, 2}), llm.ErrInvalidModel},
 		{"gemma3", "feed_forward_length", gguf.NewArray([]float64{16, 16}), llm.ErrInvalidModel},
 	} {
 		t.Run(fmt.Sprint(c.key, c.value), func(t *testing.T) {
-			src, err := gguf.Parse(tinyFamily(c.arch).Bytes())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer src.Close()
-			var image bytes.Buffer
-			w := gguf.NewWriter(&image)
 			key := c.arch + "." + c.key
-			if err := errors.Join(w.SetAll(&src.Metadata), w.Set(key, c.value), w.Close()); err != nil {
-				t.Fatal(err)
-			}
-			f, err := gguf.Parse(image.Bytes())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			m, err := llm.New(eng, f, llm.Options{})
+			m, err := llm.New(eng, withValue(t, tinyFamily(c.arch), key, c.value), llm.Options{})
 			if err == nil {
 				m.Close()
 			}
@@ -178,6 +165,76 @@ func TestOpenBadArrays(t *testing.T) {
 				t.Errorf("error %v\nwant %q that names %q", err, c.is, key)
 			}
 		})
+	}
+}
+
+// withValue returns the file of m with a value that m itself cannot hold under key.
+func withValue(t testing.TB, m *tinyllama.Model, key string, v gguf.Value) *gguf.File {
+	t.Helper()
+	src, err := gguf.Parse(m.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var image bytes.Buffer
+	w := gguf.NewWriter(&image)
+	err = errors.Join(w.SetAll(&src.Metadata), w.Set(key, v))
+	for _, ti := range src.Tensors() {
+		err = errors.Join(err, w.AddTensor(ti))
+	}
+	for _, ti := range src.Tensors() {
+		err = errors.Join(err, w.WriteTensor(ti.Name, src.Data(ti)))
+	}
+	if err = errors.Join(err, w.Close(), src.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse(image.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// An array that says of each block whether it has a window leaves the default pattern,
+// as in llama.cpp, and the model says so where the two differ.
+func TestWindowPatternArray(t *testing.T) {
+	eng := openExact(t)
+	m := tinyllama.NewShape(tinyllama.Shape{Architecture: "gemma3", Layers: 7, Embedding: 32, FeedForward: 16, Heads: 2, KVHeads: 1, HeadLength: 8, QKNorm: true, PostNorms: true})
+	m.Set("gemma3.attention.sliding_window", uint32(3))
+	run := func(m *llm.Model, err error) ([]float32, []string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		s, err := m.NewSession(llm.SessionOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		return decode(t, s, prompt...), m.Params().Notes
+	}
+	want, _ := run(llm.Open(eng, writeModel(t, m), llm.Options{}))
+	const key = "gemma3.attention.sliding_window_pattern"
+	for _, tc := range []struct {
+		value gguf.Value
+		note  bool
+	}{
+		{gguf.NewArray([]bool{true, true, true, true, true, false, true}), false},
+		{gguf.NewArray([]bool{true, false, true, false, true, false, true}), true},
+		{gguf.NewArray([]bool{true}), true},
+		{gguf.NewArray([]int32{1, 1, 1, 1, 1, 0, 1}), true},
+		{gguf.NewArray([]string{"local"}), true},
+	} {
+		got, notes := run(llm.New(eng, withValue(t, m, key, tc.value), llm.Options{}))
+		checkLogits(t, tc.value.String(), got, want, 0)
+		if tc.note != (len(notes) == 1 && strings.Contains(notes[0], key)) || len(notes) > 1 {
+			t.Errorf("%v: notes %q, want one: %v", tc.value, notes, tc.note)
+		}
 	}
 }
 

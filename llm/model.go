@@ -513,6 +513,7 @@ func (m *Model) Params() Params {
 	p.RoPE.FreqFactors = slices.Clone(p.RoPE.FreqFactors)
 	p.LocalRoPE.FreqFactors = slices.Clone(p.LocalRoPE.FreqFactors)
 	p.LongFactors = slices.Clone(p.LongFactors)
+	p.Notes = slices.Clone(p.Notes)
 	return p
 }
 
