@@ -57,6 +57,9 @@ func (s *Session) template(name string) (chat.Template, error) {
 		return t, nil
 	}
 	text := s.m.chatTemplate
+	if s.m.templateErr != nil {
+		return chat.Template{}, fmt.Errorf("llm: %w: that of the file: %w; name one of %s", chat.ErrTemplate, s.m.templateErr, strings.Join(chat.Names(), ", "))
+	}
 	if text == "" {
 		return chat.Template{}, fmt.Errorf("llm: %w: the file carries none; name one of %s", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
 	}

@@ -44,6 +44,9 @@ type family struct {
 	gemma *gemma
 }
 
+// longFactorsName is the tensor that a LongRoPE file has, and others of its family do not.
+const longFactorsName = "rope_factors_long.weight"
+
 // factorSource is a kind of tensor with divisors of rotary frequencies.
 type factorSource uint8
 
@@ -117,15 +120,22 @@ func (fam *family) read(r *reader, p *Params) {
 	}
 	if p.Window = r.count("attention.sliding_window", g.window, maxLength); p.Window > 0 {
 		p.WindowPattern = r.windowPattern(p, g.pattern)
+		p.LocalRoPE = fam.localRoPE(r, p)
 	}
 	if g.attnCap != 0 {
 		p.AttentionSoftCap = float32(r.number("attn_logit_softcapping", g.attnCap, math.SmallestNonzeroFloat32))
 	}
 	p.FinalSoftCap = float32(r.number("final_logit_softcapping", g.finalCap, 0))
-	if g.localBase != 0 {
-		p.LocalRoPE = fucina.RoPE{Dims: p.RoPE.Dims, AttnFactor: p.RoPE.AttnFactor}
+}
+
+// localRoPE returns the angles of the blocks with a window.
+func (fam *family) localRoPE(r *reader, p *Params) fucina.RoPE {
+	rope := p.RoPE
+	if fam.gemma.localBase != 0 {
+		rope = fucina.RoPE{Dims: p.RoPE.Dims, AttnFactor: p.RoPE.AttnFactor}
 	}
-	p.LocalRoPE.FreqBase = r.base("rope.freq_base_swa", cmp.Or(g.localBase, p.RoPE.FreqBase), p)
+	rope.FreqBase = r.base("rope.freq_base_swa", cmp.Or(fam.gemma.localBase, p.RoPE.FreqBase), p)
+	return rope
 }
 
 // windowPattern returns after how many blocks one sees all. Files may have an array in

@@ -121,7 +121,11 @@ func TestOpenBadFamilies(t *testing.T) {
 			floats("rope_factors_short.weight", 1, 1, 1, 1)(m)
 			floats("rope_factors_long.weight", 1, 1, 1, 0)(m)
 		}, invalid, "rope_factors_long.weight[3]"}},
-		{"phi3", badModel{"original context of nothing", set("phi3.rope.scaling.original_context_length", uint32(0)), invalid, "original_context_length"}},
+		{"phi3", badModel{"original context of nothing", func(m *tinyllama.Model) {
+			floats("rope_factors_short.weight", 1, 1, 1, 1)(m)
+			floats("rope_factors_long.weight", 1, 1, 1, 1)(m)
+			m.Set("phi3.rope.scaling.original_context_length", uint32(0))
+		}, invalid, "original_context_length"}},
 	} {
 		t.Run(c.arch+" "+c.name, func(t *testing.T) {
 			m := tinyFamily(c.arch)

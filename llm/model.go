@@ -33,8 +33,10 @@ type Model struct {
 	family  *family
 	context int
 	tok     *tokenizer.Tokenizer
-	// chatTemplate is the template text that the file carries, or empty.
+	// chatTemplate is the template text that the file carries, or empty; templateErr says
+	// what is wrong with one that is no text.
 	chatTemplate string
+	templateErr  error
 
 	tokenEmbd  fucina.Tensor // {vocab d}
 	outputNorm fucina.Tensor // {d}
@@ -121,9 +123,7 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{eng: eng, tok: tok, family: fam, context: opt.Context, source: f.Source()}
-	if m.chatTemplate, err = f.StringOr("tokenizer.chat_template", ""); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalidModel, err)
-	}
+	m.chatTemplate, m.templateErr = f.StringOr("tokenizer.chat_template", "")
 	if m.context == 0 {
 		m.context = p.Context
 	}
@@ -289,7 +289,7 @@ func (l *loader) factors(p *Params) {
 	case oneFactors:
 		p.RoPE.FreqFactors = l.divisors(maybe, "rope_freqs.weight", p)
 	case longFactors:
-		const short, long = "rope_factors_short.weight", "rope_factors_long.weight"
+		const short, long = "rope_factors_short.weight", longFactorsName
 		if l.wants(maybe, short) || l.wants(maybe, long) {
 			p.RoPE.FreqFactors = l.divisors(always, short, p)
 			p.LongFactors = l.divisors(always, long, p)
@@ -524,7 +524,8 @@ func (m *Model) Context() int { return m.context }
 func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 
 // ChatTemplate returns the text of the chat template that the file carries, and
-// whether there is one. It is a program, which chat.Recognise knows by its marks.
+// whether there is one: a value that is no text counts as none. It is a program, which
+// chat.Recognise knows by its marks.
 func (m *Model) ChatTemplate() (text string, ok bool) {
 	return m.chatTemplate, m.chatTemplate != ""
 }

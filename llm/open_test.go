@@ -15,6 +15,7 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/chat"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
@@ -83,7 +84,6 @@ func badModels() []badModel {
 		{"no architecture", remove(arch), invalid, arch},
 		{"architecture of another type", set(arch, uint32(1)), invalid, arch},
 		{"unknown architecture", set(arch, "gpt2"), unsupported, `"gpt2"`},
-		{"name of another type", set("general.name", uint32(1)), invalid, "general.name"},
 
 		{"heads do not divide the width", set(heads, uint32(3)), invalid, heads},
 		{"KV heads do not divide the heads", set(kvHeads, uint32(3)), invalid, kvHeads},
@@ -255,6 +255,67 @@ func TestOpenGoodModels(t *testing.T) {
 	}
 }
 
+// Metadata that nothing uses may be anything: a model that has it in another type than
+// its users want says the same as one without.
+func TestUnusedMetadata(t *testing.T) {
+	eng := openExact(t)
+	open := func(t *testing.T, m *tinyllama.Model) []float32 {
+		t.Helper()
+		return decode(t, openSession(t, openModel(t, eng, writeModel(t, m), llm.Options{}), llm.SessionOptions{}), prompt...)
+	}
+	none := func(*tinyllama.Model) {}
+	scaling := func(kind string) func(*tinyllama.Model) { return set("llama.rope.scaling.type", kind) }
+	for _, tc := range []struct {
+		arch string
+		with func(*tinyllama.Model) // what makes the key one that nothing uses
+		key  string
+	}{
+		{"llama", none, "general.name"},
+		{"llama", none, "tokenizer.chat_template"},
+		{"llama", none, "llama.attention.sliding_window"},
+		{"llama", scaling("none"), "llama.rope.scaling.factor"},
+		{"llama", scaling("none"), "llama.rope.scale_linear"},
+		{"llama", set("llama.rope.scaling.factor", float32(2)), "llama.rope.scale_linear"},
+		{"llama", scaling("linear"), "llama.rope.scaling.original_context_length"},
+		{"phi3", none, "phi3.rope.scaling.original_context_length"},
+		{"phi3", none, "phi3.attention.sliding_window"},
+		{"gemma2", set("gemma2.attention.sliding_window", uint32(0)), "gemma2.attention.sliding_window_pattern"},
+		{"gemma2", set("gemma2.attention.sliding_window", uint32(0)), "gemma2.rope.freq_base_swa"},
+		{"gemma3", set("gemma3.attention.sliding_window", uint32(0)), "gemma3.rope.freq_base_swa"},
+		{"gemma3", none, "gemma3.attn_logit_softcapping"},
+	} {
+		t.Run(tc.arch+" "+tc.key, func(t *testing.T) {
+			plain := tinyFamily(tc.arch)
+			tc.with(plain)
+			want := open(t, plain)
+			for _, v := range []any{uint32(7), int32(-7), float32(math.NaN()), true, "seven", []string{"a", "b"}, []int32{1}} {
+				m := tinyFamily(tc.arch)
+				tc.with(m)
+				m.Set(tc.key, v)
+				checkLogits(t, fmt.Sprintf("%T %v", v, v), open(t, m), want, 0)
+			}
+		})
+	}
+}
+
+// A chat template that is no text is told to who wants the file's own, and to no other.
+func TestTemplateOfAnotherType(t *testing.T) {
+	const key = "tokenizer.chat_template"
+	m := tinyllama.New(tinyllama.Options{})
+	m.Set(key, []string{"a", "b"})
+	model := openModel(t, openExact(t), writeModel(t, m), llm.Options{})
+	if text, ok := model.ChatTemplate(); ok || text != "" {
+		t.Errorf("template %q, %v", text, ok)
+	}
+	s := openSession(t, model, llm.SessionOptions{})
+	if _, err := s.NewConversation("", ""); !errors.Is(err, chat.ErrTemplate) || !strings.Contains(err.Error(), key) {
+		t.Errorf("error %v, want ErrTemplate of %s", err, key)
+	}
+	if _, err := s.NewConversation("chatml", ""); err != nil {
+		t.Errorf("with a template by name: %v", err)
+	}
+}
+
 // A frequency base of 0 is none: the default takes its place, and the model says so.
 func TestZeroFrequencyBase(t *testing.T) {
 	eng := openExact(t)
@@ -270,6 +331,7 @@ func TestZeroFrequencyBase(t *testing.T) {
 		open := func(base float32) *llm.Model {
 			m := tinyllama.NewShape(tinyllama.Shape{Architecture: tc.arch, HeadLength: 32, QKNorm: tc.arch == "gemma3", PostNorms: tc.arch == "gemma3", Output: true})
 			m.Set(key, base)
+			m.Set(tc.arch+".attention.sliding_window", uint32(4)) // without, nothing uses a base of its own
 			return openModel(t, eng, writeModel(t, m), llm.Options{})
 		}
 		zero, standIn := open(0), open(tc.standIn)

@@ -23,7 +23,7 @@ var (
 // Params are the dimensions of a network, from a file's metadata.
 type Params struct {
 	Architecture string
-	Name         string
+	Name         string // empty if the file has none, or one that is no text
 	Layers       int
 	Context      int // length that the model was trained for
 	Embedding    int // width of the residual stream
@@ -215,9 +215,7 @@ func readParams(f *gguf.File) (Params, *family, error) {
 	}
 	r := &reader{f: f, arch: arch}
 	p := Params{Architecture: arch}
-	if p.Name, err = f.StringOr("general.name", ""); err != nil {
-		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
-	}
+	p.Name, _ = f.StringOr("general.name", "") // nothing depends on it
 	p.Layers = r.size("block_count", 0, maxLayers)
 	p.Context = r.size("context_length", 0, maxLength)
 	p.Embedding = r.size("embedding_length", 0, maxWidth)
@@ -264,8 +262,6 @@ func readRoPE(r *reader, fam *family, p *Params) fucina.RoPE {
 	if err != nil {
 		r.fail(fmt.Errorf("%w: %w", ErrInvalidModel, err))
 	}
-	// Files older than rope.scaling.type have only the linear factor.
-	factor := r.number("rope.scaling.factor", r.number("rope.scale_linear", 0, 0), 0)
 	rope.AttnFactor = r.number("rope.scaling.attn_factor", 1, 0)
 	if kind == "longrope" && fam.frequency == longFactors {
 		kind = "linear" // beside the divisors, which are tensors
@@ -273,6 +269,13 @@ func readRoPE(r *reader, fam *family, p *Params) fucina.RoPE {
 	switch kind {
 	case "none":
 	case "linear", "yarn":
+		const key = "rope.scaling.factor"
+		factor := 0.0
+		if _, ok := r.f.Value(r.arch + "." + key); ok {
+			factor = r.needed(key, 0)
+		} else { // files older than rope.scaling.type have only the linear factor
+			factor = r.number("rope.scale_linear", 0, 0)
+		}
 		if factor != 0 {
 			rope.FreqScale = 1 / factor
 		}
@@ -281,7 +284,8 @@ func readRoPE(r *reader, fam *family, p *Params) fucina.RoPE {
 			// reads them for other families only, and runs these with its defaults.
 			rope.ExtFactor, rope.BetaFast, rope.BetaSlow = 1, 32, 1
 		}
-		if kind == "yarn" || fam.frequency == longFactors {
+		_, long := r.f.Tensor(longFactorsName)
+		if kind == "yarn" || long && fam.frequency == longFactors {
 			rope.OriginalContext = r.size("rope.scaling.original_context_length", p.Context, maxLength)
 		}
 	default:
