@@ -151,8 +151,48 @@ func TestFileIsReplaced(t *testing.T) {
 	}
 }
 
-// A Source looks at the files for as long as anything of them is in use, all parts of
-// them, and never at files that are closed.
+// A change of any part of a split file is told, by the name of that part.
+func TestPartChanges(t *testing.T) {
+	for changed := range 3 {
+		prefix := filepath.Join(t.TempDir(), "m")
+		var paths []string
+		for i := range 3 {
+			var b ggufbuild.Builder
+			b.SetUint16("split.no", uint16(i))
+			b.SetUint16("split.count", 3)
+			b.SetInt32("split.tensors.count", 3)
+			b.AddTensor(fmt.Sprint(i), dtype.I8, []int{100}, make([]byte, 100))
+			paths = append(paths, SplitPath(prefix, i, 3))
+			if err := os.WriteFile(paths[i], b.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := Open(paths[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		s := f.Source()
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(paths[changed], 50); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(); !errors.Is(err, ErrFileChanged) || !strings.Contains(err.Error(), paths[changed]) {
+			t.Errorf("error %v, want ErrFileChanged of %s", err, paths[changed])
+		}
+		for i, ti := range f.Tensors() {
+			err := f.View(ti, func([]byte) error { return nil })
+			if (i == changed) != errors.Is(err, ErrFileChanged) || i != changed && err != nil {
+				t.Errorf("tensor of part %d: error %v, and part %d changed", i, err, changed)
+			}
+		}
+	}
+}
+
+// A Source looks at the files for as long as anything of them is in use, and never at
+// files that are closed.
 func TestSource(t *testing.T) {
 	path, size := writeTensors(t)
 	f, err := Open(path)
