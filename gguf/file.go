@@ -92,14 +92,14 @@ func (f *File) Data(t TensorInfo) []byte {
 	return f.parts[own.Part].data[own.Offset:end:end]
 }
 
-// View calls use with the t.Size bytes of a tensor of this file, which are read-only
-// and use's until it returns, and returns its error.
+// View calls use with the t.Size bytes of a tensor of this file and returns the error of
+// use. The bytes are read-only and valid until use returns.
 //
-// If the file of a mapped File has changed its size by then, or if use panics because
-// bytes that it reads are no longer there, the error wraps [ErrFileChanged]: what use has
-// read may be wrong. That covers reads on the calling goroutine; another one that reads
-// the bytes calls View itself. The error wraps [ErrClosed] after Close and [ErrNoTensor]
-// for a tensor of another file.
+// The error wraps [ErrFileChanged] if use reads bytes that are no longer in the file, or
+// if the file has another size when use returns: what use has read may be wrong. That
+// covers reads on the calling goroutine. Other goroutines that read the bytes call View
+// themselves. The error wraps [ErrClosed] after Close and [ErrNoTensor] for a tensor of
+// another file.
 func (f *File) View(t TensorInfo, use func(data []byte) error) error {
 	m, data, err := f.borrow(t)
 	if err != nil {
@@ -132,8 +132,8 @@ type Source struct{ parts []*mapping }
 func (f *File) Source() Source { return Source{f.parts} }
 
 // Check returns an error that wraps [ErrFileChanged] if one of the files has another
-// size than when it was opened, which a file that another replaces has not. Tensors that
-// were read before a Check that succeeds were the file's. Files that neither the
+// size than when it was opened. If Check succeeds, what was read before it was in the
+// files. A file that was replaced by a rename has not changed. Files that neither the
 // [File] nor a buffer keeps open any more are left out, and so are images given to
 // [Parse]. Check allocates nothing unless it fails, and may be called at any time.
 func (s Source) Check() error {

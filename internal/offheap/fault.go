@@ -80,9 +80,9 @@ func faultAt(addr uintptr) (err error, ok bool) {
 // because it read bytes of a mapped file that are no longer there. f's other panics
 // pass through.
 //
-// It answers for the calling goroutine, and for those whose faults come to it as a
-// panic that unwraps to theirs, as from [github.com/fucina-go/fucina/internal/team].
-// Whatever f was changing is as the fault left it.
+// Guard covers reads on the calling goroutine, and those on goroutines whose faults reach
+// f as a panic that wraps them, as those of a team's workers do. Whatever f was changing
+// is as the fault left it.
 //
 // Bytes behind the new end of a file, but within its last page, read as zeros and
 // cause no fault: [Mapping.Check] finds those.

@@ -27,8 +27,9 @@ type Mapping struct {
 
 // MapFile maps the first n bytes of f for reading, starting on a page boundary, and
 // takes f over: Unmap closes it. An n of zero gives the empty Mapping. After an error,
-// and with the empty Mapping, f is the caller's to close. The error wraps [io.ErrUnexpectedEOF]
-// when the file is shorter, [ErrNoMemory] when n exceeds the address space.
+// and with the empty Mapping, f is the caller's to close. The error wraps
+// [io.ErrUnexpectedEOF] when the file is shorter, [ErrNoMemory] when n exceeds the
+// address space.
 func MapFile(f *os.File, n int64) (Mapping, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -60,8 +61,8 @@ func MapFile(f *os.File, n int64) (Mapping, error) {
 func (m Mapping) Bytes() []byte { return unsafe.Slice((*byte)(m.ptr), m.n) }
 
 // Check returns an error that wraps [ErrFileChanged] if the file's size is not what it
-// was when it was mapped. Bytes that were read before a Check that succeeds were the
-// file's. It allocates nothing unless it fails.
+// was when it was mapped. If Check succeeds, what was read before it was in the file.
+// It allocates nothing unless it fails.
 func (m Mapping) Check() error {
 	if m.origin == nil {
 		return nil
