@@ -46,7 +46,8 @@ type Buffer struct {
 	refs   atomic.Int32
 	kind   kind
 	ro     bool
-	stable bool
+	stable atomic.Bool
+	owner  atomic.Uint32
 	gen    atomic.Uint64
 	shadow atomic.Pointer[accel.HostShadow]
 
@@ -151,12 +152,22 @@ func (b *Buffer) ReadOnly() bool { return b.ro }
 func (b *Buffer) Borrowed() bool { return b.kind == lent }
 
 // MarkStable declares that the contents will rarely or never change while the
-// buffer lives, as those of weights, so that a device may keep a copy. For the
-// buffer's creator, before the buffer is shared; never for pooled buffers.
-func (b *Buffer) MarkStable() { b.stable = true }
+// buffer lives, as those of weights, so that a device may keep a copy. Never for
+// pooled buffers.
+func (b *Buffer) MarkStable() { b.stable.Store(true) }
 
 // Stable reports whether the contents were declared stable.
-func (b *Buffer) Stable() bool { return b.stable }
+func (b *Buffer) Stable() bool { return b.stable.Load() }
+
+// Adopt makes the buffer the owner's for life, if it is nobody's yet, and reports
+// whether it is the owner's now. An owner is a number that is not 0: that of an engine,
+// whose device alone may hold a copy of the bytes.
+func (b *Buffer) Adopt(owner uint32) bool {
+	return b.owner.CompareAndSwap(0, owner) || b.owner.Load() == owner
+}
+
+// Owner returns the owner, or 0.
+func (b *Buffer) Owner() uint32 { return b.owner.Load() }
 
 // Generation counts the mutations so far.
 func (b *Buffer) Generation() uint64 { return b.gen.Load() }

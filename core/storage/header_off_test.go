@@ -12,8 +12,8 @@ func TestHeaderSize(t *testing.T) {
 	if n := unsafe.Sizeof(slots{}); n != 0 {
 		t.Errorf("slots take %d bytes, want none", n)
 	}
-	if n := unsafe.Sizeof(Buffer{}); n != 104 {
-		t.Errorf("the header has %d bytes, want 104", n)
+	if n := unsafe.Sizeof(Buffer{}); n != 112 {
+		t.Errorf("the header has %d bytes, want 112", n)
 	}
 	if HasAccelerator {
 		t.Error("HasAccelerator in a build without one")
