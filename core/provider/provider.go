@@ -12,7 +12,7 @@ var (
 	// this build; the error says why.
 	ErrUnavailable = errors.New("provider unavailable")
 	// ErrClosed reports use of a provider or queue after it was closed.
-	ErrClosed = errors.New("provider closed")
+	ErrClosed = errors.New("closed")
 	// ErrUnsupported reports an operation that Plan would have declined.
 	ErrUnsupported = errors.New("operation not supported by the provider")
 )
