@@ -1,6 +1,7 @@
 package fucina_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/fucina-go/fucina"
@@ -13,6 +14,8 @@ type block struct {
 	c                                            *fucina.Context
 	table, ids, norm, wq, wk, wo, gate, up, down fucina.Tensor
 	k, v, angles                                 fucina.Tensor
+
+	best [1]int32
 }
 
 const (
@@ -97,9 +100,11 @@ func (b *block) step(t check, pos int) int32 {
 	}
 	p := t.of(h.Softmax(c, "d", 1))
 	best := t.of(p.Argmax(c, "d"))
-	id := values[int32](t.TB, best)[0]
+	if err := fucina.ReadInto(context.Background(), best, b.best[:]); err != nil {
+		t.Fatal(err)
+	}
 	drop(t.TB, x, n, q, qh, kf, kh, angles, qr, kr, k, v, a, flat, o, o2, h, gate, up, act, down, p, best)
-	return id
+	return b.best[0]
 }
 
 // A forward pass in its steady state leaves the collector nothing to do.

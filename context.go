@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
-	"github.com/fucina-go/fucina/tags"
 )
 
 // Context is a queue over an engine and the scopes that are open on it. One
@@ -15,57 +13,102 @@ import (
 // ErrBusy. Tensors may be used with any context of their engine. nil and the zero
 // Context are closed.
 type Context struct {
-	e *Engine
-	x *exec.Context
+	e      *Engine
+	x      *exec.Queue
+	scopes []*Scope
 
-	// busy is held for the whole of a call, which may be several ops of x.
-	busy   atomic.Bool
-	closed atomic.Bool
+	// state is the one word that says who may use the fields above.
+	state atomic.Uint32
+	done  chan struct{} // closed when the context has given everything back
 }
+
+// The states of a context.
+const (
+	stateIdle uint32 = iota
+	// stateInside: a call is under way, which makes the context idle again. Every
+	// other call fails with ErrBusy.
+	stateInside
+	// stateHeld: Engine.Close decides whether the context closes or becomes idle
+	// again. It decides before it unlocks the engine, and calls wait for that.
+	stateHeld
+	// stateClosed is the last state.
+	stateClosed
+)
 
 // NewContext returns a context. The caller closes it; closing the engine does too.
 func (e *Engine) NewContext() (*Context, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, fmt.Errorf("fucina: new context: engine: %w", ErrClosed)
+	if e.none() {
+		return nil, fmt.Errorf("fucina: new context: %w", e.isClosed())
 	}
-	x, err := e.x.NewContext()
-	if err != nil {
+	// The context is entered until it is complete, so that the engine does not close
+	// meanwhile.
+	c := &Context{e: e, done: make(chan struct{})}
+	c.state.Store(stateInside)
+	e.mu.Lock()
+	if e.closed.Load() {
+		e.mu.Unlock()
+		return nil, fmt.Errorf("fucina: new context: %w", e.isClosed())
+	}
+	e.contexts[c] = struct{}{}
+	e.mu.Unlock()
+	var err error
+	if c.x, err = e.x.NewQueue(); err != nil {
+		e.forget(c)
 		return nil, fmt.Errorf("fucina: new context: %w", err)
 	}
-	c := &Context{e: e, x: x}
-	e.contexts[c] = struct{}{}
+	c.exit()
 	return c, nil
 }
 
+// forget ends the engine's knowledge of c.
+func (e *Engine) forget(c *Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.contexts, c)
+}
+
 // Engine returns the context's engine.
-func (c *Context) Engine() *Engine { return c.e }
+func (c *Context) Engine() *Engine {
+	if c.none() {
+		return nil
+	}
+	return c.e
+}
 
 // SetCancel makes the operations that follow end with ctx's error where they would
 // wait and ctx is done. nil stands for context.Background(). It is a call like any
 // other: only the goroutine that drives the context makes it.
-func (c *Context) SetCancel(ctx context.Context) { c.x.SetCancel(ctx) }
+func (c *Context) SetCancel(ctx context.Context) {
+	if !c.none() {
+		c.x.SetCancel(ctx)
+	}
+}
 
-// Close waits for the context's work, closes its scopes and gives its queues back.
-// It fails with ErrBusy, and leaves the context open, while a call is inside.
-// Closing again does nothing.
+// Close waits for the context's work, closes its scopes and gives its queues back;
+// no other context waits for that. It fails with ErrBusy, and leaves the context
+// open, while a call is inside. Closing again does nothing but wait, if need be, until
+// the first Close, or that of the engine, has ended.
 func (c *Context) Close() error {
 	if c.none() {
 		return nil
 	}
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	if c.closed.Load() {
+	switch c.claim(stateClosed) {
+	case stateInside:
+		return fmt.Errorf("fucina: close: %w", ErrBusy)
+	case stateClosed:
+		<-c.done
 		return nil
 	}
-	if !c.busy.CompareAndSwap(false, true) {
-		return fmt.Errorf("fucina: close: %w", ErrBusy)
-	}
-	defer c.exit()
-	c.closed.Store(true)
-	delete(c.e.contexts, c)
-	if err := c.x.Close(); err != nil {
+	return c.end()
+}
+
+// end gives everything back, for whoever closed the context. It waits for the device.
+func (c *Context) end() error {
+	defer close(c.done)
+	c.closeScopes(0)
+	err := c.x.Close()
+	c.e.forget(c)
+	if err != nil {
 		return fmt.Errorf("fucina: close context: %w", err)
 	}
 	return nil
@@ -74,63 +117,43 @@ func (c *Context) Close() error {
 // none reports whether c was not made by NewContext.
 func (c *Context) none() bool { return c == nil || c.x == nil }
 
+// claim makes an idle context next, and returns the state that it found: idle,
+// inside or closed.
+func (c *Context) claim(next uint32) uint32 {
+	for {
+		if c.state.CompareAndSwap(stateIdle, next) {
+			return stateIdle
+		}
+		switch s := c.state.Load(); s {
+		case stateInside, stateClosed:
+			return s
+		case stateHeld:
+			// While this goroutine has the lock, nobody looks.
+			c.e.mu.Lock()
+			ok := c.state.CompareAndSwap(stateIdle, next)
+			c.e.mu.Unlock()
+			if ok {
+				return stateIdle
+			}
+		}
+	}
+}
+
 // enter claims the context for a call until exit.
 func (c *Context) enter(what string) error {
 	if c.none() {
-		return fmt.Errorf("%s: no context: %w", what, ErrClosed)
+		return &opError{what + ": no context", ErrClosed}
 	}
-	if !c.busy.CompareAndSwap(false, true) {
+	switch c.claim(stateInside) {
+	case stateInside:
 		return fmt.Errorf("%s: %w", what, ErrBusy)
-	}
-	if c.closed.Load() {
-		c.exit()
-		return fmt.Errorf("%s: context: %w", what, ErrClosed)
-	}
-	return nil
-}
-
-func (c *Context) exit() { c.busy.Store(false) }
-
-// wrap makes t, whose reference it takes, a result: of the innermost scope or, if
-// none is open, the caller's.
-func (c *Context) wrap(t tensor.Tensor, names tags.List) Tensor {
-	return Tensor{c.x.Wrap(t, names)}
-}
-
-// Scope owns the results of the operations of its context that run while it is
-// the innermost open scope: Release of such a result does nothing, and Close
-// releases them all. A backward pass needs that; inference should do without, as
-// a scope keeps every intermediate value alive.
-type Scope struct {
-	c *Context
-	s *exec.Scope
-}
-
-// OpenScope opens a scope inside those that are open. The caller closes it.
-func (c *Context) OpenScope() (*Scope, error) {
-	if err := c.enter("open scope"); err != nil {
-		return nil, err
-	}
-	defer c.exit()
-	s, err := c.x.OpenScope()
-	if err != nil {
-		return nil, fmt.Errorf("open scope: %w", err)
-	}
-	return &Scope{c, s}, nil
-}
-
-// Close releases what the scope owns, newest first, after closing the scopes that
-// were opened inside it. Closing again, or after the context, does nothing.
-func (s *Scope) Close() error {
-	if !s.c.busy.CompareAndSwap(false, true) {
-		return fmt.Errorf("close scope: %w", ErrBusy)
-	}
-	defer s.c.exit()
-	if s.c.closed.Load() {
-		return nil
-	}
-	if err := s.s.Close(); err != nil {
-		return fmt.Errorf("close scope: %w", err)
+	case stateClosed:
+		if c.e.closed.Load() {
+			return fmt.Errorf("%s: %w", what, c.e.isClosed())
+		}
+		return &opError{what + ": context is closed", ErrClosed}
 	}
 	return nil
 }
+
+func (c *Context) exit() { c.state.Store(stateIdle) }

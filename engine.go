@@ -1,14 +1,17 @@
 package fucina
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
@@ -55,15 +58,24 @@ func WithExact(on bool) Option { return func(c *config) { c.exact = &on } }
 
 // Engine is what goroutines share: the providers, the pool of host memory, and the
 // device memory that weights and results live in.
+//
+// nil and the zero Engine are closed.
 type Engine struct {
 	x       *exec.Engine
+	number  uint32 // from 1, of this process
+	name    string
 	threads int
 	exact   bool
+	headers headers
 
-	mu       sync.Mutex
+	mu       sync.Mutex // never held while something waits for a device
 	contexts map[*Context]struct{}
-	closed   bool
+	closed   atomic.Bool   // written with mu held
+	done     chan struct{} // closed when Close has given everything back
 }
+
+// engines counts the engines that were opened.
+var engines atomic.Uint32
 
 // Open returns an engine on the provider that the options choose, or else the variable
 // FUCINA_PROVIDER, or else the best that this build has; FUCINA_EXACT=1 turns exact mode
@@ -72,7 +84,9 @@ type Engine struct {
 func Open(opts ...Option) (*Engine, error) {
 	var cfg config
 	for _, o := range opts {
-		o(&cfg)
+		if o != nil {
+			o(&cfg)
+		}
 	}
 	e, err := open(&cfg)
 	if err != nil {
@@ -97,12 +111,15 @@ func open(cfg *config) (*Engine, error) {
 	if err != nil {
 		return nil, closing(err)
 	}
+	eager := false
 	if dev == nil {
-		if dev, err = providers.Open(cfg.provider); err != nil {
+		name := cmp.Or(cfg.provider, os.Getenv(providers.Env))
+		eager = name != "" && name != "auto"
+		if dev, err = providers.Open(name); err != nil {
 			return nil, errors.Join(err, cpu.Close())
 		}
 	}
-	x, err := exec.Open(exec.Options{CPU: cpu, Device: dev, DeviceBudget: cfg.budget})
+	x, err := exec.Open(exec.Options{CPU: cpu, Device: dev, Eager: eager, DeviceBudget: cfg.budget})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +127,34 @@ func open(cfg *config) (*Engine, error) {
 	if threads == 0 {
 		threads = runtime.NumCPU()
 	}
-	return &Engine{x: x, threads: threads, exact: exact, contexts: make(map[*Context]struct{})}, nil
+	e := &Engine{
+		x: x, number: engines.Add(1), threads: threads, exact: exact,
+		contexts: make(map[*Context]struct{}), done: make(chan struct{}),
+	}
+	e.name = fmt.Sprintf("%s (%s)", engineName(e.number), e.Provider())
+	return e, nil
+}
+
+func engineName(number uint32) string { return fmt.Sprintf("engine %d", number) }
+
+// String names the engine in messages, as "engine 2 (cpu)": by its number in this
+// process and its provider.
+func (e *Engine) String() string {
+	if e.none() {
+		return "no engine"
+	}
+	return e.name
+}
+
+// none reports whether e was not made by Open.
+func (e *Engine) none() bool { return e == nil || e.x == nil }
+
+// isClosed is the error of a call that came after Close.
+func (e *Engine) isClosed() error {
+	if e.none() {
+		return &opError{"no engine", ErrClosed}
+	}
+	return &opError{e.name + " is closed", ErrClosed}
 }
 
 func (c *config) exactMode() (bool, error) {
@@ -133,6 +177,9 @@ func (e *Engine) Provider() string { return e.ProviderInfo().Name }
 
 // ProviderInfo describes that provider.
 func (e *Engine) ProviderInfo() provider.Info {
+	if e.none() {
+		return provider.Info{}
+	}
 	if dev := e.x.Device(); dev != nil {
 		return dev.Info()
 	}
@@ -140,83 +187,138 @@ func (e *Engine) ProviderInfo() provider.Info {
 }
 
 // Exact reports whether the engine is in exact mode; see WithExact.
-func (e *Engine) Exact() bool { return e.exact }
+func (e *Engine) Exact() bool { return e != nil && e.exact }
 
 // Threads returns the number of threads of the CPU's kernels.
-func (e *Engine) Threads() int { return e.threads }
+func (e *Engine) Threads() int {
+	if e == nil {
+		return 0
+	}
+	return e.threads
+}
 
 // Stats are an engine's counters.
 type Stats struct {
 	exec.Stats
-	CPU    provider.Stats
-	Device provider.Stats // zero without a device
+	Handles int64 // tensors that were not released
+	CPU     provider.Stats
+	Device  provider.Stats // zero without a device
 }
 
 // Stats returns the counters.
 func (e *Engine) Stats() Stats {
-	s := Stats{Stats: e.x.Stats(), CPU: e.x.CPU().Stats()}
+	if e.none() {
+		return Stats{}
+	}
+	s := Stats{Stats: e.x.Stats(), Handles: e.headers.live(), CPU: e.x.CPU().Stats()}
 	if dev := e.x.Device(); dev != nil {
 		s.Device = dev.Stats()
 	}
 	return s
 }
 
-// Close closes the contexts and gives everything back. It fails with ErrBusy, and
-// leaves the engine open, while a context is in use. It reports tensors that were
-// never released with ErrLeak; their memory is freed when they are. Closing again
-// does nothing.
+// Close closes the contexts, waits for the device and gives everything back. While a
+// context is in use, which one that is being made or closed is too, it fails with
+// ErrBusy and does nothing: no call on any context notices. It reports tensors that
+// were never released with ErrLeak; their memory is freed when they are. Closing again
+// does nothing but wait, if need be, until the first Close has ended.
+//
+// A read of elements that is under way fails with ErrClosed if it still needs the
+// device.
 func (e *Engine) Close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
+	if e.none() {
 		return nil
 	}
-	var claimed []*Context
-	defer func() {
-		for _, c := range claimed {
-			c.exit()
-		}
-	}()
-	for c := range e.contexts {
-		if !c.busy.CompareAndSwap(false, true) {
-			return fmt.Errorf("fucina: close: %w", ErrBusy)
-		}
-		claimed = append(claimed, c)
+	contexts, err := e.shut()
+	switch {
+	case errors.Is(err, ErrClosed):
+		<-e.done
+		return nil
+	case err != nil:
+		return fmt.Errorf("fucina: close %s: %w", e, err)
 	}
-	e.closed = true
-	for _, c := range claimed {
-		c.closed.Store(true)
+	defer close(e.done)
+	var errs []error
+	for _, c := range contexts {
+		errs = append(errs, c.end())
 	}
-	e.contexts = nil
-	err := e.x.Close()
-	if n := e.x.Stats().Handles; n != 0 {
-		err = errors.Join(fmt.Errorf("%w: %d of them", ErrLeak, n), err)
+	if n := e.headers.live(); n != 0 {
+		errs = append(errs, fmt.Errorf("%w: %d of them", ErrLeak, n))
 	}
-	if err != nil {
-		return fmt.Errorf("fucina: close: %w", err)
+	errs = append(errs, e.x.Close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("fucina: close %s: %w", e, err)
 	}
 	return nil
 }
 
+// shut closes the engine and its contexts to calls and returns the contexts, for the
+// caller to end, or fails and changes nothing.
+func (e *Engine) shut() ([]*Context, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed.Load() {
+		return nil, ErrClosed
+	}
+	held := make([]*Context, 0, len(e.contexts))
+	for c := range e.contexts {
+		if !c.state.CompareAndSwap(stateIdle, stateHeld) {
+			for _, c := range held {
+				c.state.Store(stateIdle)
+			}
+			return nil, ErrBusy
+		}
+		held = append(held, c)
+	}
+	e.closed.Store(true)
+	for _, c := range held {
+		c.state.Store(stateClosed)
+	}
+	return held, nil
+}
+
 // Weight returns a tensor over buf, whose bytes have format d and the row-major
-// layout of axes and stay as they are while the engine lives, so that a device may
-// keep a copy. On success it takes the caller's reference to buf. The tensor
-// belongs to the caller, whatever scopes are open.
+// layout of axes, no more and no fewer, and stay as they are while the engine lives, so
+// that a device may keep a copy. On success it takes the caller's reference to buf. A
+// buffer may be the weights of several tensors of one engine, but for life only of one:
+// another one's Weight fails with ErrEngine. The tensor belongs to the caller, whatever
+// scopes are open.
 func (e *Engine) Weight(buf *storage.Buffer, d dtype.DType, axes ...Axis) (Tensor, error) {
 	names, s, err := layout("weight", axes)
 	if err != nil {
 		return Tensor{}, err
 	}
+	x, err := e.weight(buf, d, s, names)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("weight %s: %w", names.Describe(s), err)
+	}
+	return x, nil
+}
+
+func (e *Engine) weight(buf *storage.Buffer, d dtype.DType, s shape.Shape, names tags.List) (Tensor, error) {
+	if e.none() {
+		return Tensor{}, e.isClosed()
+	}
+	n, err := s.Bytes(d)
+	if err != nil {
+		return Tensor{}, err
+	}
+	if buf == nil {
+		return Tensor{}, fmt.Errorf("%w: no buffer, want one of %d bytes of %s", ErrInvalidDataLength, n, d)
+	}
+	if buf.Size() != n {
+		return Tensor{}, fmt.Errorf("%w: a buffer of %d bytes, want %d bytes of %s", ErrInvalidDataLength, buf.Size(), n, d)
+	}
 	t, err := tensor.FromBuffer(buf, d, s)
 	if err != nil {
-		return Tensor{}, fmt.Errorf("weight %s: %w", names.Describe(s), err)
+		return Tensor{}, err
 	}
-	h, err := e.x.Own(t, names)
+	x, err := e.own(t, names)
 	if err != nil {
-		return Tensor{}, fmt.Errorf("weight %s: %w", names.Describe(s), err)
+		return Tensor{}, err
 	}
 	buf.MarkStable()
-	return Tensor{h}, nil
+	return x, nil
 }
 
 // Empty returns a tensor of undefined contents with memory of its own, outside the
@@ -228,16 +330,19 @@ func (e *Engine) Empty(d dtype.DType, axes ...Axis) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, err
 	}
+	if e.none() {
+		return Tensor{}, fmt.Errorf("empty %s: %w", names.Describe(s), e.isClosed())
+	}
 	t, err := e.x.Empty(d, s)
 	if err != nil {
 		return Tensor{}, fmt.Errorf("empty %s: %w", names.Describe(s), err)
 	}
-	h, err := e.x.Own(t, names)
+	x, err := e.own(t, names)
 	if err != nil {
 		t.Release()
 		return Tensor{}, fmt.Errorf("empty %s: %w", names.Describe(s), err)
 	}
-	return Tensor{h}, nil
+	return x, nil
 }
 
 // The axes of a table of rotary position angles, beside that of the positions.
@@ -277,14 +382,17 @@ func (e *Engine) RoPETable(r RoPE, positions int, posAxis string) (Tensor, error
 	if err != nil {
 		return Tensor{}, fmt.Errorf("rope table: %w", err)
 	}
+	if e.none() {
+		return Tensor{}, fmt.Errorf("rope table: %w", e.isClosed())
+	}
 	t, err := exec.RoPEScaling(r).Table(positions)
 	if err != nil {
 		return Tensor{}, fmt.Errorf("rope table: %w", err)
 	}
-	h, err := e.x.Own(t, names)
+	x, err := e.own(t, names)
 	if err != nil {
 		t.Release()
 		return Tensor{}, fmt.Errorf("rope table: %w", err)
 	}
-	return Tensor{h}, nil
+	return x, nil
 }

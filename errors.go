@@ -39,7 +39,7 @@ var (
 // Errors about lifetimes.
 var (
 	// ErrReleased reports use of a tensor after its release.
-	ErrReleased = exec.ErrReleased
+	ErrReleased = errors.New("tensor was released")
 	// ErrReadOnly reports a write to storage that was lent for reading, as that of
 	// a mapped model file.
 	ErrReadOnly = tensor.ErrReadOnly
@@ -47,9 +47,13 @@ var (
 	// written over, while it was in use.
 	ErrFileChanged = offheap.ErrFileChanged
 	// ErrBusy reports a context used by two goroutines at once.
-	ErrBusy = exec.ErrBusy
-	// ErrClosed reports use of an engine or context after it was closed.
-	ErrClosed = exec.ErrClosed
+	ErrBusy = errors.New("context in use by another goroutine")
+	// ErrClosed reports use of an engine or context after it was closed, or while it
+	// closes.
+	ErrClosed = provider.ErrClosed
+	// ErrEngine reports a tensor that belongs to another engine than the context, or a
+	// buffer that holds another engine's weights.
+	ErrEngine = errors.New("of another engine")
 	// ErrLeak reports tensors that were never released when their engine closed.
 	ErrLeak = errors.New("tensors were never released")
 )

@@ -204,16 +204,46 @@ func ExampleContext_OpenScope() {
 func ExampleTensor_Release() {
 	c, end := session()
 	defer end()
+	pool := func() {
+		s := c.Engine().Stats().Pool
+		fmt.Println(s.Outstanding, "in use,", s.Cached, "bytes idle")
+	}
 	a := must(fucina.FromSlice(c, []float32{1, 2, 3}, fucina.Ax("d", 3)))
 	first := must(a.Add(c, a))
-	address := &must(fucina.Data[float32](first))[0]
 	release(first)
+	pool()
 	second := must(a.Add(c, a))
 	defer release(a, second)
-	fmt.Println(address == &must(fucina.Data[float32](second))[0])
+	pool()
 	_, err := first.Add(c, a)
 	fmt.Println(err)
 	// Output:
-	// true
+	// 1 in use, 64 bytes idle
+	// 2 in use, 0 bytes idle
 	// add: tensor was released (left)
+}
+
+// Read and Update lend a tensor's memory for the length of a call; Data copies it.
+func ExampleUpdate() {
+	c, end := session()
+	defer end()
+	x := must(fucina.FromSlice(c, []float32{1, 2, 3}, fucina.Ax("d", 3)))
+	defer release(x)
+	before := must(fucina.Data[float32](x))
+	err := fucina.Update(x, func(v []float32) error {
+		v[0] = 10
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sum := float32(0)
+	err = fucina.Read(x, func(v []float32) error {
+		for _, f := range v {
+			sum += f
+		}
+		return nil
+	})
+	fmt.Println(before, must(fucina.Data[float32](x)), sum, err)
+	// Output: [1 2 3] [10 2 3] 15 <nil>
 }

@@ -54,6 +54,14 @@ func drop(t testing.TB, ts ...fucina.Tensor) {
 	}
 }
 
+// notCalled is the function of a Read or Update that must not call it.
+func notCalled[T dtype.Element](t testing.TB) func([]T) error {
+	return func([]T) error {
+		t.Error("the function of a refused call was called")
+		return nil
+	}
+}
+
 // values returns the elements of a contiguous tensor.
 func values[T dtype.Element](t testing.TB, x fucina.Tensor) []T {
 	v, err := fucina.Data[T](x)
@@ -69,7 +77,7 @@ func read[T dtype.Element](t testing.TB, c *fucina.Context, x fucina.Tensor) []T
 	t.Helper()
 	flat := check{t}.of(x.Materialize(c))
 	defer drop(t, flat)
-	return append([]T(nil), values[T](t, flat)...)
+	return values[T](t, flat)
 }
 
 // want fails the test unless x has these axes and elements.

@@ -511,7 +511,7 @@ func Attention(c *Context, q, k, v Tensor, opt AttentionOptions) (Tensor, error)
 	}
 	defer c.exit()
 	defer a.t.Release()
-	kk, vv, err := use2(what, k, v)
+	kk, vv, err := c.operands(what, k, v)
 	if err != nil {
 		return Tensor{}, err
 	}

@@ -1,15 +1,11 @@
 package fucina
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/shape"
-	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/tags"
@@ -29,11 +25,6 @@ func Ax(name string, size int) Axis { return Axis{name, size} }
 
 // String formats the axis as "name:size".
 func (a Axis) String() string { return fmt.Sprintf("%s:%d", a.Name, a.Size) }
-
-// Tensor names a tensor. It is a small comparable value; copies name the same
-// tensor. Once that is released, every one of them is stale, and using it is
-// ErrReleased. The zero Tensor is stale.
-type Tensor struct{ h exec.Handle }
 
 // layout returns names and shape of axes; no axes is a scalar, of shape {1}.
 func layout(what string, axes []Axis) (tags.List, shape.Shape, error) {
@@ -94,64 +85,6 @@ func FromSlice[T dtype.Element](c *Context, values []T, axes ...Axis) (Tensor, e
 		return Tensor{}, fmt.Errorf("from slice %s: %w", names.Describe(s), err)
 	}
 	return c.wrap(t, names), nil
-}
-
-// Data returns the elements of a contiguous tensor for reading, in storage elements
-// (blocks, for a block format). It waits for them, and brings them to the host if a
-// device has them. The slice is the tensor's own memory: it ends with the last
-// tensor that shares the storage, and using it afterwards is an error that nothing
-// catches.
-func Data[T dtype.Element](t Tensor) ([]T, error) { return access[T](t, "data", storage.Read) }
-
-// Update is Data for reading and writing.
-func Update[T dtype.Element](t Tensor) ([]T, error) { return access[T](t, "update", storage.Update) }
-
-func access[T dtype.Element](t Tensor, what string, a storage.Access) ([]T, error) {
-	o, err := t.use(what)
-	if err != nil {
-		return nil, err
-	}
-	defer o.t.Release()
-	p, err := tensor.Data[T](context.Background(), &o.t, a)
-	if err != nil {
-		return nil, failed(what, &o, err, "%v", err)
-	}
-	return p, nil
-}
-
-// ReadInto copies the elements of a contiguous tensor into dst, which has exactly
-// as many. From a device it transfers these bytes only, and leaves the tensor where
-// it is. It ends with ctx's error if ctx is done first.
-func ReadInto[T dtype.Element](ctx context.Context, t Tensor, dst []T) error {
-	o, err := t.use("read")
-	if err != nil {
-		return err
-	}
-	defer o.t.Release()
-	d := dtype.Of[T]()
-	switch n := o.t.StorageLen(); {
-	case d != o.t.DType():
-		return failed("read", &o, ErrDType, "%s read as %s", o.t.DType(), d)
-	case !o.t.IsContiguous():
-		return failed("read", &o, ErrUnsupportedView, "strides %s, want a contiguous tensor", o.t.Strides())
-	case len(dst) != n:
-		return failed("read", &o, ErrInvalidDataLength, "%d elements into %d", n, len(dst))
-	}
-	size := d.Size()
-	p := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)*size)
-	if err := o.t.Buffer().ReadAt(ctx, p, o.t.Offset()*size); err != nil {
-		return failed("read", &o, err, "%v", err)
-	}
-	return nil
-}
-
-// Release gives the tensor back. While a scope owns it, that does nothing. A second
-// release is ErrReleased.
-func (t Tensor) Release() error {
-	if err := t.h.Release(); err != nil {
-		return fmt.Errorf("release: %w", ErrReleased)
-	}
-	return nil
 }
 
 // Replace moves a variable on to its next value, the result of an operation:
@@ -273,23 +206,38 @@ type operand struct {
 	shape shape.Shape
 }
 
+// use returns the tensor as an operand of a call that needs no context.
 func (t Tensor) use(what string) (operand, error) {
-	raw, names, err := t.h.Use()
-	if err != nil {
-		if !errors.Is(err, ErrReleased) {
-			return operand{}, fmt.Errorf("%s: %w", what, err)
-		}
+	if t.h == nil {
 		return operand{}, fmt.Errorf("%s: %w", what, ErrReleased)
 	}
-	return operand{raw, names, raw.Shape()}, nil
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	if t.h.epoch != t.epoch {
+		return operand{}, fmt.Errorf("%s: %w", what, ErrReleased)
+	}
+	return operand{t.h.t.Retained(), t.h.names, t.h.t.Shape()}, nil
 }
 
-// use2 returns both operands, or none.
-func use2(what string, t, u Tensor) (a, b operand, err error) {
-	if a, err = t.use(what); err != nil {
+// operand returns t as an operand of a call inside c, whose engine must be t's.
+func (c *Context) operand(what string, t Tensor) (operand, error) {
+	o, err := t.use(what)
+	if err != nil {
+		return operand{}, err
+	}
+	if t.h.e != c.e {
+		defer o.t.Release()
+		return operand{}, failed(what, &o, ErrEngine, "%s belongs to %s, the context to %s", o.t.DType(), t.h.e, c.e)
+	}
+	return o, nil
+}
+
+// operands returns both operands, or none.
+func (c *Context) operands(what string, t, u Tensor) (a, b operand, err error) {
+	if a, err = c.operand(what, t); err != nil {
 		return operand{}, operand{}, fmt.Errorf("%w (left)", err)
 	}
-	if b, err = u.use(what); err != nil {
+	if b, err = c.operand(what, u); err != nil {
 		a.t.Release()
 		return operand{}, operand{}, fmt.Errorf("%w (right)", err)
 	}

@@ -241,7 +241,7 @@ func (t Tensor) enter(c *Context, what string) (operand, error) {
 	if err := c.enter(what); err != nil {
 		return operand{}, err
 	}
-	o, err := t.use(what)
+	o, err := c.operand(what, t)
 	if err != nil {
 		c.exit()
 		return operand{}, err
@@ -254,7 +254,7 @@ func (c *Context) enter2(what string, t, u Tensor) (a, b operand, err error) {
 	if err := c.enter(what); err != nil {
 		return operand{}, operand{}, err
 	}
-	if a, b, err = use2(what, t, u); err != nil {
+	if a, b, err = c.operands(what, t, u); err != nil {
 		c.exit()
 	}
 	return a, b, err

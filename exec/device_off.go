@@ -29,9 +29,9 @@ type deviceQueue struct{}
 func (*deviceQueue) open(*device) error { return nil }
 func (*deviceQueue) close() error       { return nil }
 
-func (*Context) onDevice(provider.Op) bool        { return false }
-func (*Context) fallBack(provider.Op, error) bool { return true }
+func (*Queue) onDevice(provider.Op) bool        { return false }
+func (*Queue) fallBack(provider.Op, error) bool { return true }
 
-func (*Context) runDevice(provider.Op, *storage.Buffer, storage.Access) error {
+func (*Queue) runDevice(provider.Op, *storage.Buffer, storage.Access) error {
 	panic("exec: device operation in a build without devices")
 }

@@ -73,8 +73,8 @@ func (d *device) close(ctx context.Context) error {
 	return errors.Join(d.res.Close(ctx), d.p.Close())
 }
 
-// deviceQueue is a context's compute queue on the device, which comes with the first op
-// that runs there, and the scratch of the call in progress.
+// deviceQueue is a queue's part on the device, which comes with the first op that runs
+// there, and the scratch of the call in progress.
 type deviceQueue struct {
 	d      *device
 	q      provider.Queue // nil until then
@@ -153,7 +153,7 @@ func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
 }
 
 // onDevice decides where the op runs.
-func (c *Context) onDevice(op provider.Op) bool {
+func (c *Queue) onDevice(op provider.Op) bool {
 	d := &c.e.dev
 	if d.p == nil || d.lost.Load() || !d.p.Plan(op, &c.args).Supported {
 		return false
@@ -175,7 +175,7 @@ func (c *Context) onDevice(op provider.Op) bool {
 // it may unless the context was cancelled, and counts it. Nothing of the op was
 // submitted, so the operands are as they were; where one of them was lost with the
 // device, the CPU run will say so.
-func (c *Context) fallBack(op provider.Op, err error) bool {
+func (c *Queue) fallBack(op provider.Op, err error) bool {
 	d := &c.e.dev
 	if errors.Is(err, accel.ErrDeviceLost) {
 		d.lost.Store(true)
@@ -196,7 +196,7 @@ func (d *device) count(op provider.Op, err error) {
 }
 
 // runDevice submits op. With an error, nothing was submitted.
-func (c *Context) runDevice(op provider.Op, out *storage.Buffer, access storage.Access) (err error) {
+func (c *Queue) runDevice(op provider.Op, out *storage.Buffer, access storage.Access) (err error) {
 	q, a := &c.dev, &c.args
 	if err := q.ready(); err != nil {
 		return err

@@ -55,11 +55,13 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 			dev.Hold()
 			var y [2]tensor.Tensor
 			var second provider.Queue
+			var queues [2]*Queue
 			for i := range y {
-				c, err := e.NewContext()
+				c, err := e.NewQueue()
 				if err != nil {
 					t.Fatal(err)
 				}
+				queues[i] = c
 				x, err := FromSlice(c, shape.Must(1, k), make([]float32, k))
 				if err != nil {
 					t.Fatal(err)
@@ -103,7 +105,7 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 				y[i].Release()
 			}
 			w.Release()
-			if err := e.Close(); err != nil {
+			if err := errors.Join(queues[0].Close(), queues[1].Close(), e.Close()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -125,7 +127,7 @@ func TestResultTooLargeToRound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := e.NewContext()
+	c, err := e.NewQueue()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestResultTooLargeToRound(t *testing.T) {
 	}
 	v.Release()
 	x.Release()
-	if err := e.Close(); err != nil {
+	if err := errors.Join(c.Close(), e.Close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
@@ -13,14 +12,8 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
-var (
-	// ErrClosed reports use of an engine or context after it was closed.
-	ErrClosed = errors.New("closed")
-	// ErrBusy reports a context used by two goroutines at once.
-	ErrBusy = errors.New("context in use by another goroutine")
-	// ErrUnsupported reports an operation that no provider of the engine takes.
-	ErrUnsupported = provider.ErrUnsupported
-)
+// ErrUnsupported reports an operation that no provider of the engine takes.
+var ErrUnsupported = provider.ErrUnsupported
 
 // Options configure an Engine.
 type Options struct {
@@ -28,6 +21,9 @@ type Options struct {
 	CPU provider.Provider
 	// Device is a provider with its own memory, or nil. The engine owns it.
 	Device provider.Provider
+	// Eager sets the device up when the engine opens, so that Open fails where the
+	// device cannot be used. Without it the first op that a device is worth does.
+	Eager bool
 	// DeviceBudget is the most device memory to hold, in bytes; 0 is the default
 	// share of the free memory.
 	DeviceBudget int64
@@ -44,12 +40,6 @@ type Engine struct {
 	cpu  provider.Provider
 	dev  device
 	pool *Pool
-
-	handles handlePool
-
-	mu       sync.Mutex
-	contexts map[*Context]struct{}
-	closed   bool
 }
 
 // Open returns an engine over the providers of opt. On an error the providers are
@@ -58,7 +48,7 @@ func Open(opt Options) (*Engine, error) {
 	if opt.CPU == nil {
 		return nil, errors.New("exec: an engine needs a CPU provider")
 	}
-	e := &Engine{cpu: opt.CPU, pool: NewPool(opt.PoolCap), contexts: make(map[*Context]struct{})}
+	e := &Engine{cpu: opt.CPU, pool: NewPool(opt.PoolCap)}
 	if err := e.dev.open(opt); err != nil {
 		errs := []error{fmt.Errorf("exec: open: %w", err), opt.CPU.Close()}
 		if opt.Device != nil {
@@ -77,8 +67,7 @@ func (e *Engine) Device() provider.Provider { return e.dev.provider() }
 
 // Stats are an engine's counters.
 type Stats struct {
-	Pool    PoolStats
-	Handles int64 // tensor handles in use
+	Pool PoolStats
 	// Fallbacks counts operations that a device's plan took and that the CPU ran
 	// after all, because memory ran out, a transfer could not be had or the device
 	// was lost; LastFallback says why the last one did.
@@ -88,7 +77,7 @@ type Stats struct {
 
 // Stats returns the counters.
 func (e *Engine) Stats() Stats {
-	s := Stats{Pool: e.pool.Stats(), Handles: e.handles.live()}
+	s := Stats{Pool: e.pool.Stats()}
 	s.Fallbacks, s.LastFallback = e.dev.fallbacks()
 	return s
 }
@@ -109,22 +98,8 @@ func (e *Engine) Empty(d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
 	return t, err
 }
 
-// Close waits for the device, closes the contexts that are still open, and gives
-// everything back. It reports buffers and device memory that tensors still hold.
+// Close waits for the device and gives everything back. It reports buffers and device
+// memory that tensors still hold. The owner calls it once, after the queues' Close.
 func (e *Engine) Close() error {
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil
-	}
-	e.closed = true
-	contexts := e.contexts
-	e.contexts = nil
-	e.mu.Unlock()
-	var errs []error
-	for c := range contexts {
-		errs = append(errs, c.close())
-	}
-	errs = append(errs, e.pool.Close(), e.dev.close(context.Background()), e.cpu.Close())
-	return errors.Join(errs...)
+	return errors.Join(e.pool.Close(), e.dev.close(context.Background()), e.cpu.Close())
 }

@@ -14,9 +14,8 @@ import (
 )
 
 // FromSlice returns a pooled host tensor of dtype Of[T] with a copy of values, in
-// storage elements. Only the goroutine that drives the context may call it; unlike
-// in an op, that is not checked.
-func FromSlice[T dtype.Element](c *Context, s shape.Shape, values []T) (tensor.Tensor, error) {
+// storage elements.
+func FromSlice[T dtype.Element](c *Queue, s shape.Shape, values []T) (tensor.Tensor, error) {
 	d := dtype.Of[T]()
 	n, err := s.StorageElements(d)
 	if err != nil {
@@ -56,7 +55,7 @@ func requireDType(op provider.Op, t *tensor.Tensor, want dtype.DType) error {
 
 // contiguous returns t with contiguous layout: t itself with another reference, or
 // a copy. The caller releases it.
-func (c *Context) contiguous(t *tensor.Tensor) (tensor.Tensor, error) {
+func (c *Queue) contiguous(t *tensor.Tensor) (tensor.Tensor, error) {
 	if t.IsContiguous() {
 		return t.Retained(), nil
 	}
@@ -64,7 +63,7 @@ func (c *Context) contiguous(t *tensor.Tensor) (tensor.Tensor, error) {
 }
 
 // rows returns t with stride 1 along its last axis, as contiguous does.
-func (c *Context) rows(t *tensor.Tensor) (tensor.Tensor, error) {
+func (c *Queue) rows(t *tensor.Tensor) (tensor.Tensor, error) {
 	if t.Dim(-1) == 1 || t.DType().IsBlockQuantized() {
 		return c.contiguous(t)
 	}
@@ -74,7 +73,7 @@ func (c *Context) rows(t *tensor.Tensor) (tensor.Tensor, error) {
 	return c.copyAs(t, t.DType())
 }
 
-func (c *Context) copyAs(t *tensor.Tensor, d dtype.DType) (tensor.Tensor, error) {
+func (c *Queue) copyAs(t *tensor.Tensor, d dtype.DType) (tensor.Tensor, error) {
 	if t.DType().IsBlockQuantized() && !t.IsContiguous() {
 		return tensor.Tensor{}, fmt.Errorf("copy: %w: %s with strides %s: blocks are only copied whole", tensor.ErrUnsupportedView, t.String(), t.Strides())
 	}
@@ -84,11 +83,7 @@ func (c *Context) copyAs(t *tensor.Tensor, d dtype.DType) (tensor.Tensor, error)
 
 // Cast returns a contiguous copy of t converted to d. Scalar dtypes convert to one
 // another; block formats and FP8 decode to f32.
-func (c *Context) Cast(t *tensor.Tensor, d dtype.DType) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) Cast(t *tensor.Tensor, d dtype.DType) (tensor.Tensor, error) {
 	from := t.DType()
 	if !d.Valid() || from != d && (d.IsBlockQuantized() || from.IsBlockQuantized() && d != dtype.F32) {
 		return tensor.Tensor{}, fmt.Errorf("cast: %w: %s to %s", tensor.ErrDType, t.String(), d)
@@ -97,18 +92,14 @@ func (c *Context) Cast(t *tensor.Tensor, d dtype.DType) (tensor.Tensor, error) {
 }
 
 // Materialize returns a contiguous copy of t.
-func (c *Context) Materialize(t *tensor.Tensor) (tensor.Tensor, error) {
+func (c *Queue) Materialize(t *tensor.Tensor) (tensor.Tensor, error) {
 	return c.Cast(t, t.DType())
 }
 
 // CopyTo writes src, converted if the dtypes differ, into the existing tensor dst
 // of the same shape, which every view of the buffer then sees. Beside the
 // conversions of Cast, f32 becomes q8_0, the format of quantized KV caches.
-func (c *Context) CopyTo(dst, src *tensor.Tensor) error {
-	if err := c.enter(); err != nil {
-		return err
-	}
-	defer c.exit()
+func (c *Queue) CopyTo(dst, src *tensor.Tensor) error {
 	ds, ss := dst.Shape(), src.Shape()
 	if err := shape.RequireSame(&ds, &ss); err != nil {
 		return fmt.Errorf("copy: %w", err)
@@ -145,11 +136,7 @@ func (c *Context) CopyTo(dst, src *tensor.Tensor) error {
 
 // GetRows gathers rows of table [R, D], of any dtype that decodes to float, by ids
 // of shape [T] (i32, i64 or u16), into [T, D] f32.
-func (c *Context) GetRows(table, ids *tensor.Tensor) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) GetRows(table, ids *tensor.Tensor) (tensor.Tensor, error) {
 	const op = provider.OpGetRows
 	if table.Rank() != 2 || ids.Rank() != 1 {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w: table %s and ids %s, want [R D] and [T]", op, tensor.ErrShapeMismatch, table.Shape(), ids.Shape())
@@ -190,7 +177,7 @@ func (c *Context) GetRows(table, ids *tensor.Tensor) (tensor.Tensor, error) {
 }
 
 // tableRows returns the number of rows of the table of the call in progress.
-func (c *Context) tableRows() int { return c.args.In[0].Shape.Dim(0) }
+func (c *Queue) tableRows() int { return c.args.In[0].Shape.Dim(0) }
 
 // checkRows refuses an id outside [0, rows). p is the memory of ids, which are
 // contiguous.
@@ -225,20 +212,16 @@ func explainRow(status uint64, rows int64) error {
 }
 
 // Add returns a + b, both f32, broadcast together.
-func (c *Context) Add(a, b *tensor.Tensor) (tensor.Tensor, error) {
+func (c *Queue) Add(a, b *tensor.Tensor) (tensor.Tensor, error) {
 	return c.pointwise(provider.OpAdd, a, b)
 }
 
 // Mul returns a * b elementwise, both f32, broadcast together.
-func (c *Context) Mul(a, b *tensor.Tensor) (tensor.Tensor, error) {
+func (c *Queue) Mul(a, b *tensor.Tensor) (tensor.Tensor, error) {
 	return c.pointwise(provider.OpMul, a, b)
 }
 
-func (c *Context) pointwise(op provider.Op, a, b *tensor.Tensor) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) pointwise(op provider.Op, a, b *tensor.Tensor) (tensor.Tensor, error) {
 	if a.DType() != b.DType() {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w: %s and %s; cast explicitly", op, tensor.ErrDType, a.String(), b.String())
 	}
@@ -263,11 +246,7 @@ func (c *Context) pointwise(op provider.Op, a, b *tensor.Tensor) (tensor.Tensor,
 
 // RMSNorm normalises the rows of x [..., D] by their root mean square, plus eps
 // under the root, and scales them by weight [D]. Both are f32.
-func (c *Context) RMSNorm(x, weight *tensor.Tensor, eps float32) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) RMSNorm(x, weight *tensor.Tensor, eps float32) (tensor.Tensor, error) {
 	const op = provider.OpRMSNorm
 	if err := requireDType(op, x, dtype.F32); err != nil {
 		return tensor.Tensor{}, err
@@ -298,11 +277,7 @@ func (c *Context) RMSNorm(x, weight *tensor.Tensor, eps float32) (tensor.Tensor,
 
 // RoPE rotates the first dims elements of each head of x [T, H, D], f32, by the
 // angles of table [T, dims/2, 2]; see RoPEScaling.Table.
-func (c *Context) RoPE(x, table *tensor.Tensor, mode provider.RoPEMode) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) RoPE(x, table *tensor.Tensor, mode provider.RoPEMode) (tensor.Tensor, error) {
 	const op = provider.OpRoPE
 	if err := requireDType(op, x, dtype.F32); err != nil {
 		return tensor.Tensor{}, err
@@ -331,11 +306,7 @@ func (c *Context) RoPE(x, table *tensor.Tensor, mode provider.RoPEMode) (tensor.
 // MatMul multiplies x [..., M, K] or [K], f32, by the rows of w [N, K], or of
 // w [B, N, K] for x [B, M, K], and gives [..., M, N] or [N], f32. w may be f32, f16,
 // bf16 or a block format: the one mix of dtypes that needs no cast.
-func (c *Context) MatMul(x, w *tensor.Tensor) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) MatMul(x, w *tensor.Tensor) (tensor.Tensor, error) {
 	const op = provider.OpMatMul
 	if err := requireDType(op, x, dtype.F32); err != nil {
 		return tensor.Tensor{}, err
@@ -393,11 +364,7 @@ type AttentionOptions struct {
 // Attention is causal scaled dot-product attention of q [T, H, D] over k [S, HK, D]
 // and v [S, HK, DV], with H a multiple of HK, into [T, H, DV]. q is f32; k and v are
 // f32, f16 or q8_0. Query t sees the keys 0 to Past+t, which must exist.
-func (c *Context) Attention(q, k, v *tensor.Tensor, opt AttentionOptions) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) Attention(q, k, v *tensor.Tensor, opt AttentionOptions) (tensor.Tensor, error) {
 	const op = provider.OpAttention
 	if err := requireDType(op, q, dtype.F32); err != nil {
 		return tensor.Tensor{}, err
@@ -440,21 +407,17 @@ func (c *Context) Attention(q, k, v *tensor.Tensor, opt AttentionOptions) (tenso
 }
 
 // SwiGLU returns silu(gate) * up, both f32 of one shape.
-func (c *Context) SwiGLU(gate, up *tensor.Tensor) (tensor.Tensor, error) {
+func (c *Queue) SwiGLU(gate, up *tensor.Tensor) (tensor.Tensor, error) {
 	return c.gated(provider.OpSwiGLU, gate, up)
 }
 
 // GeGLU returns gelu(gate) * up, with the tanh approximation of gelu, both f32 of
 // one shape.
-func (c *Context) GeGLU(gate, up *tensor.Tensor) (tensor.Tensor, error) {
+func (c *Queue) GeGLU(gate, up *tensor.Tensor) (tensor.Tensor, error) {
 	return c.gated(provider.OpGeGLU, gate, up)
 }
 
-func (c *Context) gated(op provider.Op, gate, up *tensor.Tensor) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) gated(op provider.Op, gate, up *tensor.Tensor) (tensor.Tensor, error) {
 	for _, t := range [2]*tensor.Tensor{gate, up} {
 		if err := requireDType(op, t, dtype.F32); err != nil {
 			return tensor.Tensor{}, err
@@ -469,11 +432,7 @@ func (c *Context) gated(op provider.Op, gate, up *tensor.Tensor) (tensor.Tensor,
 }
 
 // Scale returns factor * x, f32.
-func (c *Context) Scale(x *tensor.Tensor, factor float32) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) Scale(x *tensor.Tensor, factor float32) (tensor.Tensor, error) {
 	if err := requireDType(provider.OpScale, x, dtype.F32); err != nil {
 		return tensor.Tensor{}, err
 	}
@@ -483,11 +442,7 @@ func (c *Context) Scale(x *tensor.Tensor, factor float32) (tensor.Tensor, error)
 }
 
 // SoftCap returns limit * tanh(x/limit), f32, which keeps x between -limit and limit.
-func (c *Context) SoftCap(x *tensor.Tensor, limit float32) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) SoftCap(x *tensor.Tensor, limit float32) (tensor.Tensor, error) {
 	const op = provider.OpSoftCap
 	if err := requireDType(op, x, dtype.F32); err != nil {
 		return tensor.Tensor{}, err
@@ -502,11 +457,7 @@ func (c *Context) SoftCap(x *tensor.Tensor, limit float32) (tensor.Tensor, error
 
 // Softmax returns the softmax of scale * x, f32, along the last axis. A row with a
 // NaN, or of -Inf only, becomes NaN.
-func (c *Context) Softmax(x *tensor.Tensor, scale float32) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) Softmax(x *tensor.Tensor, scale float32) (tensor.Tensor, error) {
 	if err := requireDType(provider.OpSoftmax, x, dtype.F32); err != nil {
 		return tensor.Tensor{}, err
 	}
@@ -522,11 +473,7 @@ func (c *Context) Softmax(x *tensor.Tensor, scale float32) (tensor.Tensor, error
 
 // Argmax returns the place of the first maximum along the last axis of x, f32, as
 // i32. A NaN counts as the maximum.
-func (c *Context) Argmax(x *tensor.Tensor) (tensor.Tensor, error) {
-	if err := c.enter(); err != nil {
-		return tensor.Tensor{}, err
-	}
-	defer c.exit()
+func (c *Queue) Argmax(x *tensor.Tensor) (tensor.Tensor, error) {
 	if err := requireDType(provider.OpArgmax, x, dtype.F32); err != nil {
 		return tensor.Tensor{}, err
 	}

@@ -56,7 +56,7 @@ func openCPU(uint64) (*rig, error) {
 // runner runs a schedule on a rig.
 type runner struct {
 	rig
-	ctx     [2]*exec.Context
+	ctx     [2]*exec.Queue
 	tensors []tensor.Tensor
 	lent    map[*storage.Buffer]*loan
 	loans   []*loan
@@ -109,7 +109,7 @@ func run(s *schedule, c *configuration) (at int, err error) {
 	}
 	r.rig = *opened
 	for i := range r.ctx {
-		if r.ctx[i], err = r.engine.NewContext(); err != nil {
+		if r.ctx[i], err = r.engine.NewQueue(); err != nil {
 			return -1, err
 		}
 	}
@@ -128,7 +128,7 @@ func (r *runner) end() error {
 	if err := r.joinAll(); err != nil {
 		return err
 	}
-	if st := r.engine.Stats(); st.Pool.Outstanding != 0 || st.Handles != 0 {
+	if st := r.engine.Stats(); st.Pool.Outstanding != 0 {
 		return fmt.Errorf("after the last release: %+v", st)
 	}
 	if r.idle != nil {
@@ -136,7 +136,7 @@ func (r *runner) end() error {
 			return fmt.Errorf("after the last release: %w", err)
 		}
 	}
-	if err := r.engine.Close(); err != nil {
+	if err := errors.Join(r.ctx[0].Close(), r.ctx[1].Close(), r.engine.Close()); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
 	if r.ended != nil {
@@ -358,7 +358,7 @@ func (r *runner) newTensor(s *step) (tensor.Tensor, error) {
 }
 
 // attempt runs f, once with a cancelled context before if the step says so.
-func (r *runner) attempt(s *step, f func(c *exec.Context) error) error {
+func (r *runner) attempt(s *step, f func(c *exec.Queue) error) error {
 	c := r.ctx[s.ctx]
 	if s.cancelled {
 		c.SetCancel(cancelled())
@@ -379,7 +379,7 @@ func (r *runner) compute(s *step) error {
 		before[i] = in[i].Buffer().Generation()
 	}
 	var out tensor.Tensor
-	err := r.attempt(s, func(c *exec.Context) (err error) {
+	err := r.attempt(s, func(c *exec.Queue) (err error) {
 		switch s.op {
 		case provider.OpAdd:
 			out, err = c.Add(in[0], in[1])
@@ -422,7 +422,7 @@ func mutation(b *storage.Buffer, f func() error) error {
 func (r *runner) copyTo(s *step) error {
 	dst, src := &r.tensors[s.in[0]], &r.tensors[s.in[1]]
 	return mutation(dst.Buffer(), func() error {
-		return r.attempt(s, func(c *exec.Context) error { return c.CopyTo(dst, src) })
+		return r.attempt(s, func(c *exec.Queue) error { return c.CopyTo(dst, src) })
 	})
 }
 

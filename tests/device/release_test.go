@@ -23,12 +23,12 @@ import (
 )
 
 // bench is an engine without names on its tensors, so that their buffers can be
-// looked at, and two contexts.
+// looked at, and two queues.
 type bench struct {
 	t      testing.TB
 	dev    *discrete.Device
 	eng    *exec.Engine
-	a, b   *exec.Context
+	a, b   *exec.Queue
 	before offheap.Statistics
 }
 
@@ -48,10 +48,10 @@ func newBench(t testing.TB, opt discrete.Options) *bench {
 	if b.eng, err = exec.Open(exec.Options{CPU: host, Device: b.dev, DeviceBudget: 1 << 40}); err != nil {
 		t.Fatal(err)
 	}
-	if b.a, err = b.eng.NewContext(); err != nil {
+	if b.a, err = b.eng.NewQueue(); err != nil {
 		t.Fatal(err)
 	}
-	if b.b, err = b.eng.NewContext(); err != nil {
+	if b.b, err = b.eng.NewQueue(); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -60,7 +60,7 @@ func newBench(t testing.TB, opt discrete.Options) *bench {
 // close closes the engine, which must have nothing left.
 func (b *bench) close() {
 	b.t.Helper()
-	within(b.t, "close", b.eng.Close)
+	within(b.t, "close", func() error { return errors.Join(b.a.Close(), b.b.Close(), b.eng.Close()) })
 	if s := b.eng.Stats(); s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
 		b.t.Errorf("after close: pool %+v", s.Pool)
 	}
@@ -88,7 +88,7 @@ func (b *bench) must(t tensor.Tensor, err error) *tensor.Tensor {
 }
 
 // vector returns a host tensor of n elements of value v.
-func (b *bench) vector(c *exec.Context, n int, v float32) *tensor.Tensor {
+func (b *bench) vector(c *exec.Queue, n int, v float32) *tensor.Tensor {
 	b.t.Helper()
 	return b.must(exec.FromSlice(c, shape.Must(n), slices.Repeat([]float32{v}, n)))
 }

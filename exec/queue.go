@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
@@ -13,17 +12,13 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
-// Context is a queue over an engine. One goroutine at a time drives it: an op that
-// finds another inside fails with ErrBusy.
-type Context struct {
-	e      *Engine
-	cpu    provider.Queue
-	dev    deviceQueue
-	scopes []*Scope
-
-	busy   atomic.Bool
-	closed atomic.Bool
-	std    context.Context
+// Queue is a queue over an engine. Its owner drives it from one goroutine at a time,
+// which nothing here checks, and closes it before the engine.
+type Queue struct {
+	e   *Engine
+	cpu provider.Queue
+	dev deviceQueue
+	std context.Context
 
 	// The call in progress: its arguments live here so that an op allocates
 	// nothing.
@@ -34,87 +29,36 @@ type Context struct {
 	unchecked bool
 }
 
-// NewContext returns a context with a queue of its own on every provider.
-func (e *Engine) NewContext() (*Context, error) {
-	closed := fmt.Errorf("exec: context of an engine that is %w", ErrClosed)
-	e.mu.Lock()
-	gone := e.closed
-	e.mu.Unlock()
-	if gone {
-		return nil, closed // before the providers say so in their own words
-	}
-	c := &Context{e: e, std: context.Background()}
+// NewQueue returns a queue, which has a queue of its own on every provider. It fails
+// with provider.ErrClosed after the engine was closed.
+func (e *Engine) NewQueue() (*Queue, error) {
+	c := &Queue{e: e, std: context.Background()}
 	var err error
 	if c.cpu, err = e.cpu.NewQueue(provider.Compute); err != nil {
-		return nil, fmt.Errorf("exec: context: %w", err)
+		return nil, fmt.Errorf("exec: queue: %w", err)
 	}
 	if err := c.dev.open(&e.dev); err != nil {
-		return nil, errors.Join(fmt.Errorf("exec: context: %w", err), e.cpu.CloseQueue(c.cpu))
+		return nil, errors.Join(fmt.Errorf("exec: queue: %w", err), e.cpu.CloseQueue(c.cpu))
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, errors.Join(closed, c.close())
-	}
-	e.contexts[c] = struct{}{}
 	return c, nil
 }
 
-// Engine returns the context's engine.
-func (c *Context) Engine() *Engine { return c.e }
-
-// SetCancel makes waits inside the context's ops end with ctx's error once ctx is
-// done. nil stands for context.Background(). Only the goroutine that drives the
-// context may call it; unlike in an op, that is not checked.
-func (c *Context) SetCancel(ctx context.Context) {
+// SetCancel makes waits inside the queue's ops end with ctx's error once ctx is done.
+// nil stands for context.Background().
+func (c *Queue) SetCancel(ctx context.Context) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	c.std = ctx
 }
 
-// enter claims the context for the calling goroutine until exit. It fails with
-// ErrBusy if another goroutine is inside and with ErrClosed after Close.
-func (c *Context) enter() error {
-	if !c.busy.CompareAndSwap(false, true) {
-		return fmt.Errorf("exec: %w", ErrBusy)
-	}
-	if c.closed.Load() {
-		c.busy.Store(false)
-		return fmt.Errorf("exec: context: %w", ErrClosed)
-	}
-	return nil
-}
-
-// Close waits for the context's work, closes its open scopes and ends its queues.
-// It is idempotent. It fails with ErrBusy, and leaves the context open, while an op
-// is inside.
-func (c *Context) Close() error {
-	err := c.close()
-	if !errors.Is(err, ErrBusy) {
-		c.e.mu.Lock()
-		delete(c.e.contexts, c)
-		c.e.mu.Unlock()
-	}
-	return err
-}
-
-func (c *Context) close() error {
-	if !c.busy.CompareAndSwap(false, true) {
-		return fmt.Errorf("exec: close: %w", ErrBusy)
-	}
-	defer c.exit()
-	if c.closed.Swap(true) {
-		return nil
-	}
-	for len(c.scopes) > 0 {
-		c.scopes[len(c.scopes)-1].close()
-	}
+// Close waits for the queue's work and ends it. The owner calls it once.
+func (c *Queue) Close() error {
 	return errors.Join(c.dev.close(), c.e.cpu.CloseQueue(c.cpu))
 }
 
 // begin starts the arguments of an op with its inputs.
-func (c *Context) begin(in ...*tensor.Tensor) {
+func (c *Queue) begin(in ...*tensor.Tensor) {
 	c.args, c.unchecked = provider.Args{NIn: len(in)}, false
 	for i, t := range in {
 		c.args.In[i] = operand(t)
@@ -122,12 +66,8 @@ func (c *Context) begin(in ...*tensor.Tensor) {
 	}
 }
 
-// exit ends the claim, and forgets the buffers of the call so that none is kept
-// reachable.
-func (c *Context) exit() {
-	clear(c.bufs[:])
-	c.busy.Store(false)
-}
+// forget drops the buffers of the call, so that the queue keeps none reachable.
+func (c *Queue) forget() { clear(c.bufs[:]) }
 
 func operand(t *tensor.Tensor) provider.Operand {
 	return provider.Operand{
@@ -138,7 +78,8 @@ func operand(t *tensor.Tensor) provider.Operand {
 
 // run executes op on the arguments that begin and the caller have set, into a new
 // contiguous tensor.
-func (c *Context) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
+func (c *Queue) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
+	defer c.forget()
 	st, err := s.Storage(d)
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
@@ -173,7 +114,8 @@ func (c *Context) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tens
 
 // runInto executes op on the arguments that begin and the caller have set, into
 // the view out of an existing buffer.
-func (c *Context) runInto(op provider.Op, out *tensor.Tensor) error {
+func (c *Queue) runInto(op provider.Op, out *tensor.Tensor) error {
+	defer c.forget()
 	c.args.Out = operand(out)
 	var why error
 	if c.onDevice(op) {
@@ -201,7 +143,7 @@ func describe(op provider.Op, err, why error) error {
 }
 
 // runHost executes op on the CPU. It waits for what a device still computes.
-func (c *Context) runHost(op provider.Op, out *storage.Buffer, access storage.Access) error {
+func (c *Queue) runHost(op provider.Op, out *storage.Buffer, access storage.Access) error {
 	a := &c.args
 	a.Workspace, a.Status = provider.Mem{}, nil
 	plan := c.e.cpu.Plan(op, a)

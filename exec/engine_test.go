@@ -1,0 +1,78 @@
+package exec
+
+import (
+	"testing"
+
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/providers/cpu"
+)
+
+func openCPU(t *testing.T) (*Engine, *Queue) {
+	t.Helper()
+	p, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(Options{CPU: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.NewQueue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, c
+}
+
+func vector(t *testing.T, c *Queue, values ...float32) tensor.Tensor {
+	t.Helper()
+	x, err := FromSlice(c, shape.Must(len(values)), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func TestOpenNeedsCPU(t *testing.T) {
+	if _, err := Open(Options{}); err == nil {
+		t.Error("opened without a CPU provider")
+	}
+}
+
+// A queue keeps no buffer of a call that has ended, in success or failure.
+func TestQueueForgetsOperands(t *testing.T) {
+	e, c := openCPU(t)
+	x := vector(t, c, 1, 2)
+	y, err := c.Add(&x, &x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CopyTo(&y, &x); err != nil {
+		t.Fatal(err)
+	}
+	huge, err := x.BroadcastTo(shape.Must(1<<50, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Materialize(&huge); err == nil {
+		t.Error("made a copy of 2^51 elements")
+	}
+	for i, b := range c.bufs {
+		if b != nil {
+			t.Errorf("operand %d is still reachable", i)
+		}
+	}
+	huge.Release()
+	x.Release()
+	y.Release()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := e.CPU().Stats().LiveQueues; n != 0 {
+		t.Errorf("%d queues of the closed queue", n)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
