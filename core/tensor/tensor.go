@@ -222,7 +222,7 @@ func (t *Tensor) Narrow(axis, start, count int) (Tensor, error) {
 		return Tensor{}, fmt.Errorf("%w: axis %d of %s", ErrIndexOutOfBounds, axis, t.String())
 	}
 	if d := t.Dim(axis); start < 0 || count < 1 || start > d || count > d-start {
-		return Tensor{}, fmt.Errorf("%w: entries %d to %d of axis %d of %s", ErrIndexOutOfBounds, start, start+count, axis, t.String())
+		return Tensor{}, fmt.Errorf("%w: %d entries from %d on of axis %d of %s", ErrIndexOutOfBounds, count, start, axis, t.String())
 	}
 	if t.dt.IsBlockQuantized() && axis == t.Rank()-1 && count != t.Dim(axis) {
 		return Tensor{}, fmt.Errorf("%w: narrowing the last axis of %s splits rows of blocks", ErrUnsupportedView, t.String())
