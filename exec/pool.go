@@ -21,11 +21,31 @@ type Pool struct {
 	cap int64
 
 	mu     sync.Mutex
-	host   map[int][]*storage.Buffer // idle, with host memory
-	device map[int][]*storage.Buffer // idle headers without memory
+	host   classes // with host memory
+	device classes // headers without memory
+	clock  int64   // requests so far
 	cached int64
 	out    int64
 	closed bool
+}
+
+// classes are the size classes of one kind of buffer, by size.
+type classes map[int]*sizeClass
+
+// sizeClass holds the idle buffers of one size.
+type sizeClass struct {
+	idle  []*storage.Buffer
+	asked int64 // the clock at the last request
+}
+
+// of returns the class of a size.
+func (c classes) of(size int) *sizeClass {
+	class := c[size]
+	if class == nil {
+		class = &sizeClass{}
+		c[size] = class
+	}
+	return class
 }
 
 // NewPool returns a pool that keeps at most limit bytes of idle host memory;
@@ -34,7 +54,7 @@ func NewPool(limit int64) *Pool {
 	if limit == 0 {
 		limit = PoolCap
 	}
-	return &Pool{cap: limit, host: make(map[int][]*storage.Buffer), device: make(map[int][]*storage.Buffer)}
+	return &Pool{cap: limit, host: make(classes), device: make(classes)}
 }
 
 // PoolStats are a pool's counters.
@@ -97,22 +117,55 @@ func (p *Pool) AcquireLazy(n int) *storage.Buffer {
 }
 
 // take counts a buffer as handed out and returns an idle one of that size, if any.
-func (p *Pool) take(idle map[int][]*storage.Buffer, size int) *storage.Buffer {
+func (p *Pool) take(arm classes, size int) *storage.Buffer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out++
-	list := idle[size]
-	if len(list) == 0 {
+	p.clock++
+	class := arm.of(size)
+	class.asked = p.clock
+	n := len(class.idle)
+	if n == 0 {
 		return nil
 	}
-	b := list[len(list)-1]
-	list[len(list)-1] = nil
-	idle[size] = list[:len(list)-1]
+	b := class.idle[n-1]
+	class.idle[n-1] = nil
+	class.idle = class.idle[:n-1]
 	if b.HasHost() {
 		p.cached -= int64(size)
 	}
 	b.Revive()
 	return b
+}
+
+// makeRoom frees idle host memory of the sizes that were asked for longest ago until
+// size more bytes fit under the cap, and reports whether they do. It frees no memory of
+// a size that was asked for later than this one.
+func (p *Pool) makeRoom(size int) bool {
+	if int64(size) > p.cap {
+		return false
+	}
+	for p.cached+int64(size) > p.cap {
+		oldest, asked := 0, p.host.of(size).asked
+		for s, class := range p.host {
+			if len(class.idle) > 0 && class.asked < asked {
+				oldest, asked = s, class.asked
+			}
+		}
+		if oldest == 0 {
+			return false
+		}
+		class := p.host[oldest]
+		n := len(class.idle)
+		class.idle[n-1].Destroy()
+		class.idle[n-1] = nil
+		class.idle = class.idle[:n-1]
+		p.cached -= int64(oldest)
+		if n == 1 {
+			delete(p.host, oldest)
+		}
+	}
+	return true
 }
 
 // hostArm and deviceArm are the pool as the Reclaimer of its two kinds of buffer.
@@ -130,13 +183,13 @@ func (h *hostArm) Reclaim(b *storage.Buffer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out--
-	size := int64(b.Size())
-	if p.closed || p.cached+size > p.cap || !b.HasHost() {
+	if p.closed || !b.HasHost() || !p.makeRoom(b.Size()) {
 		b.Destroy() // without host memory, a transfer took it along
 		return
 	}
-	p.cached += size
-	p.host[b.Size()] = append(p.host[b.Size()], b)
+	p.cached += int64(b.Size())
+	class := p.host.of(b.Size())
+	class.idle = append(class.idle, b)
 }
 
 // Reclaim implements storage.Reclaimer.
@@ -150,7 +203,8 @@ func (d *deviceArm) Reclaim(b *storage.Buffer) {
 		b.Destroy()
 		return
 	}
-	p.device[b.Size()] = append(p.device[b.Size()], b)
+	class := p.device.of(b.Size())
+	class.idle = append(class.idle, b)
 }
 
 // Close destroys the idle buffers and reports those that were never released;
@@ -159,9 +213,9 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, arm := range []map[int][]*storage.Buffer{p.host, p.device} {
-		for _, list := range arm {
-			for _, b := range list {
+	for _, arm := range []classes{p.host, p.device} {
+		for _, class := range arm {
+			for _, b := range class.idle {
 				b.Destroy()
 			}
 		}

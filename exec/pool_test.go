@@ -83,15 +83,71 @@ func TestPoolCap(t *testing.T) {
 	for _, n := range []int{4096, 1024, 4096, 512} {
 		bufs = append(bufs, acquire(t, p, n))
 	}
-	for i, cached := range []int64{4096, 5120, 5120, 5632} {
+	// The third takes the place of the second, and the fourth that of one of 4096 bytes:
+	// their sizes were asked for earlier.
+	for i, cached := range []int64{4096, 5120, 8192, 4608} {
 		bufs[i].Release()
 		if s := p.Stats(); s.Cached != cached {
 			t.Errorf("%d bytes cached after release %d, want %d", s.Cached, i, cached)
 		}
 	}
 	acquire(t, p, 4000).Release()
-	if s := p.Stats(); s.Cached != 5632 || s.Outstanding != 0 {
+	if s := p.Stats(); s.Cached != 4608 || s.Outstanding != 0 {
 		t.Errorf("%+v", s)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := offheap.Stats().LiveBlocks; n != before {
+		t.Errorf("%d blocks live, %d before", n, before)
+	}
+}
+
+// A pool that is full of sizes that nobody wants any more once kept them for ever, and
+// nothing of the sizes in use.
+func TestPoolGivesUpOldSizes(t *testing.T) {
+	before := offheap.Stats().LiveBlocks
+	p := NewPool(1 << 20)
+	fill := func(size int) {
+		var bufs []*storage.Buffer
+		for range 1 << 20 / size {
+			bufs = append(bufs, acquire(t, p, size))
+		}
+		for _, b := range bufs {
+			b.Release()
+		}
+	}
+	fill(64 << 10)
+	first := acquire(t, p, 128<<10)
+	first.Release()
+	for range 100 {
+		b := acquire(t, p, 128<<10)
+		if b != first {
+			t.Fatal("a buffer of the size in use was not kept")
+		}
+		b.Release()
+	}
+	if s := p.Stats(); s.Cached != 1<<20 {
+		t.Errorf("%d bytes cached, want all but what the new size took", s.Cached)
+	}
+	fill(128 << 10)
+	if n := len(p.host); n != 1 {
+		t.Errorf("%d sizes are known, want the one in use", n)
+	}
+
+	// A size that was given up and comes back late is the oldest of all.
+	late := acquire(t, p, 32<<10)
+	p.mu.Lock()
+	delete(p.host, 32<<10)
+	p.mu.Unlock()
+	late.Release()
+	if s := p.Stats(); s.Cached != 1<<20 {
+		t.Errorf("%d bytes cached after a late buffer", s.Cached)
+	}
+	// What is larger than the cap displaces nothing.
+	acquire(t, p, 2<<20).Release()
+	if s := p.Stats(); s.Cached != 1<<20 || s.Outstanding != 0 {
+		t.Errorf("after a buffer beyond the cap: %+v", s)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
