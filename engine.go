@@ -111,10 +111,8 @@ func open(cfg *config) (*Engine, error) {
 	if err != nil {
 		return nil, closing(err)
 	}
-	eager := false
+	name, eager := cfg.choice()
 	if dev == nil {
-		name := cmp.Or(cfg.provider, os.Getenv(providers.Env))
-		eager = name != "" && name != "auto"
 		if dev, err = providers.Open(name); err != nil {
 			return nil, errors.Join(err, cpu.Close())
 		}
@@ -155,6 +153,16 @@ func (e *Engine) isClosed() error {
 		return &opError{"no engine", ErrClosed}
 	}
 	return &opError{e.name + " is closed", ErrClosed}
+}
+
+// choice returns the provider's name, and whether the device is to be set up at once:
+// whoever asks for one by name learns from Open whether it works.
+func (c *config) choice() (name string, eager bool) {
+	if c.device != nil {
+		return "", false
+	}
+	name = cmp.Or(c.provider, os.Getenv(providers.Env))
+	return name, name != "" && name != "auto"
 }
 
 func (c *config) exactMode() (bool, error) {
@@ -237,6 +245,14 @@ func (e *Engine) Close() error {
 	case err != nil:
 		return fmt.Errorf("fucina: close %s: %w", e, err)
 	}
+	if err := e.end(contexts); err != nil {
+		return fmt.Errorf("fucina: close %s: %w", e, err)
+	}
+	return nil
+}
+
+// end gives everything back, for whoever shut the engine. It waits for the device.
+func (e *Engine) end(contexts []*Context) error {
 	defer close(e.done)
 	var errs []error
 	for _, c := range contexts {
@@ -245,11 +261,7 @@ func (e *Engine) Close() error {
 	if n := e.headers.live(); n != 0 {
 		errs = append(errs, fmt.Errorf("%w: %d of them", ErrLeak, n))
 	}
-	errs = append(errs, e.x.Close())
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("fucina: close %s: %w", e, err)
-	}
-	return nil
+	return errors.Join(append(errs, e.x.Close())...)
 }
 
 // shut closes the engine and its contexts to calls and returns the contexts, for the

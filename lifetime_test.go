@@ -2,15 +2,56 @@ package fucina_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/providers/cpu"
 )
+
+// inContext returns every operation that takes a context, and fails for x, which is
+// a vector along "d", whatever its operand y is.
+func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]func() error {
+	one := func(_ fucina.Tensor, err error) error { return err }
+	attention := func(q, k, v fucina.Tensor) error {
+		return one(fucina.Attention(c, q, k, v, fucina.AttentionOptions{}))
+	}
+	return map[string]func() error{
+		"add":          func() error { return one(x.Add(c, y)) },
+		"add, right":   func() error { return one(y.Add(c, x)) },
+		"mul":          func() error { return one(x.Mul(c, y)) },
+		"swiglu":       func() error { return one(x.SwiGLU(c, y)) },
+		"geglu":        func() error { return one(y.GeGLU(c, x)) },
+		"scale":        func() error { return one(x.Scale(c, 1)) },
+		"soft_cap":     func() error { return one(x.SoftCap(c, 1)) },
+		"dot":          func() error { return one(x.Dot(c, y, "d")) },
+		"dot, right":   func() error { return one(y.Dot(c, x, "d")) },
+		"rms_norm":     func() error { return one(y.RMSNorm(c, x, "d", 1)) },
+		"softmax":      func() error { return one(x.Softmax(c, "d", 1)) },
+		"argmax":       func() error { return one(x.Argmax(c, "d")) },
+		"get_rows":     func() error { return one(y.GetRows(c, x, "d")) },
+		"rope":         func() error { return one(y.RoPE(c, x, fucina.RoPENeoX, "d", "e")) },
+		"attention":    func() error { return attention(x, y, y) },
+		"attention, k": func() error { return attention(y, x, y) },
+		"attention, v": func() error { return attention(y, y, x) },
+		"to":           func() error { return one(x.To(c, dtype.F16)) },
+		"materialize":  func() error { return one(x.Materialize(c)) },
+		"copy":         func() error { return x.CopyFrom(c, y) },
+		"copy, src":    func() error { return y.CopyFrom(c, x) },
+		"narrow":       func() error { return one(x.Narrow(c, "d", 0, 1)) },
+		"rename":       func() error { return one(x.Rename(c, "d", "e")) },
+		"permute":      func() error { return one(x.Permute(c, "d")) },
+		"split":        func() error { return one(x.Split(c, "d", fucina.Ax("d", 3))) },
+		"merge":        func() error { return one(x.Merge(c, "d", "d")) },
+		"broadcast":    func() error { return one(x.BroadcastTo(c, fucina.Ax("d", 3))) },
+	}
+}
 
 // A released tensor is never someone else's: its header serves another tensor, and
 // the stale copy is still refused everywhere.
@@ -20,37 +61,19 @@ func TestStaleHandles(t *testing.T) {
 	x := numbered(t, c, "d:3")
 	drop(t, x)
 	y := numbered(t, c, "d:3") // reuses the header
-	ops := map[string]func() error{
-		"add":         func() error { _, err := x.Add(c, y); return err },
-		"add, right":  func() error { _, err := y.Add(c, x); return err },
-		"dot":         func() error { _, err := x.Dot(c, y, "d"); return err },
-		"dot, right":  func() error { _, err := y.Dot(c, x, "d"); return err },
-		"norm":        func() error { _, err := y.RMSNorm(c, x, "d", 1); return err },
-		"softmax":     func() error { _, err := x.Softmax(c, "d", 1); return err },
-		"argmax":      func() error { _, err := x.Argmax(c, "d"); return err },
-		"rows":        func() error { _, err := y.GetRows(c, x, "d"); return err },
-		"rope":        func() error { _, err := y.RoPE(c, x, fucina.RoPENeoX, "d", "e"); return err },
-		"attention":   func() error { _, err := fucina.Attention(c, y, x, y, fucina.AttentionOptions{}); return err },
-		"attention q": func() error { _, err := fucina.Attention(c, x, y, y, fucina.AttentionOptions{}); return err },
-		"to":          func() error { _, err := x.To(c, dtype.F16); return err },
-		"materialize": func() error { _, err := x.Materialize(c); return err },
-		"copy":        func() error { return x.CopyFrom(c, y) },
-		"copy, src":   func() error { return y.CopyFrom(c, x) },
-		"narrow":      func() error { _, err := x.Narrow(c, "d", 0, 1); return err },
-		"rename":      func() error { _, err := x.Rename(c, "d", "e"); return err },
-		"permute":     func() error { _, err := x.Permute(c, "d"); return err },
-		"split":       func() error { _, err := x.Split(c, "d", fucina.Ax("d", 3)); return err },
-		"merge":       func() error { _, err := x.Merge(c, "d", "d"); return err },
-		"broadcast":   func() error { _, err := x.BroadcastTo(c, fucina.Ax("d", 3)); return err },
-		"data":        func() error { _, err := fucina.Data[float32](x); return err },
-		"update":      func() error { return fucina.Update(x, notCalled[float32](t)) },
-		"read":        func() error { return fucina.Read(x, notCalled[float32](t)) },
-		"read into":   func() error { return fucina.ReadInto(t.Context(), x, make([]float32, 3)) },
-		"dim":         func() error { _, err := x.Dim("d"); return err },
-		"raw":         func() error { _, err := x.AsRaw(); return err },
-		"release":     func() error { return x.Release() },
-		"zero":        func() error { return fucina.Tensor{}.Release() },
-		"replace":     func() error { stale := x; return fucina.Replace(&stale, y, nil) },
+	ops := inContext(c, x, y)
+	for name, op := range map[string]func() error{
+		"data":      func() error { _, err := fucina.Data[float32](x); return err },
+		"update":    func() error { return fucina.Update(x, notCalled[float32](t)) },
+		"read":      func() error { return fucina.Read(x, notCalled[float32](t)) },
+		"read into": func() error { return fucina.ReadInto(t.Context(), x, make([]float32, 3)) },
+		"dim":       func() error { _, err := x.Dim("d"); return err },
+		"raw":       func() error { _, err := x.AsRaw(); return err },
+		"release":   func() error { return x.Release() },
+		"zero":      func() error { return fucina.Tensor{}.Release() },
+		"replace":   func() error { stale := x; return fucina.Replace(&stale, y, nil) },
+	} {
+		ops[name] = op
 	}
 	for name, op := range ops {
 		if err := op(); !errors.Is(err, fucina.ErrReleased) {
@@ -276,41 +299,78 @@ func TestScopeOrder(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	c, end := open(t)
-	e := c.Engine()
-	x := numbered(t, c, "d:2")
-	other, err := e.NewContext()
+	on(t, func(t *testing.T, c *fucina.Context) {
+		e := c.Engine()
+		x := numbered(t, c, "d:2")
+		other, err := e.NewContext()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		_, err = x.Add(c, x)
+		refused(t, err, fucina.ErrClosed, "add: context is closed")
+		_, err = fucina.FromSlice(c, []float32{1})
+		refused(t, err, fucina.ErrClosed, "from slice: context is closed")
+		_, err = c.OpenScope()
+		refused(t, err, fucina.ErrClosed, "open scope: context is closed")
+		y := check{t}.of(x.Add(other, x)) // tensors belong to no context
+
+		refused(t, e.Close(), fucina.ErrLeak, "2 of them")
+		for _, z := range []fucina.Tensor{x, y} {
+			if !z.Valid() || z.String() != "f32 {d:2}" {
+				t.Errorf("after the engine's Close: %v", z)
+			}
+			for name, op := range inContext(other, z, z) {
+				name, _, _ = strings.Cut(name, ",")
+				refused(t, op(), fucina.ErrClosed, name+": "+e.String()+" is closed")
+			}
+			_, err := fucina.Data[float32](z)
+			for what, err := range map[string]error{
+				"data":         err,
+				"read":         fucina.Read(z, notCalled[float32](t)),
+				"update":       fucina.Update(z, notCalled[float32](t)),
+				"read: engine": fucina.ReadInto(t.Context(), z, make([]float32, 2)),
+			} {
+				refused(t, err, fucina.ErrClosed, what, e.String()+" is closed")
+			}
+		}
+		_, err = e.NewContext()
+		refused(t, err, fucina.ErrClosed, "new context: "+e.String())
+		_, err = other.OpenScope()
+		refused(t, err, fucina.ErrClosed, "open scope: "+e.String())
+		_, err = fucina.FromSlice(other, []float32{1})
+		refused(t, err, fucina.ErrClosed, "from slice: "+e.String())
+		_, err = e.Empty(dtype.F32, fucina.Ax("d", 2))
+		refused(t, err, fucina.ErrClosed, "empty {d:2}")
+		_, err = e.RoPETable(fucina.RoPE{Dims: 2, FreqBase: 10000}, 2, "pos")
+		refused(t, err, fucina.ErrClosed, "rope table")
+		buf := storage.Borrow(make([]byte, 8), storage.BorrowOptions{})
+		_, err = e.Weight(buf, dtype.F32, fucina.Ax("d", 2))
+		refused(t, err, fucina.ErrClosed, "weight {d:2}")
+		buf.Release() // still ours
+		drop(t, x, y)
+		if err := errors.Join(other.Close(), e.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A provider that is closed under a call answers with its own error, which is ErrClosed
+// too.
+func TestProviderClosed(t *testing.T) {
+	p, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
 	}
-	_, err = x.Add(c, x)
-	refused(t, err, fucina.ErrClosed, "add: context is closed")
-	_, err = fucina.FromSlice(c, []float32{1})
+	_, err = p.NewQueue(provider.Compute)
 	refused(t, err, fucina.ErrClosed)
-	_, err = c.OpenScope()
-	refused(t, err, fucina.ErrClosed)
-	y := check{t}.of(x.Add(other, x)) // tensors belong to no context
-	drop(t, x, y)
-	end()
-	end()
-	if _, err := e.NewContext(); !errors.Is(err, fucina.ErrClosed) {
-		t.Errorf("new context of a closed engine: %v", err)
-	}
-	_, err = fucina.FromSlice(other, []float32{1})
-	refused(t, err, fucina.ErrClosed)
-	_, err = e.Empty(dtype.F32, fucina.Ax("d", 2))
-	refused(t, err, fucina.ErrClosed, "empty {d:2}")
-	_, err = e.RoPETable(fucina.RoPE{Dims: 2, FreqBase: 10000}, 2, "pos")
-	refused(t, err, fucina.ErrClosed, "rope table")
-	buf := storage.Borrow(make([]byte, 8), storage.BorrowOptions{})
-	_, err = e.Weight(buf, dtype.F32, fucina.Ax("d", 2))
-	refused(t, err, fucina.ErrClosed, "weight {d:2}")
-	buf.Release() // still ours
 }
 
 // Close reports what was not released, and its release still frees it.

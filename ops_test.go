@@ -642,6 +642,8 @@ func TestRefusals(t *testing.T) {
 		{one(ab.Split(c, "b", ax("a:1 b:3")...)), fucina.ErrTag, `"a" stands twice`},
 		{one(ab.Split(c, "b")), fucina.ErrTag, "into no axes"},
 		{one(ab.Split(c, "c", ax("d:1")...)), fucina.ErrTag, `no axis "c"`},
+		{one(ab.Narrow(c, "b", math.MaxInt, math.MaxInt)), fucina.ErrIndexOutOfBounds,
+			fmt.Sprintf(`narrow: {a:2 b:3}: %d entries from %[1]d of "b": index out of bounds: %[1]d entries from %[1]d on of axis 1`, math.MaxInt)},
 		{one(wide.Split(c, "p", ax("x:1 y:1")...)), fucina.ErrTag, "more than 8 axes"},
 		{one(ab.Merge(c, "m", "b", "a")), fucina.ErrTag, "side by side"},
 		{one(ab.Merge(c, "m", "b", "c")), fucina.ErrTag, `no axis "c"`},

@@ -227,7 +227,7 @@ func (c *Context) operand(what string, t Tensor) (operand, error) {
 	}
 	if t.h.e != c.e {
 		defer o.t.Release()
-		return operand{}, failed(what, &o, ErrEngine, "%s belongs to %s, the context to %s", o.t.DType(), t.h.e, c.e)
+		return operand{}, &opError{fmt.Sprintf("%s: %s %s belongs to %s, the context to %s", what, o.t.DType(), o.describe(), t.h.e, c.e), ErrEngine}
 	}
 	return o, nil
 }

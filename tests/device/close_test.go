@@ -1,0 +1,191 @@
+//go:build accel
+
+package device
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+// A Context.Close that waits for its device work once held a lock that NewContext,
+// other closes and weights need.
+func TestCloseBlocksNobody(t *testing.T) {
+	r := openRig(t, discrete.Options{})
+	a, err := r.eng.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := r.eng.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := fucina.FromSlice(a, []float32{1, 2}, fucina.Ax("d", 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.dev.Hold()
+	y, err := x.Add(a, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closes := make(chan error, 2)
+	go func() {
+		for {
+			err := a.Close()
+			if !errors.Is(err, fucina.ErrBusy) { // with the look below
+				closes <- err
+				return
+			}
+		}
+	}()
+	within(t, "the context's end", func() error {
+		for {
+			s, err := a.OpenScope()
+			switch {
+			case errors.Is(err, fucina.ErrClosed):
+				return nil
+			case err == nil:
+				err = s.Close()
+			}
+			if err != nil && !errors.Is(err, fucina.ErrClosed) {
+				return err
+			}
+		}
+	})
+	go func() { closes <- a.Close() }()
+	within(t, "others meanwhile", func() error {
+		c, err := r.eng.NewContext()
+		if err != nil {
+			return err
+		}
+		for _, c := range []*fucina.Context{b, c} {
+			z, err := x.Add(c, x)
+			if err != nil {
+				return err
+			}
+			if err := z.Release(); err != nil {
+				return err
+			}
+		}
+		w, err := r.eng.Empty(dtype.F32, fucina.Ax("d", 2))
+		if err != nil {
+			return err
+		}
+		if err := r.eng.Close(); !errors.Is(err, fucina.ErrBusy) {
+			return errors.Join(errors.New("the engine closed under a context that closes"), err)
+		}
+		return w.Release()
+	})
+	if len(closes) != 0 {
+		t.Error("a Close did not wait for the device")
+	}
+	r.dev.Release()
+	for range 2 {
+		within(t, "close", func() error { return <-closes })
+	}
+	if err := errors.Join(x.Release(), y.Release(), b.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// An Engine.Close that waits for the device lets nobody else wait: all is closed.
+func TestEngineCloseBlocksNobody(t *testing.T) {
+	r := openRig(t, discrete.Options{})
+	a, err := r.eng.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := fucina.FromSlice(a, []float32{1, 2}, fucina.Ax("d", 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.dev.Hold()
+	y, err := x.Add(a, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- r.eng.Close() }()
+	within(t, "others meanwhile", func() error {
+		for {
+			w, err := r.eng.Empty(dtype.F32, fucina.Ax("d", 2))
+			if errors.Is(err, fucina.ErrClosed) {
+				break
+			}
+			if err := errors.Join(err, w.Release()); err != nil {
+				return err
+			}
+		}
+		_, err := r.eng.NewContext()
+		for _, err := range []error{
+			err,
+			fucina.ReadInto(context.Background(), y, make([]float32, 2)),
+			y.CopyFrom(a, x),
+		} {
+			if !errors.Is(err, fucina.ErrClosed) {
+				return errors.Join(errors.New("an engine that closes works"), err)
+			}
+		}
+		return errors.Join(x.Release(), y.Release())
+	})
+	r.dev.Release()
+	within(t, "close", func() error { return <-closed })
+}
+
+// A read that the engine's Close overtakes ends well or with ErrClosed.
+func TestReadDuringClose(t *testing.T) {
+	for range 10 {
+		r, err := newRig(discrete.Options{Chaos: discrete.Yields})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.eng.NewContext()
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := fucina.FromSlice(c, make([]float32, 300), fucina.Ax("k", 300))
+		if err != nil {
+			t.Fatal(err)
+		}
+		y, err := x.Add(c, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads := make(chan error, 1)
+		started := make(chan struct{})
+		go func() {
+			var err error
+			for n := 0; err == nil; n++ {
+				if n == 1 {
+					close(started)
+				}
+				err = fucina.ReadInto(context.Background(), y, make([]float32, 300))
+			}
+			reads <- err
+		}()
+		<-started
+		within(t, "close", func() error {
+			if err := r.eng.Close(); !errors.Is(err, fucina.ErrLeak) {
+				return err
+			}
+			return nil
+		})
+		within(t, "the read", func() error {
+			if err := <-reads; !errors.Is(err, fucina.ErrClosed) {
+				return err
+			}
+			return errors.Join(x.Release(), y.Release())
+		})
+		if s := r.eng.Stats(); s.Handles != 0 || s.Pool.Outstanding != 0 || s.Device.LiveBytes != 0 || s.Device.LiveQueues != 0 {
+			t.Errorf("after close: %+v", s)
+		}
+		if h := r.dev.Hazards(); len(h) > 0 {
+			t.Errorf("hazards: %q", h)
+		}
+	}
+}
