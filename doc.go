@@ -16,8 +16,13 @@
 // one queue over it, driven by one goroutine at a time; a program with one goroutine
 // needs one. Operations are eager: each validates, submits and returns. One that runs
 // on a device does not wait for it, unless its queue or the memory is full; one that
-// the CPU runs waits for operands that a device still computes. What reads elements
-// waits: [Data], [Update], [ReadInto].
+// the CPU runs waits for operands that a device still computes. What reaches elements
+// waits for them: [Data] and [ReadInto], which copy, [Read] and [Update], which lend the
+// memory for the length of a call. Only ReadInto can be cancelled.
+//
+// A tensor belongs to the engine that made it. An operation on a context of another
+// engine fails with ErrEngine, on the CPU as on devices, and so does Weight for a buffer
+// that holds another engine's weights.
 //
 // # Axes
 //
@@ -59,9 +64,9 @@
 // heap. Memory is not left to the garbage collector, which sees none of it:
 // [Engine.Close] reports what was forgotten.
 //
-// A released tensor that is used again is ErrReleased, never another tensor. The
-// slices of Data and Update are the exception: they are the storage itself, and end
-// with it.
+// A released tensor that is used again is ErrReleased, never another tensor. The slice
+// that Read and Update lend is the storage itself, and nothing but the build tag
+// invariants, under which a late use of it faults, keeps a program from keeping it.
 //
 // While a [Scope] is open, results belong to it instead: Release does nothing, and
 // closing the scope releases them. The same code so serves inference and training.
@@ -74,5 +79,10 @@
 // An Engine's methods may be called by several goroutines, and so may those of a
 // Tensor that take no Context. A call that finds another goroutine inside its
 // Context is ErrBusy. Tensors belong to no context: a result of one may be an operand
-// in another.
+// in another of the same engine.
+//
+// [Context.Close] waits for the context's own work, and nobody else waits for that.
+// [Engine.Close] fails with ErrBusy while a context is in use, without an effect on any
+// call. After it everything but the release and the description of tensors fails with
+// ErrClosed.
 package fucina
