@@ -28,7 +28,7 @@ func (c *Context) OpenScope() (*Scope, error) {
 // Close releases what the scope owns, newest first, after closing the scopes that
 // were opened inside it. Closing again, or after the context, does nothing.
 func (s *Scope) Close() error {
-	if s == nil || s.c == nil {
+	if s == nil {
 		return nil
 	}
 	if err := s.c.enter("close scope"); errors.Is(err, ErrClosed) {
