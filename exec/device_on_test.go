@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
-	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
@@ -54,7 +53,6 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 
 			dev.Hold()
 			var y [2]tensor.Tensor
-			var second provider.Queue
 			var queues [2]*Queue
 			for i := range y {
 				c, err := e.NewQueue()
@@ -70,8 +68,8 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 					t.Fatal(err)
 				}
 				x.Release()
-				second = c.dev.q
 			}
+			second := queues[1].dev.q
 			dev.Step(second, 1)
 			for range 1000 { // work that does not wait takes no longer
 				runtime.Gosched()
