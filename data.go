@@ -58,7 +58,8 @@ func ReadInto[T dtype.Element](ctx context.Context, t Tensor, dst []T) error {
 // long that takes, and brings them to the host, where they stay.
 //
 // v is the tensor's own memory. It is f's until f returns, whatever becomes of the
-// tensor meanwhile, and f only reads it. A use of v after f returned is an error that
+// tensor meanwhile, and f only reads it. If it lies in a mapped file that was cut, and f
+// reads what is gone, Read fails with ErrFileChanged. A use of v after f returned is an error that
 // only a build with the tag invariants catches: there v is a copy, which is made
 // inaccessible. Nothing keeps other goroutines from writing to the tensor while f runs:
 // then v changes under f.
@@ -136,7 +137,9 @@ func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T
 		if lent, err = storage.Elements[T](block.Bytes()); err != nil {
 			return failed(what, &o, err, "%v", err)
 		}
-		copy(lent, own)
+		if err := offheap.Guard(func() error { copy(lent, own); return nil }); err != nil {
+			return failed(what, &o, err, "%v", err)
+		}
 	}
 	if a == storage.Update {
 		defer func() {
@@ -145,7 +148,8 @@ func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T
 			}
 		}()
 	}
-	return f(lent)
+	// The elements may lie in a mapped file.
+	return offheap.Guard(func() error { return f(lent) })
 }
 
 var errNoFunction = errors.New("no function")
