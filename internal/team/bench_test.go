@@ -29,7 +29,10 @@ var results [64]struct {
 func BenchmarkDispatch(b *testing.B) {
 	lanes := min(max(runtime.GOMAXPROCS(0), 2), len(results))
 	for _, work := range []int{0, 2000, 20000} {
-		fn := func(task, _ int) { results[task].x = spend(work) }
+		fn := func(task, _ int) bool {
+			results[task].x = spend(work)
+			return true
+		}
 		b.Run(fmt.Sprintf("team/%d", work), func(b *testing.B) {
 			tm := team.New(lanes)
 			defer tm.Close()

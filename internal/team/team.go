@@ -66,9 +66,10 @@ type Team struct {
 	done    chan struct{} // the last worker has left, see gateWaiting
 
 	// The run: written under mu while the gate is shut.
-	fn       func(task, lane int)
+	fn       func(task, lane int) bool
 	tasks    int
-	stop     bool // the run is the last: workers end
+	stop     bool        // the run is the last: workers end
+	cut      atomic.Bool // a task returned false
 	panicked atomic.Pointer[Panic]
 
 	// Each on a cache line of its own.
@@ -111,6 +112,9 @@ func (t *Team) Size() int { return len(t.workers) + 1 }
 // can have scratch memory of its own; lane 0 is the caller. Tasks start in
 // ascending order.
 //
+// A task that returns false ends the run early: tasks that have not begun are
+// skipped. Run reports whether every task ran and returned true.
+//
 // If the team is busy with another run, also one further up the same call stack,
 // or closed, the caller runs all tasks itself, as lane 0 and in order.
 //
@@ -122,15 +126,13 @@ func (t *Team) Size() int { return len(t.workers) + 1 }
 //
 // Run allocates nothing on the Go heap once the workers are started; a caller that
 // wants no allocation at all reuses one func value.
-func (t *Team) Run(tasks int, fn func(task, lane int)) {
+func (t *Team) Run(tasks int, fn func(task, lane int) bool) bool {
 	if tasks <= 1 || len(t.workers) == 0 || !t.mu.TryLock() {
-		inline(tasks, fn)
-		return
+		return inline(tasks, fn)
 	}
 	if t.closed {
 		t.mu.Unlock()
-		inline(tasks, fn)
-		return
+		return inline(tasks, fn)
 	}
 	if !t.started {
 		t.start()
@@ -139,17 +141,22 @@ func (t *Team) Run(tasks int, fn func(task, lane int)) {
 	t.next.Store(0)
 	t.open(min(tasks-1, len(t.workers)))
 	t.lead()
-	if p := t.panicked.Swap(nil); p != nil {
-		t.mu.Unlock()
+	done := !t.cut.Swap(false)
+	p := t.panicked.Swap(nil)
+	t.mu.Unlock()
+	if p != nil {
 		panic(p)
 	}
-	t.mu.Unlock()
+	return done
 }
 
-func inline(tasks int, fn func(task, lane int)) {
+func inline(tasks int, fn func(task, lane int) bool) bool {
 	for task := range tasks {
-		fn(task, 0)
+		if !fn(task, 0) {
+			return false
+		}
 	}
+	return true
 }
 
 // lead is the caller's part of a run. It returns with the gate shut and all
@@ -159,11 +166,12 @@ func (t *Team) lead() {
 	returned := false
 	defer func() {
 		if !returned {
-			t.next.Store(int64(t.tasks))
+			t.skip()
 		}
 		t.shut()
 		t.fn = nil
 		if !returned {
+			t.cut.Store(false)
 			t.panicked.Store(nil)
 			t.mu.Unlock()
 		}
@@ -171,6 +179,9 @@ func (t *Team) lead() {
 	t.work(0)
 	returned = true
 }
+
+// skip makes the tasks of the run that have not begun count as handed out.
+func (t *Team) skip() { t.next.Store(int64(t.tasks)) }
 
 // work runs tasks until none is left.
 func (t *Team) work(lane int) {
@@ -180,7 +191,11 @@ func (t *Team) work(lane int) {
 		if task >= tasks {
 			return
 		}
-		fn(int(task), lane)
+		if !fn(int(task), lane) {
+			t.cut.Store(true)
+			t.skip()
+			return
+		}
 	}
 }
 
@@ -322,7 +337,7 @@ func (t *Team) follow(lane int) {
 				value = errGoexit
 			}
 			t.panicked.CompareAndSwap(nil, &Panic{Value: value, Stack: debug.Stack()})
-			t.next.Store(int64(t.tasks))
+			t.skip()
 		}
 		t.leave()
 	}()

@@ -17,6 +17,14 @@ import (
 
 var laneCounts = []int{1, 2, 3, 8}
 
+// run runs tasks that all go on.
+func run(tm *team.Team, tasks int, fn func(task, lane int)) bool {
+	return tm.Run(tasks, func(task, lane int) bool {
+		fn(task, lane)
+		return true
+	})
+}
+
 // Plain writes, one per task: under the race detector this also shows that no two
 // lanes share a task and that Run's return orders them before the reads.
 func TestEveryTaskRunsOnce(t *testing.T) {
@@ -28,12 +36,14 @@ func TestEveryTaskRunsOnce(t *testing.T) {
 		runs := make([]int, 300)
 		for round := range 300 {
 			tasks := round
-			tm.Run(tasks, func(task, lane int) {
+			if !run(tm, tasks, func(task, lane int) {
 				if lane < 0 || lane >= lanes {
 					t.Errorf("lane %d of %d", lane, lanes)
 				}
 				runs[task]++
-			})
+			}) {
+				t.Errorf("%d lanes, %d tasks: Run says that a task ended the run", lanes, tasks)
+			}
 			for task, n := range runs {
 				if want := boolInt(task < tasks); n != want {
 					t.Fatalf("%d lanes, %d tasks: task %d ran %d times, want %d", lanes, tasks, task, n, want)
@@ -41,7 +51,7 @@ func TestEveryTaskRunsOnce(t *testing.T) {
 				runs[task] = 0
 			}
 		}
-		tm.Run(-1, func(int, int) { t.Error("a task of a run with none") })
+		run(tm, -1, func(int, int) { t.Error("a task of a run with none") })
 		tm.Close()
 	}
 }
@@ -62,7 +72,7 @@ func TestLanesAreExclusive(t *testing.T) {
 		_ [56]byte
 	}, tm.Size())
 	for range 200 {
-		tm.Run(50, func(task, lane int) { sums[lane].n += task })
+		run(tm, 50, func(task, lane int) { sums[lane].n += task })
 	}
 	total := 0
 	for _, s := range sums {
@@ -82,7 +92,7 @@ func TestLanesRunTogether(t *testing.T) {
 		var arrived sync.WaitGroup
 		arrived.Add(lanes)
 		var used [lanes]atomic.Int32
-		tm.Run(lanes, func(_, lane int) {
+		run(tm, lanes, func(_, lane int) {
 			used[lane].Add(1)
 			arrived.Done()
 			arrived.Wait()
@@ -101,8 +111,8 @@ func TestNesting(t *testing.T) {
 	defer tm.Close()
 	for range 100 {
 		var inner [4][5]int
-		tm.Run(4, func(i, _ int) {
-			tm.Run(5, func(j, lane int) {
+		run(tm, 4, func(i, _ int) {
+			run(tm, 5, func(j, lane int) {
 				if lane != 0 {
 					t.Errorf("nested run on lane %d, want 0", lane)
 				}
@@ -128,7 +138,7 @@ func TestConcurrentCallers(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(caller), 0))
 			for range 200 {
 				runs := make([]int, rng.IntN(40))
-				tm.Run(len(runs), func(task, _ int) { runs[task]++ })
+				run(tm, len(runs), func(task, _ int) { runs[task]++ })
 				for task, n := range runs {
 					if n != 1 {
 						t.Errorf("caller %d: task %d of %d ran %d times", caller, task, len(runs), n)
@@ -147,13 +157,13 @@ func TestBusyTeamRunsInline(t *testing.T) {
 	defer tm.Close()
 	inside, finish := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	go tm.Run(2, func(int, int) {
+	go run(tm, 2, func(int, int) {
 		once.Do(func() { close(inside) })
 		<-finish
 	})
 	<-inside
 	var order []int
-	tm.Run(5, func(task, lane int) {
+	run(tm, 5, func(task, lane int) {
 		if lane != 0 {
 			t.Errorf("lane %d, want 0", lane)
 		}
@@ -171,7 +181,7 @@ func TestRunAfterIdleness(t *testing.T) {
 	defer tm.Close()
 	for i := range 100 {
 		var n atomic.Int32
-		tm.Run(3, func(int, int) { n.Add(1) })
+		run(tm, 3, func(int, int) { n.Add(1) })
 		if n.Load() != 3 {
 			t.Fatalf("%d tasks ran, want 3", n.Load())
 		}
@@ -195,7 +205,7 @@ func TestRunWhileParking(t *testing.T) {
 		barrier.Add(3)
 		ended := make(chan struct{})
 		go func() {
-			tm.Run(3, fn)
+			run(tm, 3, fn)
 			close(ended)
 		}()
 		select {
@@ -216,7 +226,7 @@ func TestOneProcessor(t *testing.T) {
 	tm := team.New(4)
 	for range 100 {
 		var n atomic.Int32
-		tm.Run(10, func(int, int) {
+		run(tm, 10, func(int, int) {
 			n.Add(1)
 			runtime.Gosched()
 		})
@@ -242,7 +252,7 @@ func TestPanicOnWorker(t *testing.T) {
 		var barrier sync.WaitGroup
 		barrier.Add(2)
 		v := catch(func() {
-			tm.Run(2, func(_, lane int) {
+			run(tm, 2, func(_, lane int) {
 				barrier.Done()
 				barrier.Wait()
 				if lane == 1 {
@@ -269,7 +279,7 @@ func TestPanicOnCaller(t *testing.T) {
 		barrier.Add(3)
 		var late atomic.Int32
 		v := catch(func() {
-			tm.Run(3, func(_, lane int) {
+			run(tm, 3, func(_, lane int) {
 				barrier.Done()
 				barrier.Wait()
 				if lane == 0 {
@@ -298,7 +308,7 @@ func TestPanicSkipsTheRest(t *testing.T) {
 		skipped := make(chan struct{}) // closed when the panic is under way
 		var began atomic.Int32
 		v := catch(func() {
-			tm.Run(1_000_000, func(task, lane int) {
+			run(tm, 1_000_000, func(task, lane int) {
 				began.Add(1)
 				if task < 2 {
 					barrier.Done()
@@ -320,6 +330,47 @@ func TestPanicSkipsTheRest(t *testing.T) {
 	}
 }
 
+// A task that returns false ends the run: what has not begun is skipped, whichever
+// lane it ran on, Run says so, and the next run is a whole one.
+func TestFalseSkipsTheRest(t *testing.T) {
+	const tasks = 1_000_000
+	for _, lanes := range laneCounts {
+		tm := team.New(lanes)
+		for ending := range lanes {
+			var barrier sync.WaitGroup
+			barrier.Add(lanes)
+			var began atomic.Int32
+			var ended atomic.Bool
+			done := tm.Run(tasks, func(task, lane int) bool {
+				began.Add(1)
+				if task < lanes {
+					barrier.Done()
+					barrier.Wait()
+				}
+				if lane == ending {
+					ended.Store(true)
+					return false
+				}
+				for !ended.Load() {
+					runtime.Gosched()
+				}
+				// The ending lane needs some time from its return to the flag.
+				time.Sleep(time.Millisecond)
+				return true
+			})
+			if done || began.Load() > 1000 {
+				t.Errorf("%d lanes, ended by lane %d: %d tasks began, Run returned %t", lanes, ending, began.Load(), done)
+			}
+			expectUsable(t, tm)
+		}
+		tm.Close()
+		n := 0
+		if tm.Run(10, func(int, int) bool { n++; return n < 3 }) || n != 3 {
+			t.Errorf("%d lanes, closed: the run went on to task %d after the third ended it", lanes, n)
+		}
+	}
+}
+
 // A task that ends its goroutine, as a test's FailNow does, must not hang Run.
 func TestGoexit(t *testing.T) {
 	tm := team.New(2)
@@ -330,7 +381,7 @@ func TestGoexit(t *testing.T) {
 		ended := make(chan any)
 		go func() {
 			defer func() { ended <- recover() }()
-			tm.Run(2, func(_, l int) {
+			run(tm, 2, func(_, l int) {
 				barrier.Done()
 				barrier.Wait()
 				if l == lane {
@@ -355,11 +406,13 @@ func expectUsable(t *testing.T, tm *team.Team) {
 	var barrier sync.WaitGroup
 	barrier.Add(tm.Size())
 	seen := make([]bool, tm.Size())
-	tm.Run(tm.Size(), func(_, lane int) {
+	if !run(tm, tm.Size(), func(_, lane int) {
 		seen[lane] = true
 		barrier.Done()
 		barrier.Wait()
-	})
+	}) {
+		t.Error("the run after one that was cut short was cut short, too")
+	}
 	for lane, ok := range seen {
 		if !ok {
 			t.Fatalf("lane %d is gone", lane)
@@ -382,13 +435,13 @@ func TestClose(t *testing.T) {
 			for _, idle := range []time.Duration{0, 5 * time.Millisecond} {
 				tm := team.New(lanes)
 				if used {
-					tm.Run(lanes, func(int, int) {})
+					run(tm, lanes, func(int, int) {})
 				}
 				time.Sleep(idle)
 				tm.Close()
 				tm.Close()
 				sum := 0
-				tm.Run(10, func(task, lane int) {
+				run(tm, 10, func(task, lane int) {
 					if lane != 0 {
 						t.Errorf("lane %d after Close", lane)
 					}
@@ -415,7 +468,7 @@ func TestCloseWaitsForWorkers(t *testing.T) {
 	const lanes = 400
 	before := runtime.NumGoroutine()
 	tm := team.New(lanes)
-	tm.Run(lanes, func(int, int) {})
+	run(tm, lanes, func(int, int) {})
 	tm.Close()
 	// Those few that are between their last word and their end still count.
 	if n := runtime.NumGoroutine() - before; n > lanes/2 {
@@ -431,7 +484,7 @@ func TestCloseDuringRuns(t *testing.T) {
 			wg.Go(func() {
 				for range 20 {
 					var n atomic.Int32
-					tm.Run(7, func(int, int) { n.Add(1) })
+					run(tm, 7, func(int, int) { n.Add(1) })
 					if n.Load() != 7 {
 						t.Errorf("%d tasks ran, want 7", n.Load())
 					}
@@ -450,10 +503,15 @@ func TestRunAllocatesNothing(t *testing.T) {
 	tm := team.New(3)
 	defer tm.Close()
 	var sums [3]int
-	fn := func(task, lane int) { sums[lane] += task }
-	tm.Run(8, fn)
-	if got := testing.AllocsPerRun(500, func() { tm.Run(8, fn) }); got != 0 {
-		t.Errorf("%v allocations per run, want 0", got)
+	for _, last := range []int{8, 4} { // the task that ends the run, if there are so many
+		fn := func(task, lane int) bool {
+			sums[lane] += task
+			return task < last
+		}
+		tm.Run(8, fn)
+		if got := testing.AllocsPerRun(500, func() { tm.Run(8, fn) }); got != 0 {
+			t.Errorf("%v allocations per run that ends at task %d of 8, want 0", got, last)
+		}
 	}
 }
 
@@ -461,7 +519,10 @@ func ExampleTeam_Run() {
 	tm := team.New(2)
 	defer tm.Close()
 	row := make([]float32, 4)
-	tm.Run(len(row), func(task, _ int) { row[task] = float32(task * task) })
+	tm.Run(len(row), func(task, _ int) bool {
+		row[task] = float32(task * task)
+		return true
+	})
 	fmt.Println(row)
 	// Output: [0 1 4 9]
 }

@@ -67,7 +67,7 @@ type Executor struct {
 	current kernel
 	units   int
 	chunk   int
-	task    func(task, lane int)
+	task    func(task, lane int) bool
 }
 
 // NewExecutor returns an Executor whose kernels run on t, which must outlive it.
@@ -193,7 +193,8 @@ func (e *Executor) run(k kernel) {
 	e.team.Run((units+e.chunk-1)/e.chunk, e.task)
 }
 
-func (e *Executor) runTask(task, lane int) {
+func (e *Executor) runTask(task, lane int) bool {
 	lo := task * e.chunk
 	e.current.run(lo, min(lo+e.chunk, e.units), &e.scratch[lane])
+	return true
 }
