@@ -78,7 +78,7 @@ func (c *cache) bind(name string, o *provider.Operand) (err error) {
 
 // widen fills block, which has room for keyBlock rows, with the rows lo to hi-1
 // of a head, unless rows are used in place.
-func (c *cache) widen(block []float32, head, lo, hi int) {
+func (c *cache) widen(block []float32, head, lo, hi int, s *scratch) {
 	if c.direct != nil {
 		return
 	}
@@ -86,7 +86,9 @@ func (c *cache) widen(block []float32, head, lo, hi int) {
 	row := c.d / c.dt.BlockSize() * size
 	for j := lo; j < hi; j++ {
 		src := c.bytes[(j*c.row+head*c.head)*size:][:row]
-		c.decode(block[(j-lo)*c.d:][:c.d], src)
+		if !s.decode(block[(j-lo)*c.d:][:c.d], src, c.dt, c.decode) {
+			return
+		}
 	}
 }
 
@@ -154,7 +156,7 @@ func (k *attention) prepare(a *provider.Args, lanes int) error {
 	return nil
 }
 
-func (k *attention) bind(a *provider.Args) (err error) {
+func (k *attention) bind(a *provider.Args, _ *scratch) (err error) {
 	if k.q, err = bindFloats("q", &a.In[0]); err != nil {
 		return err
 	}
@@ -181,7 +183,7 @@ func (k *attention) work() (units, cost int) {
 	if k.window > 0 {
 		keys = min(keys, k.window)
 	}
-	return k.kvHeads * k.tiles, k.tokens * k.group * keys * (k.d + k.dv)
+	return k.kvHeads * k.tiles, unitCost + k.tokens*k.group*(keys+1)*(k.d+k.dv+expCost)
 }
 
 // sees returns the keys that token t sees: lo to hi-1.
@@ -201,7 +203,7 @@ func (k *attention) run(lo, hi int, s *scratch) {
 	top, f := f[:n], f[n:]
 	acc, f := f[:n*k.dv], f[n*k.dv:]
 	keys, values := f[:keyBlock*k.d], f[keyBlock*k.d:][:keyBlock*k.dv]
-	for u := lo; u < hi; u++ {
+	for u := lo; u < hi && s.err == nil; u++ {
 		// Neighbouring units read the same cache rows.
 		head, t0 := u/k.tiles, u%k.tiles*k.tokens
 		t1 := min(t0+k.tokens, k.t)
@@ -212,23 +214,23 @@ func (k *attention) run(lo, hi int, s *scratch) {
 		}
 		first, _ := k.sees(t0)
 		_, end := k.sees(t1 - 1)
-		for first < end {
+		for first < end && s.err == nil {
 			next := min(first/keyBlock*keyBlock+keyBlock, end)
-			k.k.widen(keys, head, first, next)
-			k.v.widen(values, head, first, next)
-			for t := t0; t < t1; t++ {
+			k.k.widen(keys, head, first, next, s)
+			k.v.widen(values, head, first, next, s)
+			for t := t0; t < t1 && s.err == nil; t++ {
 				from, to := k.sees(t)
 				from, to = max(from, first), min(to, next)
 				if from >= to {
 					continue
 				}
-				for g := range k.group {
+				for g := 0; g < k.group && s.err == nil; g++ {
 					i := (t-t0)*k.group + g
 					q := k.q[k.qr.at(t*k.heads+head*k.group+g):][:k.d]
 					p := s.floats[:to-from]
-					k.scores(p, q, keys, head, first, from)
+					k.scores(p, q, keys, head, first, from, s)
 					if weigh(p, &top[i], &sum[i], acc[i*k.dv:][:k.dv]) {
-						k.accumulate(acc[i*k.dv:][:k.dv], p, values, head, first, from)
+						k.accumulate(acc[i*k.dv:][:k.dv], p, values, head, first, from, s)
 					}
 				}
 			}
@@ -248,16 +250,16 @@ func (k *attention) run(lo, hi int, s *scratch) {
 }
 
 // scores fills p with the scores of q against the keys from on.
-func (k *attention) scores(p, q, block []float32, head, first, from int) {
+func (k *attention) scores(p, q, block []float32, head, first, from int, s *scratch) {
+	s.spend(expCost * len(p)) // of weigh
 	for j := 0; j < len(p); j += tile {
 		n := min(tile, len(p)-j)
 		var w [tile][]float32
 		for r := range w {
 			w[r] = k.k.at(block, head, first, from+j+min(r, n-1))
 		}
-		var s [tile]float32
-		s[0], s[1], s[2], s[3] = dot4(q, w[0], w[1], w[2], w[3])
-		copy(p[j:], s[:])
+		sums := s.dot4(q, &w)
+		copy(p[j:], sums[:])
 	}
 	for j, s := range p {
 		s *= k.scale
@@ -302,16 +304,18 @@ func weigh(p []float32, top *float32, sum *float64, acc []float32) bool {
 	return true
 }
 
-// accumulate adds the values from on, weighted by p, to acc.
-func (k *attention) accumulate(acc, p, block []float32, head, first, from int) {
-	for len(p) >= tile {
-		axpy4(acc, p[0], p[1], p[2], p[3],
-			k.v.at(block, head, first, from), k.v.at(block, head, first, from+1),
-			k.v.at(block, head, first, from+2), k.v.at(block, head, first, from+3))
-		p, from = p[tile:], from+tile
-	}
-	for _, w := range p {
-		axpy(acc, w, k.v.at(block, head, first, from))
-		from++
+// accumulate adds the values from on, weighted by weights, to acc.
+func (k *attention) accumulate(acc, weights, block []float32, head, first, from int, s *scratch) {
+	p := s.pieces(k.dv, len(weights))
+	for p.next() {
+		acc, w, j := acc[p.lo:p.hi], weights, from
+		for ; len(w) >= tile; w, j = w[tile:], j+tile {
+			axpy4(acc, w[0], w[1], w[2], w[3],
+				k.v.at(block, head, first, j)[p.lo:], k.v.at(block, head, first, j+1)[p.lo:],
+				k.v.at(block, head, first, j+2)[p.lo:], k.v.at(block, head, first, j+3)[p.lo:])
+		}
+		for i, v := range w {
+			axpy(acc, v, k.v.at(block, head, first, j+i)[p.lo:])
+		}
 	}
 }

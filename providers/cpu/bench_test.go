@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 	"testing"
@@ -23,7 +24,7 @@ func benchmark(b *testing.B, op provider.Op, a provider.Args, work int, naive fu
 			e := NewExecutor(tm)
 			a := withWorkspace(b, e, op, a)
 			for b.Loop() {
-				if err := e.Execute(op, &a); err != nil {
+				if err := e.Execute(context.Background(), op, &a); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math"
 	"strings"
@@ -25,7 +26,7 @@ func wantError(t *testing.T, e *Executor, op provider.Op, a provider.Args, is er
 		}
 	}
 	before := bytes.Clone(a.Out.Mem.Host)
-	err := e.Execute(op, &a)
+	err := e.Execute(context.Background(), op, &a)
 	switch {
 	case err == nil:
 		t.Fatalf("%v: no error, want one that says %q", op, says)
@@ -113,7 +114,7 @@ func TestRefusals(t *testing.T) {
 					fault.f(o)
 					if a.Out.Mem.Host == nil {
 						// A stride that no memory has also may overlap.
-						if err := e.Execute(op, &a); err == nil {
+						if err := e.Execute(context.Background(), op, &a); err == nil {
 							t.Error("no error")
 						}
 						return
@@ -141,7 +142,7 @@ func TestRefusals(t *testing.T) {
 		}
 		// The sample itself is fine.
 		a = sample(t, e, op)
-		if err := e.Execute(op, &a); err != nil {
+		if err := e.Execute(context.Background(), op, &a); err != nil {
 			t.Error(err)
 		}
 	}
@@ -288,6 +289,6 @@ func FuzzExecute(f *testing.F) {
 		if p := e.Plan(o, &a); p.Supported && p.Workspace > 0 && p.Workspace < 1<<20 {
 			a.Workspace.Host = make([]byte, p.Workspace)
 		}
-		_ = e.Execute(o, &a)
+		_ = e.Execute(context.Background(), o, &a)
 	})
 }

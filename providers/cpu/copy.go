@@ -84,7 +84,7 @@ func (k *copyKernel) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *copyKernel) bind(a *provider.Args) (err error) {
+func (k *copyKernel) bind(a *provider.Args, _ *scratch) (err error) {
 	if k.x, err = bind("x", &a.In[0]); err != nil {
 		return err
 	}
@@ -104,14 +104,19 @@ func (k *copyKernel) bind(a *provider.Args) (err error) {
 func (k *copyKernel) release() { k.x, k.out, k.decode = nil, nil, nil }
 
 func (k *copyKernel) work() (units, cost int) {
-	if k.decode != nil || k.encode {
-		return k.xr.n, 4 * k.blocks * k.blockElems
+	switch {
+	case k.decode != nil:
+		return k.xr.n, unitCost + decodeCost*k.blocks*k.blockElems
+	case k.encode:
+		return k.xr.n, unitCost + encodeCost*k.blocks*k.blockElems
 	}
 	cost = min(k.grid.dims[k.grid.rank-1], segment)
-	if k.from != k.to {
+	if k.grid.inner(0) > 1 || k.grid.inner(1) > 1 {
+		cost *= gatherCost
+	} else if k.from != k.to {
 		cost *= 4
 	}
-	return k.grid.units, cost
+	return k.grid.units, unitCost + cost
 }
 
 func (k *copyKernel) run(lo, hi int, s *scratch) {
@@ -120,7 +125,7 @@ func (k *copyKernel) run(lo, hi int, s *scratch) {
 		return
 	}
 	if k.encode {
-		k.runEncode(lo, hi)
+		k.runEncode(lo, hi, s)
 		return
 	}
 	from, to := k.from.Size(), k.to.Size()
@@ -190,13 +195,16 @@ func moveStrided(dst []byte, ds int, src []byte, ss, size, n int) {
 // runDecode takes one block at a time where a side is strided.
 func (k *copyKernel) runDecode(lo, hi int, s *scratch) {
 	size, bs := k.from.Size(), k.blockElems
-	for r := lo; r < hi; r++ {
+	for r := lo; r < hi && s.err == nil; r++ {
 		x, out := k.x[k.xr.at(r)*size:], floats(k.out[4*k.or.at(r):])
 		if k.xInner == 1 && k.outInner == 1 {
-			k.decode(out[:k.blocks*bs], x[:k.blocks*size])
+			s.decode(out[:k.blocks*bs], x[:k.blocks*size], k.from, k.decode)
 			continue
 		}
 		for b := range k.blocks {
+			if !s.spend(gatherCost * bs) {
+				return
+			}
 			src := x[b*k.xInner*size:][:size]
 			if k.outInner == 1 {
 				k.decode(out[b*bs:][:bs], src)
@@ -212,11 +220,14 @@ func (k *copyKernel) runDecode(lo, hi int, s *scratch) {
 
 // runEncode writes rows of q8_0 blocks. A block that the format cannot hold becomes
 // NaN: what is not a number stays so.
-func (k *copyKernel) runEncode(lo, hi int) {
+func (k *copyKernel) runEncode(lo, hi int, s *scratch) {
 	size, bs := k.to.Size(), k.blockElems
 	for r := lo; r < hi; r++ {
 		x, out := floats(k.x[4*k.xr.at(r):]), k.out[k.or.at(r)*size:]
 		for b := range k.blocks {
+			if !s.spend(encodeCost * bs) {
+				return
+			}
 			dst := out[b*size:][:size]
 			if !encodable(x[b*bs:][:bs]) {
 				clear(dst)

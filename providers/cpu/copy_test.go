@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"context"
 	"math"
 	"testing"
 
@@ -185,7 +186,7 @@ func TestCopyToItself(t *testing.T) {
 	a.Out = a.In[0]
 	before := bytes.Clone(a.Out.Mem.Host)
 	w := withWorkspace(t, es[2], provider.OpCopy, a)
-	if err := es[2].Execute(provider.OpCopy, &w); err != nil {
+	if err := es[2].Execute(context.Background(), provider.OpCopy, &w); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(before, a.Out.Mem.Host) {

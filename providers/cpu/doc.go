@@ -11,10 +11,13 @@
 //     the length of its memory, before the first byte is touched. A wrong call is
 //     an error, never a read outside the operand.
 //   - Every output element is computed by one lane in a fixed order of
-//     operations, so results do not depend on the number of lanes, on the other
-//     rows of a batch, or on timing.
+//     operations, so results do not depend on the number of lanes, on the pieces
+//     that work is cut into, on the other rows of a batch, or on timing.
 //   - Nothing allocates on the Go heap once an Executor exists, except errors.
 //   - Work is done when Submit returns; the Work is the zero Work.
+//   - A context that is done ends a running operation within some 5 ms of work:
+//     lanes poll it between tasks and pieces whose cost is bounded, whatever the
+//     shapes. Nothing registers with the context.
 //
 // Numbers are f32 as stored. Sums of a row norm are carried in float64, dot
 // products in two f32 accumulators (even and odd elements), the softmax

@@ -58,7 +58,7 @@ func (k *elementwise) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *elementwise) bind(a *provider.Args) (err error) {
+func (k *elementwise) bind(a *provider.Args, _ *scratch) (err error) {
 	if k.in[0], err = bind("left", &a.In[0]); err != nil {
 		return err
 	}
@@ -89,9 +89,9 @@ func (k *elementwise) work() (units, cost int) {
 	switch k.op {
 	case provider.OpAdd, provider.OpMul, provider.OpScale:
 	default:
-		cost *= 8
+		cost *= expCost
 	}
-	return k.grid.units, cost
+	return k.grid.units, unitCost + cost
 }
 
 func (k *elementwise) run(lo, hi int, s *scratch) {

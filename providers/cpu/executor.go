@@ -1,11 +1,14 @@
 package cpu
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
+	"github.com/fucina-go/fucina/quant"
 )
 
 // kernel is the state of one operation between its preparation and its end.
@@ -13,12 +16,14 @@ type kernel interface {
 	// prepare checks the operands' metadata and derives the geometry; lanes is
 	// the number of lanes that will run.
 	prepare(a *provider.Args, lanes int) error
-	// bind checks the operands' memory and holds on to it.
-	bind(a *provider.Args) error
+	// bind checks the operands' memory and holds on to it. It may return s.err.
+	bind(a *provider.Args, s *scratch) error
 	// work returns the number of independent units, and the cost of one in
 	// multiply-adds.
 	work() (units, cost int)
-	// run computes the units lo to hi-1.
+	// run computes the units lo to hi-1. A unit that may cost more than lookEvery
+	// is counted with s as it goes, and run returns when s says that the context is
+	// done.
 	run(lo, hi int, s *scratch)
 	// release lets go of the operands' memory.
 	release()
@@ -26,15 +31,116 @@ type kernel interface {
 
 // scratch is what each lane has to itself.
 type scratch struct {
+	e      *Executor
 	lane   int
+	left   int   // multiply-adds until the next look at the context
+	err    error // the context's, once a look has found it done
 	floats [256]float32
 	from   [8 * 256]byte
 	to     [8 * 256]byte
 }
 
+// look asks the context whether to go on, with n multiply-adds at first.
+func (s *scratch) look(n int) bool {
+	if s.err = s.e.ctx.Err(); s.err != nil {
+		s.left = 0 // the next spend looks again
+		return false
+	}
+	s.left = s.e.every - n
+	return true
+}
+
+// spend counts n multiply-adds that are about to be done, and reports whether to do
+// them. After it has returned false, s.err is set.
+func (s *scratch) spend(n int) bool {
+	s.left -= n
+	return s.left > 0 || s.look(n)
+}
+
+// pieceSize divides the length of every piece but the last: pieces are whole blocks
+// of every format, and whole turns of the loops that have several accumulators.
+const pieceSize = 256
+
+// pieces cuts a row of elements into pieces that cost little enough, and counts them.
+type pieces struct {
+	s             *scratch
+	n, size, cost int
+	lo, hi        int // the current piece
+}
+
+// pieces returns the pieces of n elements that cost that many multiply-adds each.
+func (s *scratch) pieces(n, cost int) pieces {
+	p := pieces{s: s, n: n, size: n, cost: cost}
+	if n*cost > s.e.every {
+		p.size = max(1, s.e.every/cost/pieceSize) * pieceSize
+	}
+	return p
+}
+
+// next goes to the next piece, if there is one and the context is not done.
+func (p *pieces) next() bool {
+	if p.hi == p.n {
+		return false
+	}
+	p.lo = p.hi
+	p.hi = min(p.lo+p.size, p.n)
+	return p.s.spend((p.hi - p.lo) * p.cost)
+}
+
+// decode decodes a contiguous row and reports whether it came to its end.
+func (s *scratch) decode(dst []float32, src []byte, d dtype.DType, decode quant.Decoder) bool {
+	if n := decodeCost * len(dst); n <= s.e.every {
+		if s.spend(n) {
+			decode(dst, src)
+		}
+		return s.err == nil
+	}
+	block, size := d.BlockSize(), d.Size()
+	p := s.pieces(len(dst), decodeCost)
+	for p.next() {
+		decode(dst[p.lo:p.hi], src[p.lo/block*size:p.hi/block*size])
+	}
+	return s.err == nil
+}
+
+// gather decodes scalar elements that lie stride apart and reports whether it came to
+// the end.
+func (s *scratch) gather(dst []float32, src []byte, stride int, d dtype.DType, decode quant.Decoder) bool {
+	p := s.pieces(len(dst), gatherCost)
+	for p.next() {
+		gather(dst[p.lo:p.hi], d, decode, src[p.lo*stride*d.Size():], stride)
+	}
+	return s.err == nil
+}
+
+// dot4 is the function of that name for rows of any length. Its result is good if
+// s.err is nil.
+func (s *scratch) dot4(x []float32, w *[tile][]float32) [tile]float32 {
+	var d dots
+	p := s.pieces(len(x), tile)
+	for p.next() {
+		d.add(x[p.lo:p.hi], w[0][p.lo:], w[1][p.lo:], w[2][p.lo:], w[3][p.lo:])
+	}
+	return d.sums()
+}
+
 // minTask is the cost, in multiply-adds, of the least task that is worth handing
 // to another lane.
 const minTask = 16 << 10
+
+// lookEvery is the most work, in multiply-adds, that a lane does between two looks at
+// the context: a fraction of a millisecond in the kernels of this package, with a wide
+// margin for slow processors.
+const lookEvery = 1 << 19
+
+// What other work costs, in multiply-adds.
+const (
+	unitCost   = 32 // finding the operands of a unit
+	decodeCost = 8  // an element of a contiguous row; those of the IQ formats cost most
+	gatherCost = 16 // an element that is a cache line away from its neighbours
+	encodeCost = 8  // an element of q8_0
+	expCost    = 16
+)
 
 // pointwise are the operations of the elementwise kernel.
 var pointwise = [...]provider.Op{
@@ -50,6 +156,7 @@ type Executor struct {
 	team    *team.Team
 	lanes   int
 	grain   int // the least cost of a task, in multiply-adds
+	every   int // lookEvery
 	scratch []scratch
 
 	copy      copyKernel
@@ -63,7 +170,8 @@ type Executor struct {
 	argmax    argmax
 	kernels   [provider.OpCount]kernel
 
-	// The operation in progress, for task.
+	// The operation in progress, for its lanes.
+	ctx     context.Context
 	current kernel
 	units   int
 	chunk   int
@@ -73,13 +181,13 @@ type Executor struct {
 // NewExecutor returns an Executor whose kernels run on t, which must outlive it.
 // Executors may share a team. A nil team means the calling goroutine alone.
 func NewExecutor(t *team.Team) *Executor {
-	e := &Executor{team: t, lanes: 1, grain: minTask}
-	if t != nil {
-		e.lanes = max(1, t.Size())
+	if t == nil {
+		t = team.New(1)
 	}
+	e := &Executor{team: t, lanes: t.Size(), grain: minTask, every: lookEvery}
 	e.scratch = make([]scratch, e.lanes)
 	for i := range e.scratch {
-		e.scratch[i].lane = i
+		e.scratch[i].e, e.scratch[i].lane = e, i
 	}
 	e.kernels = [provider.OpCount]kernel{
 		provider.OpCopy:      &e.copy,
@@ -158,43 +266,65 @@ func plan(op provider.Op, a *provider.Args, lanes int) provider.Plan {
 // provider.ErrUnsupported or shape.ErrShapeMismatch where it is one of these,
 // means that the output is untouched, but for one that wraps offheap.ErrFileChanged: an
 // operand lies in a mapped file that was cut, and the output is undefined.
-func (e *Executor) Execute(op provider.Op, a *provider.Args) error {
+//
+// Every lane looks at ctx before it begins and at least every 5 ms of work. When ctx
+// is done, Execute returns an error that wraps ctx's as soon as the lanes have seen
+// it; the output then holds anything. An operation that ends first succeeds.
+func (e *Executor) Execute(ctx context.Context, op provider.Op, a *provider.Args) error {
 	if op == 0 || op >= provider.OpCount {
 		return fmt.Errorf("cpu: %w: operation %d", provider.ErrUnsupported, op)
 	}
 	k := e.kernels[op]
+	e.ctx = ctx
 	err := k.prepare(a, e.lanes)
 	if err == nil {
-		err = k.bind(a)
+		// Operands may lie in a mapped file.
+		err = offheap.Guard(func() error {
+			if err := k.bind(a, &e.scratch[0]); err != nil {
+				return err
+			}
+			return e.run(k)
+		})
 	}
+	k.release()
+	e.ctx, e.current = nil, nil
 	if err != nil {
-		k.release()
+		for i := range e.scratch {
+			e.scratch[i].err = nil
+		}
 		return fmt.Errorf("cpu: %v: %w", op, err)
 	}
-	// Operands may be weights in a mapped file.
-	err = offheap.Guard(func() error { e.run(k); return nil })
-	e.current = nil
-	k.release()
+	return nil
+}
+
+// run splits the units of a kernel over the lanes, into tasks that cost no more than
+// lookEvery where units allow. Small work stays on this lane.
+func (e *Executor) run(k kernel) error {
+	units, cost := k.work()
+	cost = max(1, cost)
+	tasks := 1
+	if perTask := max(1, e.grain/cost); e.lanes > 1 && units >= 2*perTask {
+		tasks = min(units/perTask, e.lanes*tasksPerLane)
+	}
+	e.chunk = min((units+tasks-1)/tasks, max(1, e.every/cost))
+	e.current, e.units = k, units
+	if e.team.Run((units+e.chunk-1)/e.chunk, e.task) {
+		return nil
+	}
+	var err error
+	for i := range e.scratch {
+		if s := &e.scratch[i]; s.err != nil {
+			err = s.err
+		}
+	}
 	return err
 }
 
-// run splits the units of a kernel over the lanes. Small work stays on this one.
-func (e *Executor) run(k kernel) {
-	units, cost := k.work()
-	tasks := 1
-	if perTask := max(1, e.grain/max(1, cost)); e.lanes > 1 && units >= 2*perTask {
-		tasks = min(units/perTask, e.lanes*tasksPerLane)
-	}
-	if tasks == 1 {
-		k.run(0, units, &e.scratch[0])
-		return
-	}
-	e.current, e.units, e.chunk = k, units, (units+tasks-1)/tasks
-	e.team.Run((units+e.chunk-1)/e.chunk, e.task)
-}
-
 func (e *Executor) runTask(task, lane int) bool {
-	lo := task * e.chunk
-	e.current.run(lo, min(lo+e.chunk, e.units), &e.scratch[lane])
-	return true
+	s := &e.scratch[lane]
+	if s.look(0) {
+		lo := task * e.chunk
+		e.current.run(lo, min(lo+e.chunk, e.units), s)
+	}
+	return s.err == nil
 }

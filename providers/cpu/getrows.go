@@ -71,7 +71,7 @@ func (k *getRows) prepare(a *provider.Args, _ int) error {
 	return checkOut(out)
 }
 
-func (k *getRows) bind(a *provider.Args) (err error) {
+func (k *getRows) bind(a *provider.Args, s *scratch) (err error) {
 	if k.table, err = bind("table", &a.In[0]); err != nil {
 		return err
 	}
@@ -84,12 +84,15 @@ func (k *getRows) bind(a *provider.Args) (err error) {
 	if k.status = a.Status; k.status != nil {
 		return nil // run clamps and reports
 	}
-	for t := range k.tokens {
-		if id := k.id(t); id < 0 || id >= int64(k.n) {
-			return fmt.Errorf("ids[%d] is %d, want a row from 0 to %d of the table's %d rows", t, id, k.n-1, k.n)
+	p := s.pieces(k.tokens, decodeCost)
+	for p.next() {
+		for t := p.lo; t < p.hi; t++ {
+			if id := k.id(t); id < 0 || id >= int64(k.n) {
+				return fmt.Errorf("ids[%d] is %d, want a row from 0 to %d of the table's %d rows", t, id, k.n-1, k.n)
+			}
 		}
 	}
-	return nil
+	return s.err
 }
 
 func (k *getRows) id(t int) int64 {
@@ -115,17 +118,23 @@ func (k *getRows) row(t int) int {
 
 func (k *getRows) release() { k.table, k.ids, k.out, k.decode, k.status = nil, nil, nil, nil, nil }
 
-func (k *getRows) work() (units, cost int) { return k.tokens, k.d }
+func (k *getRows) work() (units, cost int) {
+	cost = decodeCost
+	if k.inner != 1 {
+		cost = gatherCost
+	}
+	return k.tokens, unitCost + cost*k.d
+}
 
-func (k *getRows) run(lo, hi int, _ *scratch) {
-	for t := lo; t < hi; t++ {
+func (k *getRows) run(lo, hi int, s *scratch) {
+	for t := lo; t < hi && s.err == nil; t++ {
 		row := k.table[k.row(t)*k.stride*k.dt.Size():]
 		out := k.out[k.or.at(t):][:k.d]
 		if k.inner == 1 {
-			k.decode(out, row[:k.rowBytes])
+			s.decode(out, row[:k.rowBytes], k.dt, k.decode)
 			continue
 		}
-		gather(out, k.dt, k.decode, row, k.inner)
+		s.gather(out, row, k.inner, k.dt, k.decode)
 	}
 }
 

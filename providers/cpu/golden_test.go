@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -127,7 +128,7 @@ func TestGoldenGetRows(t *testing.T) {
 		a := provider.Args{Out: operand(dtype.F32, plain, 3, 256)}
 		a.In[0], a.In[1] = goldenWeight(t, d, 16, 256, 8), ofInts(dtype.I32, 15, 0, 7)
 		w := withWorkspace(t, es[0], provider.OpGetRows, a)
-		if err := es[0].Execute(provider.OpGetRows, &w); err != nil {
+		if err := es[0].Execute(context.Background(), provider.OpGetRows, &w); err != nil {
 			t.Fatal(err)
 		}
 		if sum := sha256.Sum256(a.Out.Mem.Host); hex.EncodeToString(sum[:8]) != g.sha {

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -202,16 +203,21 @@ func nmse(got, want []float64) float64 {
 	return e / s
 }
 
-// executors returns one for each number of threads that tests run on, with tasks
-// as small as can be.
+// executors returns one for each number of threads that tests run on. The first is as
+// it comes, the second has tasks as small as can be, and the others cut what they do
+// into tasks and pieces as small as can be.
 func executors(t testing.TB) []*Executor {
-	out := make([]*Executor, 0, 3)
-	for n := 1; n <= 3; n++ {
-		tm := team.New(n)
+	out := make([]*Executor, 4)
+	for i := range out {
+		tm := team.New([...]int{1, 2, 3, 1}[i])
 		t.Cleanup(tm.Close)
-		e := NewExecutor(tm)
-		e.grain = 1
-		out = append(out, e)
+		out[i] = NewExecutor(tm)
+		if i > 0 {
+			out[i].grain = 1
+		}
+		if i > 1 {
+			out[i].every = 1
+		}
 	}
 	return out
 }
@@ -245,13 +251,13 @@ func execute(t testing.TB, es []*Executor, op provider.Op, a provider.Args) []fl
 	for _, e := range es {
 		setMem(&a.Out, 0, before)
 		w := withWorkspace(t, e, op, a)
-		if err := e.Execute(op, &w); err != nil {
+		if err := e.Execute(context.Background(), op, &w); err != nil {
 			t.Fatalf("%v: %v", op, err)
 		}
 		if first == nil {
 			first = a.Out.Mem.Host
 		} else if !bytes.Equal(first, a.Out.Mem.Host) {
-			t.Errorf("%v on %d lanes differs from one lane", op, e.Lanes())
+			t.Errorf("%v on %d lanes, with a look every %d, differs from one lane", op, e.Lanes(), e.every)
 		}
 	}
 	// Erase the elements: what is left must be as before.

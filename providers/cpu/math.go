@@ -5,16 +5,28 @@ import (
 	"math"
 )
 
-// tile is the number of rows that dot4 multiplies at a time.
+// tile is the number of rows that dots multiplies at a time.
 const tile = 4
 
-// dot4 returns the dot products of x with four rows of at least its length. Each
-// is the sum of two accumulators, one of the even and one of the odd elements: the
-// eight independent chains hide the latency of the additions. Every dot product of
-// this package is computed here, so that its value does not depend on which rows
-// happen to be its neighbours.
-func dot4(x, w0, w1, w2, w3 []float32) (s0, s1, s2, s3 float32) {
-	var t0, t1, t2, t3 float32
+// dots are the dot products of a row with four others. Each is the sum of two
+// accumulators, one of the even and one of the odd elements: the eight independent
+// chains hide the latency of the additions. Every dot product of this package is
+// computed here, so that its value does not depend on which rows happen to be its
+// neighbours, nor on the pieces in which it is added.
+type dots struct{ even, odd [tile]float32 }
+
+func (d *dots) sums() (s [tile]float32) {
+	for i := range s {
+		s[i] = d.even[i] + d.odd[i]
+	}
+	return s
+}
+
+// add goes on with x, an even number of elements after those before, and four rows
+// of at least its length.
+func (d *dots) add(x, w0, w1, w2, w3 []float32) {
+	s0, s1, s2, s3 := d.even[0], d.even[1], d.even[2], d.even[3]
+	t0, t1, t2, t3 := d.odd[0], d.odd[1], d.odd[2], d.odd[3]
 	n := len(x)
 	w0, w1, w2, w3 = w0[:n], w1[:n], w2[:n], w3[:n]
 	for len(x) >= 8 && len(w0) >= 8 && len(w1) >= 8 && len(w2) >= 8 && len(w3) >= 8 {
@@ -69,13 +81,13 @@ func dot4(x, w0, w1, w2, w3 []float32) (s0, s1, s2, s3 float32) {
 			t3 += v * w3[i]
 		}
 	}
-	return s0 + t0, s1 + t1, s2 + t2, s3 + t3
+	d.even = [tile]float32{s0, s1, s2, s3}
+	d.odd = [tile]float32{t0, t1, t2, t3}
 }
 
-// dotBytes is one dot product as dot4 computes it, with a row of f32 that may not
-// be aligned.
-func dotBytes(x []float32, w []byte) float32 {
-	var s, t float32
+// dotBytes goes on with one dot product as dots computes it, whose accumulators are s
+// and t, with a row of f32 that may not be aligned.
+func dotBytes(s, t float32, x []float32, w []byte) (even, odd float32) {
 	w = w[:4*len(x)]
 	for len(x) >= 2 && len(w) >= 8 {
 		s += x[0] * math.Float32frombits(binary.LittleEndian.Uint32(w))
@@ -85,7 +97,7 @@ func dotBytes(x []float32, w []byte) float32 {
 	if len(x) > 0 {
 		s += x[0] * math.Float32frombits(binary.LittleEndian.Uint32(w))
 	}
-	return s + t
+	return s, t
 }
 
 // axpy4 adds p0*v0 to p3*v3 to acc; the rows have at least its length.

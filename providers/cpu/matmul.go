@@ -110,7 +110,7 @@ func (k *matMul) prepare(a *provider.Args, lanes int) error {
 	return nil
 }
 
-func (k *matMul) bind(a *provider.Args) (err error) {
+func (k *matMul) bind(a *provider.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}
@@ -138,13 +138,13 @@ func (k *matMul) release() {
 func (k *matMul) work() (units, cost int) {
 	cost = tile * k.kk * k.stretch
 	if k.lane > 0 {
-		cost += 2 * tile * k.kk
+		cost += decodeCost * tile * k.kk
 	}
 	return k.batches * k.tiles * k.stretches, cost
 }
 
 func (k *matMul) run(lo, hi int, s *scratch) {
-	for u := lo; u < hi; u++ {
+	for u := lo; u < hi && s.err == nil; u++ {
 		part := u % k.stretches
 		t := u / k.stretches
 		b, n := t/k.tiles, t%k.tiles*tile
@@ -152,56 +152,52 @@ func (k *matMul) run(lo, hi int, s *scratch) {
 		first := b*k.m + part*k.stretch
 		end := b*k.m + min((part+1)*k.stretch, k.m)
 		if k.lane == 0 && k.direct == nil {
-			k.runBytes(first, end, b, n, rows)
+			k.runBytes(first, end, b, n, rows, s)
 			continue
 		}
 		var w [tile][]float32
 		for r := range rows {
-			w[r] = k.row(b, n+r, r, s.lane)
+			w[r] = k.row(b, n+r, r, s)
 		}
 		for r := rows; r < tile; r++ {
 			w[r] = w[0]
 		}
-		for i := first; i < end; i++ {
-			s0, s1, s2, s3 := dot4(k.x[k.xr.at(i):][:k.kk], w[0], w[1], w[2], w[3])
-			switch out := k.out[k.or.at(i)+n:]; rows {
-			case 4:
-				out = out[:4]
-				out[0], out[1], out[2], out[3] = s0, s1, s2, s3
-			case 3:
-				out[0], out[1], out[2] = s0, s1, s2
-			case 2:
-				out[0], out[1] = s0, s1
-			default:
-				out[0] = s0
-			}
+		for i := first; i < end && s.err == nil; i++ {
+			sums := s.dot4(k.x[k.xr.at(i):][:k.kk], &w)
+			copy(k.out[k.or.at(i)+n:], sums[:rows])
 		}
 	}
 }
 
 // row returns row n of batch b of w as f32, decoded into place r of the lane's
-// workspace if need be.
-func (k *matMul) row(b, n, r, lane int) []float32 {
+// workspace if need be. It is good if s.err is nil.
+func (k *matMul) row(b, n, r int, s *scratch) []float32 {
 	off := b*k.wBatch + n*k.wRow
 	if k.direct != nil {
 		return k.direct[off:][:k.kk]
 	}
 	src := k.w[off*k.wdt.Size():]
-	dst := k.scratch[lane*k.lane+r*k.kk:][:k.kk]
+	dst := k.scratch[s.lane*k.lane+r*k.kk:][:k.kk]
 	if k.wInner == 1 {
-		k.decode(dst, src[:k.rowBytes])
+		s.decode(dst, src[:k.rowBytes], k.wdt, k.decode)
 	} else {
-		gather(dst, k.wdt, k.decode, src, k.wInner)
+		s.gather(dst, src, k.wInner, k.wdt, k.decode)
 	}
 	return dst
 }
 
 // runBytes is a unit with rows of f32 that are not aligned.
-func (k *matMul) runBytes(first, end, b, n, rows int) {
-	for i := first; i < end; i++ {
+func (k *matMul) runBytes(first, end, b, n, rows int, s *scratch) {
+	for i := first; i < end && s.err == nil; i++ {
 		x, out := k.x[k.xr.at(i):][:k.kk], k.out[k.or.at(i)+n:][:rows]
 		for r := range out {
-			out[r] = dotBytes(x, k.w[4*(b*k.wBatch+(n+r)*k.wRow):])
+			w := k.w[4*(b*k.wBatch+(n+r)*k.wRow):]
+			var even, odd float32
+			p := s.pieces(k.kk, 2)
+			for p.next() {
+				even, odd = dotBytes(even, odd, x[p.lo:p.hi], w[4*p.lo:])
+			}
+			out[r] = even + odd
 		}
 	}
 }

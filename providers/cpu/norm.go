@@ -40,7 +40,7 @@ func (k *rmsNorm) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *rmsNorm) bind(a *provider.Args) (err error) {
+func (k *rmsNorm) bind(a *provider.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}
@@ -56,32 +56,51 @@ func (k *rmsNorm) bind(a *provider.Args) (err error) {
 
 func (k *rmsNorm) release() { k.x, k.w, k.weights, k.out = nil, nil, nil, nil }
 
-func (k *rmsNorm) work() (units, cost int) { return k.xr.n, 2 * k.d }
+func (k *rmsNorm) work() (units, cost int) { return k.xr.n, unitCost + 4*k.d }
 
-func (k *rmsNorm) run(lo, hi int, _ *scratch) {
-	for r := lo; r < hi; r++ {
+func (k *rmsNorm) run(lo, hi int, s *scratch) {
+	for r := lo; r < hi && s.err == nil; r++ {
 		x := k.x[k.xr.at(r):][:k.d]
 		out := k.out[k.or.at(r):][:k.d]
-		scale := float32(1 / math.Sqrt(sumSquares(x)/float64(k.d)+k.eps))
-		if k.weights != nil {
-			w := k.weights[:len(x)]
-			out = out[:len(x)]
-			for i, v := range x {
-				out[i] = v * scale * w[i]
-			}
-			continue
+		var sum squares
+		p := s.pieces(k.d, 2)
+		for p.next() {
+			sum.add(x[p.lo:p.hi])
 		}
-		for i, v := range x {
-			w := math.Float32frombits(binary.LittleEndian.Uint32(k.w[4*i*k.stride:]))
-			out[i] = v * scale * w
+		scale := float32(1 / math.Sqrt(sum.total()/float64(k.d)+k.eps))
+		p = s.pieces(k.d, 2)
+		for p.next() {
+			k.weigh(out[p.lo:p.hi], x[p.lo:p.hi], p.lo, scale)
 		}
 	}
 }
 
-// sumSquares returns the sum of x[i]^2, which neither overflows nor loses small
-// terms in float64.
-func sumSquares(x []float32) float64 {
-	var s0, s1, s2, s3 float64
+// weigh writes x times scale and the weights from first on.
+func (k *rmsNorm) weigh(out, x []float32, first int, scale float32) {
+	out = out[:len(x)]
+	if k.weights != nil {
+		w := k.weights[first:][:len(x)]
+		for i, v := range x {
+			out[i] = v * scale * w[i]
+		}
+		return
+	}
+	weights := k.w[4*first*k.stride:]
+	for i, v := range x {
+		w := math.Float32frombits(binary.LittleEndian.Uint32(weights[4*i*k.stride:]))
+		out[i] = v * scale * w
+	}
+}
+
+// squares is a sum of squares, which in float64 neither overflows nor loses small
+// terms, in four accumulators.
+type squares [4]float64
+
+func (s *squares) total() float64 { return (s[0] + s[1]) + (s[2] + s[3]) }
+
+// add adds the squares of x, a multiple of 4 elements after those before.
+func (s *squares) add(x []float32) {
+	s0, s1, s2, s3 := s[0], s[1], s[2], s[3]
 	for ; len(x) >= 4; x = x[4:] {
 		a, b, c, d := float64(x[0]), float64(x[1]), float64(x[2]), float64(x[3])
 		s0 += a * a
@@ -92,7 +111,7 @@ func sumSquares(x []float32) float64 {
 	for _, v := range x {
 		s0 += float64(v) * float64(v)
 	}
-	return (s0 + s1) + (s2 + s3)
+	*s = squares{s0, s1, s2, s3}
 }
 
 // softmax is OpSoftmax.
@@ -117,7 +136,7 @@ func (k *softmax) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *softmax) bind(a *provider.Args) (err error) {
+func (k *softmax) bind(a *provider.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}
@@ -127,33 +146,51 @@ func (k *softmax) bind(a *provider.Args) (err error) {
 
 func (k *softmax) release() { k.x, k.out = nil, nil }
 
-func (k *softmax) work() (units, cost int) { return k.xr.n, 8 * k.d }
+func (k *softmax) work() (units, cost int) { return k.xr.n, unitCost + (2+expCost)*k.d }
 
-func (k *softmax) run(lo, hi int, _ *scratch) {
-	for r := lo; r < hi; r++ {
+func (k *softmax) run(lo, hi int, s *scratch) {
+	for r := lo; r < hi && s.err == nil; r++ {
 		x := k.x[k.xr.at(r):][:k.d]
 		out := k.out[k.or.at(r):][:k.d]
 		// The maximum passes a NaN over, and is -Inf in a row of nothing else. In
 		// both cases the differences below are NaN, hence their sum and the row.
 		top := math.Inf(-1)
-		for i, v := range x {
-			v *= k.scale
-			out[i] = v
-			if f := float64(v); f > top {
-				top = f
+		p := s.pieces(k.d, 1)
+		for p.next() {
+			out := out[p.lo:p.hi]
+			for i, v := range x[p.lo:p.hi] {
+				v *= k.scale
+				out[i] = v
+				if f := float64(v); f > top {
+					top = f
+				}
 			}
 		}
 		sum := 0.0
-		for i, v := range out {
-			p := exp(float64(v) - top)
-			out[i] = float32(p)
-			sum += p
+		p = s.pieces(k.d, expCost)
+		for p.next() {
+			sum = exps(out[p.lo:p.hi], top, sum)
 		}
 		inv := float32(1 / sum)
-		for i := range out {
-			out[i] *= inv
+		p = s.pieces(k.d, 1)
+		for p.next() {
+			out := out[p.lo:p.hi]
+			for i := range out {
+				out[i] *= inv
+			}
 		}
 	}
+}
+
+// exps replaces each x by exp(x-top) and returns sum plus these, in order. It is a
+// function of its own so that the additions stay the only chain through the loop.
+func exps(x []float32, top, sum float64) float64 {
+	for i, v := range x {
+		p := exp(float64(v) - top)
+		x[i] = float32(p)
+		sum += p
+	}
+	return sum
 }
 
 // argmax is OpArgmax.
@@ -189,7 +226,7 @@ func (k *argmax) prepare(a *provider.Args, _ int) error {
 	return checkOut(out)
 }
 
-func (k *argmax) bind(a *provider.Args) (err error) {
+func (k *argmax) bind(a *provider.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}
@@ -199,17 +236,20 @@ func (k *argmax) bind(a *provider.Args) (err error) {
 
 func (k *argmax) release() { k.x, k.out = nil, nil }
 
-func (k *argmax) work() (units, cost int) { return k.xr.n, k.d }
+func (k *argmax) work() (units, cost int) { return k.xr.n, unitCost + 2*k.d }
 
-func (k *argmax) run(lo, hi int, _ *scratch) {
-	for r := lo; r < hi; r++ {
+func (k *argmax) run(lo, hi int, s *scratch) {
+	for r := lo; r < hi && s.err == nil; r++ {
 		x := k.x[k.xr.at(r):][:k.d]
 		place, top := 0, x[0]
-		for i, v := range x {
-			if v > top || v != v {
-				place, top = i, v
-				if v != v {
-					break
+		p := s.pieces(k.d, 2)
+		for top == top && p.next() {
+			for i, v := range x[p.lo:p.hi] {
+				if v > top || v != v {
+					place, top = p.lo+i, v
+					if v != v {
+						break
+					}
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -89,7 +90,7 @@ func TestInPlace(t *testing.T) {
 				setMem(&a.In[0], 0, x.Mem.Host)
 				a.Out = a.In[0]
 				w := withWorkspace(t, e, op, a)
-				if err := e.Execute(op, &w); err != nil {
+				if err := e.Execute(context.Background(), op, &w); err != nil {
 					t.Fatal(err)
 				}
 				equal(t, read(a.Out), want)

@@ -176,7 +176,7 @@ func (p *Provider) enter(ctx context.Context, pq provider.Queue) (*queue, error)
 		// A failure of that work is not this queue's.
 		if err := q.after.Wait(ctx); err != nil && !q.after.Done() {
 			q.mu.Unlock()
-			return nil, fmt.Errorf("cpu: queue %s: wait for other work: %w", q.timeline.Name(), err)
+			return nil, fmt.Errorf("cpu: queue %s: waiting for other work: %w", q.timeline.Name(), err)
 		}
 		clear(q.after)
 		q.after = q.after[:0]
@@ -185,14 +185,14 @@ func (p *Provider) enter(ctx context.Context, pq provider.Queue) (*queue, error)
 }
 
 // Submit runs the operation and returns the zero Work. See [Executor.Execute] for
-// the errors.
+// the errors, and for what ctx does while the operation runs.
 func (p *Provider) Submit(ctx context.Context, pq provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
 	q, err := p.enter(ctx, pq)
 	if err != nil {
 		return accel.Work{}, err
 	}
 	defer q.mu.Unlock()
-	if err := q.exec.Execute(op, a); err != nil {
+	if err := q.exec.Execute(ctx, op, a); err != nil {
 		return accel.Work{}, err
 	}
 	p.stats.submits[op].Add(1)

@@ -326,7 +326,7 @@ func TestNoReference(t *testing.T) {
 	e := NewExecutor(nil)
 	for op := provider.Op(1); op < provider.OpCount; op++ {
 		a := sample(t, e, op)
-		if err := e.Execute(op, &a); err != nil {
+		if err := e.Execute(context.Background(), op, &a); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -395,7 +395,7 @@ func ExampleExecutor() {
 	// 1 and -2 as bf16, to be read as i8.
 	a := provider.Args{NIn: 1, Out: of(dtype.I8, make([]byte, 2), 2)}
 	a.In[0] = of(dtype.BF16, []byte{0x80, 0x3f, 0x00, 0xc0}, 2)
-	if err := e.Execute(provider.OpCopy, &a); err != nil {
+	if err := e.Execute(context.Background(), provider.OpCopy, &a); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -405,7 +405,7 @@ func ExampleExecutor() {
 	a = provider.Args{NIn: 2, Out: of(dtype.F32, make([]byte, 8), 1, 2)}
 	a.In[0] = of(dtype.F32, make([]byte, 16), 2, 2)
 	a.In[1] = of(dtype.I32, []byte{2, 0, 0, 0}, 1)
-	fmt.Println(e.Execute(provider.OpGetRows, &a))
+	fmt.Println(e.Execute(context.Background(), provider.OpGetRows, &a))
 	// Output:
 	// 1 -2
 	// cpu: get_rows: ids[0] is 2, want a row from 0 to 1 of the table's 2 rows

@@ -50,7 +50,7 @@ func (k *rope) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *rope) bind(a *provider.Args) (err error) {
+func (k *rope) bind(a *provider.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}
@@ -63,32 +63,51 @@ func (k *rope) bind(a *provider.Args) (err error) {
 
 func (k *rope) release() { k.x, k.table, k.out = nil, nil, nil }
 
-func (k *rope) work() (units, cost int) { return k.xr.n, 2 * k.d }
+func (k *rope) work() (units, cost int) { return k.xr.n, unitCost + 2*k.d }
 
-func (k *rope) run(lo, hi int, _ *scratch) {
+func (k *rope) run(lo, hi int, s *scratch) {
 	half := k.dims / 2
-	for r := lo; r < hi; r++ {
+	for r := lo; r < hi && s.err == nil; r++ {
 		x := k.x[k.xr.at(r):][:k.d]
 		out := k.out[k.or.at(r):][:k.d]
 		table := k.table[r/k.heads*k.tableStride:][:k.dims]
-		if k.neox {
-			x0, x1 := x[:half], x[half:][:half]
-			o0, o1 := out[:half], out[half:][:half]
-			for i := range x0 {
-				cos, sin := table[2*i], table[2*i+1]
-				a, b := x0[i], x1[i]
-				o0[i] = a*cos - b*sin
-				o1[i] = a*sin + b*cos
-			}
-		} else {
-			x, out := x[:k.dims], out[:k.dims]
-			for i := 0; i+1 < len(x); i += 2 {
-				cos, sin := table[i], table[i+1]
-				a, b := x[i], x[i+1]
-				out[i] = a*cos - b*sin
-				out[i+1] = a*sin + b*cos
+		p := s.pieces(half, 4)
+		for p.next() {
+			n := p.hi - p.lo
+			table := table[2*p.lo:][:2*n]
+			if k.neox {
+				turnNeoX(out[p.lo:][:n], out[half+p.lo:][:n], x[p.lo:][:n], x[half+p.lo:][:n], table)
+			} else {
+				turn(out[2*p.lo:][:2*n], x[2*p.lo:][:2*n], table)
 			}
 		}
-		copy(out[k.dims:], x[k.dims:])
+		if k.dims == k.d {
+			continue
+		}
+		p = s.pieces(k.d-k.dims, 1)
+		for p.next() {
+			copy(out[k.dims+p.lo:k.dims+p.hi], x[k.dims+p.lo:])
+		}
+	}
+}
+
+// turn rotates pairs of neighbours by the angles whose cosine and sine table holds.
+func turn(out, x, table []float32) {
+	out, table = out[:len(x)], table[:len(x)]
+	for i := 0; i+1 < len(x); i += 2 {
+		cos, sin := table[i], table[i+1]
+		a, b := x[i], x[i+1]
+		out[i] = a*cos - b*sin
+		out[i+1] = a*sin + b*cos
+	}
+}
+
+// turnNeoX is turn for pairs whose halves lie in x0 and x1.
+func turnNeoX(o0, o1, x0, x1, table []float32) {
+	for i := range x0 {
+		cos, sin := table[2*i], table[2*i+1]
+		a, b := x0[i], x1[i]
+		o0[i] = a*cos - b*sin
+		o1[i] = a*sin + b*cos
 	}
 }

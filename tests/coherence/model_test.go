@@ -1,6 +1,7 @@
 package coherence
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"unsafe"
@@ -125,7 +126,7 @@ func (k kernels) compute(op provider.Op, d dtype.DType, s shape.Shape, scale flo
 	if plan.Workspace > 0 {
 		a.Workspace = provider.Mem{Host: alignedBytes(plan.Workspace), Len: plan.Workspace}
 	}
-	return out, k.exec.Execute(op, &a)
+	return out, k.exec.Execute(context.Background(), op, &a)
 }
 
 func operand(d dtype.DType, s shape.Shape, p []byte) provider.Operand {

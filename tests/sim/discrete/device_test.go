@@ -237,10 +237,10 @@ type slow struct {
 	began, end chan struct{}
 }
 
-func (s slow) Execute(op provider.Op, a *provider.Args) error {
+func (s slow) Execute(ctx context.Context, op provider.Op, a *provider.Args) error {
 	s.began <- struct{}{}
 	<-s.end
-	return s.kernels.Execute(op, a)
+	return s.kernels.Execute(ctx, op, a)
 }
 
 // What was executing when the device was held is not reported before Release,

@@ -34,7 +34,7 @@ func (kernels) Plan(op provider.Op, _ *provider.Args) provider.Plan {
 
 var errKernel = fmt.Errorf("index out of range")
 
-func (kernels) Execute(op provider.Op, a *provider.Args) error {
+func (kernels) Execute(_ context.Context, op provider.Op, a *provider.Args) error {
 	if op == provider.OpArgmax {
 		return errKernel
 	}

@@ -1,6 +1,7 @@
 package discrete
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -26,8 +27,9 @@ const (
 type Executor interface {
 	Plan(op provider.Op, a *provider.Args) provider.Plan
 	// Execute computes the operation. Every operand, and the workspace where
-	// there is one, has Mem.Host set.
-	Execute(op provider.Op, a *provider.Args) error
+	// there is one, has Mem.Host set. What was enqueued goes on whatever becomes of the
+	// submitter's context, so the one here is never done.
+	Execute(ctx context.Context, op provider.Op, a *provider.Args) error
 }
 
 // Defaults of Options.

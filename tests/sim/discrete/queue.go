@@ -464,7 +464,7 @@ func (q *queue) execute() error {
 		return nil
 	}
 	poison(e.args.Workspace.Host)
-	if err := q.exec.Execute(e.code, &e.args); err != nil {
+	if err := q.exec.Execute(context.Background(), e.code, &e.args); err != nil {
 		return fmt.Errorf("%w: %s: %w", accel.ErrDeviceFailed, e.code, err)
 	}
 	return nil

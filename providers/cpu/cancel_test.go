@@ -1,0 +1,374 @@
+package cpu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/internal/team"
+)
+
+// countdown is a context that is done after some looks at it.
+type countdown struct {
+	context.Context
+	left  atomic.Int64 // looks that find nothing
+	looks atomic.Int64
+}
+
+func after(looks int) *countdown {
+	c := &countdown{Context: context.Background()}
+	c.left.Store(int64(looks))
+	return c
+}
+
+func (c *countdown) Err() error {
+	c.looks.Add(1)
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// longCase is an operation whose rows are long, so that they are cut into pieces.
+type longCase struct {
+	name string
+	op   provider.Op
+	args provider.Args
+	work int // multiply-adds, or elements where there are none
+}
+
+// longCases are all operations, and the paths through them, on rows of about n
+// elements, where n is a multiple of 256, and attention to so many keys.
+func longCases(n, keys int) []longCase {
+	rng := newRand()
+	f := func(l layout, dims ...int) provider.Operand { return random(operand(dtype.F32, l, dims...), rng) }
+	in := func(out provider.Operand, in ...provider.Operand) provider.Args {
+		a := provider.Args{NIn: len(in), Out: out, Scale: 0.1, SoftCap: 3, Eps: 1e-5, Dims: 2 * (n / 3), Mode: provider.RoPENeoX}
+		copy(a.In[:], in)
+		return a
+	}
+	weights := func(d dtype.DType, l layout, rows int) provider.Operand { return random(operand(d, l, rows, n), rng) }
+	misaligned := f(plain, 5, n)
+	setMem(&misaligned, 1, misaligned.Mem.Host)
+	cache := func(d dtype.DType) provider.Operand { return random(operand(d, plain, keys, 1, n), rng) }
+	one := func(l layout, dims ...int) provider.Operand { return operand(dtype.F32, l, dims...) }
+	nan := f(plain, 2, n+3)
+	setF32(&nan, n/2, float32(math.NaN()))
+	interleaved := in(one(plain, 2, 2, n+3), f(plain, 2, 2, n+3), f(plain, 2, n/3, 2))
+	interleaved.Mode = provider.RoPEInterleaved
+	attention := in(one(plain, 2, 3, n), f(plain, 2, 3, n), cache(dtype.F16), cache(dtype.Q8_0))
+	direct := in(one(plain, 2, 3, n), f(plain, 2, 3, n), cache(dtype.F32), cache(dtype.F32))
+	attention.Past, direct.Past, direct.SoftCap = keys-2, keys-2, 0
+	return []longCase{
+		{"add", provider.OpAdd, in(one(plain, n+3), f(plain, n+3), f(plain, n+3)), n},
+		{"swiglu strided", provider.OpSwiGLU, in(one(spread, 2, n), f(reversed, 2, n), f(plain, 2, n)), 2 * n},
+		{"soft_cap", provider.OpSoftCap, in(one(plain, n+3), f(plain, n+3)), n},
+		{"rms_norm", provider.OpRMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(plain, n+3)), 2 * n},
+		{"rms_norm strided weight", provider.OpRMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(spread, n+3)), 2 * n},
+		{"softmax", provider.OpSoftmax, in(one(plain, 2, n+3), f(plain, 2, n+3)), 2 * n},
+		{"argmax", provider.OpArgmax, in(operand(dtype.I32, plain, 2), f(plain, 2, n+3)), 2 * n},
+		{"argmax NaN", provider.OpArgmax, in(operand(dtype.I32, plain, 2), nan), n},
+		{"rope neox", provider.OpRoPE, in(one(plain, 2, 2, n+3), f(plain, 2, 2, n+3), f(plain, 2, n/3, 2)), 2 * n},
+		{"rope interleaved", provider.OpRoPE, interleaved, 2 * n},
+		{"get_rows q4_k", provider.OpGetRows, in(one(plain, 3, n), weights(dtype.Q4_K, plain, 4), ofInts(dtype.I32, 3, 0, 2)), 3 * n},
+		{"get_rows f16 strided", provider.OpGetRows, in(one(plain, 3, n), weights(dtype.F16, spread, 4), ofInts(dtype.I64, 3, 0, 2)), 3 * n},
+		{"copy q6_k", provider.OpCopy, in(one(plain, 2, n), weights(dtype.Q6_K, plain, 2)), 2 * n},
+		{"copy q6_k strided", provider.OpCopy, in(one(spread, 2, n), weights(dtype.Q6_K, plain, 2)), 2 * n},
+		{"copy to q8_0", provider.OpCopy, in(operand(dtype.Q8_0, plain, 2, n), f(plain, 2, n)), 2 * n},
+		{"copy to f16", provider.OpCopy, in(operand(dtype.F16, plain, 2, n), f(reversed, 2, n)), 2 * n},
+		{"matmul f32", provider.OpMatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.F32, plain, 5)), 3 * 5 * n},
+		{"matmul f32 misaligned", provider.OpMatMul, in(one(plain, 3, 5), f(plain, 3, n), misaligned), 3 * 5 * n},
+		{"matmul f32 strided", provider.OpMatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.F32, spread, 5)), 3 * 5 * n},
+		{"matmul q4_k", provider.OpMatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.Q4_K, plain, 5)), 3 * 5 * n},
+		{"attention", provider.OpAttention, attention, 2 * 3 * (keys - 1) * 2 * n},
+		{"attention f32", provider.OpAttention, direct, 2 * 3 * (keys - 1) * 2 * n},
+	}
+}
+
+// The pieces that long rows are cut into leave no trace in the results.
+func TestPieces(t *testing.T) {
+	es := executors(t)
+	for _, c := range longCases(768, 71) {
+		t.Run(c.name, func(t *testing.T) { execute(t, es, c.op, c.args) })
+	}
+}
+
+// Wherever the context is found done, the operation ends with its error, every lane
+// looks once more at most a few times, and the executor goes on as if nothing had
+// been: no operand is held, and the next operation has the bits of an undisturbed one.
+func TestCancelAnywhere(t *testing.T) {
+	es := executors(t)
+	for _, c := range longCases(512, 71) {
+		t.Run(c.name, func(t *testing.T) {
+			before := bytes.Clone(c.args.Out.Mem.Host)
+			run := func(e *Executor, ctx context.Context) ([]byte, error) {
+				a := c.args
+				setMem(&a.Out, 0, before)
+				a = withWorkspace(t, e, c.op, a)
+				err := e.Execute(ctx, c.op, &a)
+				return a.Out.Mem.Host, err
+			}
+			want, err := run(es[0], bg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range es {
+				total := after(1 << 40)
+				if _, err := run(e, total); err != nil {
+					t.Fatal(err)
+				}
+				n := int(total.looks.Load())
+				for _, looks := range []int{0, 1, 2, 3, 5, n / 3, n / 2, n - 2, n - 1} {
+					if looks < 0 || looks >= n {
+						continue
+					}
+					ctx := after(looks)
+					out, err := run(e, ctx)
+					if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.op.String()) {
+						t.Fatalf("%d lanes, done after %d of %d looks: error %v, want %v of %v", e.Lanes(), looks, n, err, context.Canceled, c.op)
+					}
+					if looks == 0 && !bytes.Equal(out, before) {
+						t.Errorf("%d lanes, done at the start: the output has changed", e.Lanes())
+					}
+					if more := int(ctx.looks.Load()) - looks; more > 40*e.Lanes() {
+						t.Errorf("%d lanes, done after %d of %d looks: looked %d times more", e.Lanes(), looks, n, more)
+					}
+					for i := range e.scratch {
+						if err := e.scratch[i].err; err != nil {
+							t.Errorf("lane %d keeps %v", i, err)
+						}
+					}
+				}
+				if got, err := run(e, bg); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%d lanes: after a cancelled operation, the next one differs or fails: %v", e.Lanes(), err)
+				}
+				// A context that is done too late to be seen changes nothing.
+				if got, err := run(e, after(n+e.Lanes())); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%d lanes: differs or fails under a context that is never done: %v", e.Lanes(), err)
+				}
+			}
+		})
+	}
+}
+
+// metered is a kernel of known cost that records how much of it is done between two
+// looks at the context.
+type metered struct {
+	units, cost int
+	step        int // multiply-adds between calls of spend inside of a unit; 0 for none
+	since, most int // multiply-adds since the last look, and the most there were
+}
+
+func (k *metered) prepare(*provider.Args, int) error   { return nil }
+func (k *metered) bind(*provider.Args, *scratch) error { return nil }
+func (k *metered) work() (units, cost int)             { return k.units, k.cost }
+func (k *metered) release()                            {}
+func (k *metered) do(n int)                            { k.since += n; k.most = max(k.most, k.since) }
+func (k *metered) Err() error                          { k.since = 0; return nil }
+func (k *metered) run(lo, hi int, s *scratch) {
+	for range hi - lo {
+		if k.step == 0 {
+			k.do(k.cost)
+			continue
+		}
+		p := s.pieces(k.cost/k.step, k.step)
+		for p.next() {
+			k.do((p.hi - p.lo) * k.step)
+		}
+	}
+}
+
+type meteredContext struct {
+	context.Context
+	*metered
+}
+
+func (c meteredContext) Err() error { return c.metered.Err() }
+
+// Between two looks a lane does a bounded amount of work, whatever the size and the
+// number of the units.
+func TestLooksAreClose(t *testing.T) {
+	for _, k := range []*metered{
+		{units: 1, cost: 100},
+		{units: 1 << 20, cost: 0},
+		{units: 1 << 20, cost: 1},
+		{units: 1 << 20, cost: 100},
+		{units: 1000, cost: lookEvery/2 + 1},
+		{units: 1000, cost: lookEvery},
+		{units: 3, cost: 100 * lookEvery, step: 1},
+		{units: 3, cost: 100 * lookEvery, step: 64},
+		{units: 1000, cost: lookEvery - 1, step: 7},
+		{units: 100, cost: lookEvery + 1, step: 1},
+	} {
+		e := NewExecutor(nil)
+		e.kernels[provider.OpCopy] = k
+		if err := e.Execute(meteredContext{bg, k}, provider.OpCopy, &provider.Args{}); err != nil {
+			t.Fatal(err)
+		}
+		if k.most == 0 && k.cost > 0 || k.most > lookEvery {
+			t.Errorf("%d units of %d: %d multiply-adds between two looks, want at most %d", k.units, k.cost, k.most, lookEvery)
+		}
+	}
+}
+
+// The real kernels look as often as the least that their work costs asks for, also
+// where all of it is one unit.
+func TestLongRowsLook(t *testing.T) {
+	if invariants.RaceEnabled {
+		t.Skip("slow, and on one goroutine")
+	}
+	e := NewExecutor(nil)
+	const n = 1 << 19
+	long := longCases(n/8, 5)
+	rng := newRand()
+	f := func(dims ...int) provider.Operand { return random(operand(dtype.F32, plain, dims...), rng) }
+	keys := provider.Args{NIn: 3, Out: operand(dtype.F32, plain, 1, 1, 64), Past: n/16 - 1}
+	keys.In[0], keys.In[1], keys.In[2] = f(1, 1, 64), f(n/16, 1, 64), f(n/16, 1, 64)
+	rows := provider.Args{NIn: 2, Out: operand(dtype.F32, plain, n/256, 4)}
+	rows.In[0], rows.In[1] = f(n/256, 256), f(4, 256)
+	long = append(long,
+		longCase{"attention of one head over many keys", provider.OpAttention, keys, n / 16 * 128},
+		longCase{"matmul of many rows with one tile", provider.OpMatMul, rows, 4 * n})
+	for _, c := range long {
+		ctx := after(1 << 40)
+		a := withWorkspace(t, e, c.op, c.args)
+		if err := e.Execute(ctx, c.op, &a); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if looks := int(ctx.looks.Load()); looks < c.work/lookEvery {
+			t.Errorf("%s: %d looks during %d multiply-adds, want one every %d", c.name, looks, c.work, lookEvery)
+		}
+	}
+}
+
+// A matrix product looks while its output grows, not before or after.
+func TestMatMulLooksAsItGoes(t *testing.T) {
+	const m, n, kk = 512, 64, 256
+	rng := newRand()
+	e := NewExecutor(nil)
+	a := provider.Args{NIn: 2, Out: operand(dtype.F32, plain, m, n)}
+	a.In[0], a.In[1] = random(operand(dtype.F32, plain, m, kk), rng), random(operand(dtype.Q8_0, plain, n, kk), rng)
+	a = withWorkspace(t, e, provider.OpMatMul, a)
+	out := floats(a.Out.Mem.Host)
+	fresh := out[0]
+	seen := 0
+	ctx := &watcher{Context: bg, f: func() {
+		done := 0
+		for _, v := range out {
+			if v != fresh {
+				done++
+			}
+		}
+		if work := (done - seen) * kk; work > lookEvery {
+			t.Errorf("%d multiply-adds between two looks, want at most %d", work, lookEvery)
+		}
+		seen = done
+	}}
+	if err := e.Execute(ctx, provider.OpMatMul, &a); err != nil {
+		t.Fatal(err)
+	}
+	if rest := (m*n - seen) * kk; rest > lookEvery {
+		t.Errorf("%d multiply-adds after the last look, want at most %d", rest, lookEvery)
+	}
+}
+
+// watcher calls f at each look.
+type watcher struct {
+	context.Context
+	f func()
+}
+
+func (w *watcher) Err() error {
+	w.f()
+	return nil
+}
+
+// A context that can be done costs no allocation.
+func TestCancelAllocatesNothing(t *testing.T) {
+	if invariants.RaceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	ctx, cancel := context.WithCancel(bg)
+	defer cancel()
+	for _, e := range executors(t) {
+		for _, c := range longCases(512, 71) {
+			a := withWorkspace(t, e, c.op, c.args)
+			if got := testing.AllocsPerRun(3, func() {
+				if err := e.Execute(ctx, c.op, &a); err != nil {
+					t.Fatal(err)
+				}
+			}); got != 0 {
+				t.Errorf("%s on %d lanes: %v allocations, want 0", c.name, e.Lanes(), got)
+			}
+		}
+	}
+}
+
+// Submit passes its context on; an operation that it cuts short is not counted, and
+// the queue works on.
+func TestSubmitCancelled(t *testing.T) {
+	p, q := open(t, 2)
+	defer p.Close()
+	a := sample(t, NewExecutor(p.team), provider.OpMatMul)
+	if _, err := p.Submit(after(0), q, provider.OpMatMul, &a); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	if n := p.Stats().Submits[provider.OpMatMul]; n != 0 {
+		t.Errorf("%d submits are counted, want 0", n)
+	}
+	if _, err := p.Submit(bg, q, provider.OpMatMul, &a); err != nil {
+		t.Error(err)
+	}
+}
+
+// A context that ends the wait for another queue's work ends the call, not the queue:
+// the next call waits again.
+func TestCancelledWaitKeepsQueue(t *testing.T) {
+	p, q := open(t, 1)
+	defer p.Close()
+	other := accel.NewTimeline("other", nil)
+	w := other.Issue()
+	if err := p.WaitFor(bg, q, w); err != nil {
+		t.Fatal(err)
+	}
+	done, cancel := context.WithCancel(bg)
+	cancel()
+	a := sample(t, NewExecutor(nil), provider.OpAdd)
+	if _, err := p.Submit(done, q, provider.OpAdd, &a); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	if err := p.Sync(bg); err != nil {
+		t.Errorf("the queue died: %v", err)
+	}
+	other.Complete(w.Seq())
+	if _, err := p.Submit(bg, q, provider.OpAdd, &a); err != nil {
+		t.Error(err)
+	}
+}
+
+// Executors whose team is busy, and so run alone, end as well.
+func TestCancelOnBusyTeam(t *testing.T) {
+	tm := team.New(2)
+	defer tm.Close()
+	e := NewExecutor(tm)
+	e.grain, e.every = 1, 1
+	c := longCases(512, 71)[slices.IndexFunc(longCases(512, 71), func(c longCase) bool { return c.name == "matmul q4_k" })]
+	a := withWorkspace(t, e, c.op, c.args)
+	tm.Run(2, func(task, _ int) bool {
+		if task == 0 {
+			if err := e.Execute(after(10), c.op, &a); !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v, want %v", err, context.Canceled)
+			}
+		}
+		return true
+	})
+}
