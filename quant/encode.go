@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -123,6 +124,14 @@ func EncodeRow(dst []byte, d dtype.DType, src []float32) error {
 // EncodeRows may be called concurrently. Tables that the IQ formats search are built
 // once, on first use; beyond that only errors allocate.
 func EncodeRows(dst []byte, d dtype.DType, src []float32, rowLen int, importance []float32) error {
+	return EncodeRowsContext(context.Background(), dst, d, src, rowLen, importance)
+}
+
+// EncodeRowsContext is [EncodeRows] that looks at ctx before it begins and at least
+// every 1024 elements, a few milliseconds of the slowest format, also within a row.
+// When ctx is done, it ends with ctx's error.
+func EncodeRowsContext(ctx context.Context, dst []byte, d dtype.DType, src []float32, rowLen int, importance []float32) error {
+	l := looker{ctx: ctx}
 	switch {
 	case d == dtype.F32 || d == dtype.F16 || d == dtype.BF16:
 	case d.IsBlockQuantized():
@@ -136,22 +145,43 @@ func EncodeRows(dst []byte, d dtype.DType, src []float32, rowLen int, importance
 		return err
 	}
 	if importance != nil || RequiresImportance(d) {
-		if err := checkImportance(d, importance, rowLen); err != nil {
+		if err := checkImportance(&l, d, importance, rowLen); err != nil {
 			return err
 		}
 	}
 	if !d.IsBlockQuantized() {
-		encodeFloats(dst, d, src)
-		return nil
+		return encodeFloats(&l, dst, d, src)
 	}
 	rowBytes := rowLen / d.BlockSize() * d.Size()
 	for r := 0; len(src) > 0; r++ {
-		if first, err := encodeBlocks(dst[:rowBytes], d, src[:rowLen], importance); err != nil {
+		if first, err := encodeRow(&l, dst[:rowBytes], d, src[:rowLen], importance); err != nil {
+			if first < 0 {
+				return err
+			}
 			return fmt.Errorf("%w, in row %d, elements %d to %d of %v", err, r, first, first+d.BlockSize()-1, d)
 		}
 		src, dst = src[rowLen:], dst[rowBytes:]
 	}
 	return nil
+}
+
+// lookEvery is how many elements are encoded between two looks at a context.
+const lookEvery = 1024
+
+// looker looks at a context now and then.
+type looker struct {
+	ctx  context.Context
+	left int // elements until the next look
+}
+
+// look counts n elements that are about to be encoded, and returns the context's error
+// if it is done.
+func (l *looker) look(n int) error {
+	if l.left -= n; l.left >= 0 {
+		return nil
+	}
+	l.left = lookEvery - n
+	return l.ctx.Err()
 }
 
 // checkRows compares n elements with the length of a row.
@@ -166,7 +196,7 @@ func checkRows(d dtype.DType, n, rowLen int) error {
 	return nil
 }
 
-func checkImportance(d dtype.DType, importance []float32, rowLen int) error {
+func checkImportance(l *looker, d dtype.DType, importance []float32, rowLen int) error {
 	if importance == nil {
 		if rowLen == 0 {
 			return nil
@@ -177,6 +207,11 @@ func checkImportance(d dtype.DType, importance []float32, rowLen int) error {
 		return fmt.Errorf("%w: %d weights for rows of %d", ErrImportance, len(importance), rowLen)
 	}
 	for i, v := range importance {
+		if i%lookEvery == 0 {
+			if err := l.look(lookEvery); err != nil {
+				return err
+			}
+		}
 		if !(v >= 0 && v <= math.MaxFloat32) {
 			return fmt.Errorf("%w: weight %d is %v", ErrImportance, i, v)
 		}
@@ -184,7 +219,20 @@ func checkImportance(d dtype.DType, importance []float32, rowLen int) error {
 	return nil
 }
 
-func encodeFloats(dst []byte, d dtype.DType, src []float32) {
+func encodeFloats(l *looker, dst []byte, d dtype.DType, src []float32) error {
+	size := d.Size()
+	for len(src) > 0 {
+		n := min(lookEvery, len(src))
+		if err := l.look(n); err != nil {
+			return err
+		}
+		putFloats(dst, d, src[:n])
+		dst, src = dst[n*size:], src[n:]
+	}
+	return nil
+}
+
+func putFloats(dst []byte, d dtype.DType, src []float32) {
 	le := binary.LittleEndian
 	switch d {
 	case dtype.F32:
@@ -202,20 +250,47 @@ func encodeFloats(dst []byte, d dtype.DType, src []float32) {
 	}
 }
 
-// encodeBlocks encodes the blocks of one row. An error is about the block of which it
-// returns the first element.
-func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32) (first int, err error) {
+// encodeRow encodes one row. An error is about the block of which it returns the first
+// element, or of l's context, with -1.
+func encodeRow(l *looker, dst []byte, d dtype.DType, src, importance []float32) (first int, err error) {
 	e, n, size := &encoders[d], d.BlockSize(), d.Size()
-	var b block
+	mean := float32(0)
 	if e.rowMean && importance != nil {
-		// A bad value must not spoil the mean before its block is found.
 		for i := 0; i < len(src); i += n {
-			if amax := maxAbs(src[i : i+n]); !(amax <= e.limit) {
+			if err := l.look(n); err != nil {
+				return -1, err
+			}
+			x := src[i : i+n]
+			// A bad value must not spoil the mean before its block is found.
+			if amax := maxAbs(x); !(amax <= e.limit) {
 				return i, magnitudeError(amax)
 			}
+			mean = addSquares(mean, x)
 		}
-		b.rowMean = sumSquares(src) / float32(len(src))
+		mean /= float32(len(src))
 	}
+	for done := 0; done < len(src); {
+		m := min(lookEvery, len(src)-done)
+		if err := l.look(m); err != nil {
+			return -1, err
+		}
+		weights := importance
+		if importance != nil {
+			weights = importance[done:][:m]
+		}
+		if first, err := encodeBlocks(dst[done/n*size:][:m/n*size], d, src[done:][:m], weights, mean); err != nil {
+			return done + first, err
+		}
+		done += m
+	}
+	return 0, nil
+}
+
+// encodeBlocks encodes blocks of a row of that mean square. An error is about the block
+// of which it returns the first element.
+func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32, rowMean float32) (first int, err error) {
+	e, n, size := &encoders[d], d.BlockSize(), d.Size()
+	b := block{rowMean: rowMean}
 	left := src
 	if importance == nil {
 		// A block that vector code refuses gets its error below.
@@ -344,8 +419,10 @@ func magnitude(v float32) float32 {
 func sqrt(v float32) float32 { return float32(math.Sqrt(float64(v))) }
 
 // sumSquares adds up in the order of x.
-func sumSquares(x []float32) float32 {
-	var sum float32
+func sumSquares(x []float32) float32 { return addSquares(0, x) }
+
+// addSquares is sumSquares that goes on from sum.
+func addSquares(sum float32, x []float32) float32 {
 	for _, v := range x {
 		sum += float32(v * v)
 	}

@@ -3,11 +3,13 @@ package quant
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -579,6 +581,59 @@ func BenchmarkEncodeRows(b *testing.B) {
 				b.ReportMetric(float64(len(x))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Melem/s")
 				b.ReportMetric(float64(len(x))/best.Seconds()/1e6, "best-Melem/s")
 			})
+		}
+	}
+}
+
+// countdown is a context that is done after some looks at it.
+type countdown struct {
+	context.Context
+	left  int // looks that find nothing
+	looks int
+}
+
+func (c *countdown) Err() error {
+	if c.looks++; c.looks > c.left {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A context ends the encoding of rows of any length, with its own error, and it is
+// looked at every 1024 elements, whether these are one row or many; what it does not
+// end has the bytes of EncodeRows.
+func TestEncodeRowsContext(t *testing.T) {
+	const n = 4 * 1024
+	rng := rand.New(rand.NewPCG(1, 2))
+	src, weights := make([]float32, n), make([]float32, n)
+	for i := range src {
+		src[i], weights[i] = float32(rng.NormFloat64()), rng.Float32()+0.5
+	}
+	for _, d := range encodable() {
+		for _, rowLen := range []int{256, n / 2, n} {
+			for _, importance := range [][]float32{nil, weights[:rowLen]} {
+				if importance == nil && RequiresImportance(d) {
+					continue
+				}
+				want := make([]byte, n/d.BlockSize()*d.Size())
+				if err := EncodeRows(want, d, src, rowLen, importance); err != nil {
+					t.Fatal(err)
+				}
+				ctx := &countdown{Context: t.Context(), left: math.MaxInt}
+				got := make([]byte, len(want))
+				if err := EncodeRowsContext(ctx, got, d, src, rowLen, importance); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%v in rows of %d: %v, or other bytes than EncodeRows", d, rowLen, err)
+				}
+				if ctx.looks < n/1024 {
+					t.Errorf("%v in rows of %d: %d looks at %d elements, want one every 1024", d, rowLen, ctx.looks, n)
+				}
+				for _, left := range []int{0, 1, ctx.looks / 2, ctx.looks - 1} {
+					ctx := &countdown{Context: t.Context(), left: left}
+					if err := EncodeRowsContext(ctx, got, d, src, rowLen, importance); err != context.Canceled || ctx.looks != left+1 {
+						t.Fatalf("%v in rows of %d, done after %d looks: %v after %d, want %v at once", d, rowLen, left, err, ctx.looks, context.Canceled)
+					}
+				}
+			}
 		}
 	}
 }
