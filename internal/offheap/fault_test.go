@@ -76,20 +76,21 @@ func TestGuard(t *testing.T) {
 		"team": func(p []byte) {
 			tm := team.New(3)
 			defer tm.Close()
-			tm.Run(len(p)/page, func(task, _ int) { sum(p[task*page:][:page]) })
+			tm.Run(len(p)/page, func(task, _ int) bool { sum(p[task*page:][:page]); return true })
 		},
 		"worker": func(p []byte) {
 			tm := team.New(2)
 			defer tm.Close()
 			var mine sync.WaitGroup
 			mine.Add(1)
-			tm.Run(2, func(_, lane int) {
+			tm.Run(2, func(_, lane int) bool {
 				if lane == 0 {
 					mine.Wait() // until the worker has its task
-					return
+					return true
 				}
 				mine.Done()
 				sum(p)
+				return true
 			})
 		},
 	}

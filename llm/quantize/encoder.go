@@ -17,7 +17,8 @@ import (
 )
 
 // taskElements is about how many elements a goroutine encodes at a time: enough to
-// outweigh the hand-over, few enough that an interrupt is obeyed at once.
+// outweigh the hand-over. It is also the most that it decodes or checks between two
+// looks at the context; encoding looks more often.
 const taskElements = 1 << 15
 
 // tasksPerBand is how many tasks each goroutine finds in a band, so that one which
@@ -76,6 +77,9 @@ func (e *encoder) bytesOf(rows int, d dtype.DType) int {
 
 // Read implements io.Reader.
 func (e *encoder) Read(p []byte) (int, error) {
+	if err := e.ctx.Err(); err != nil {
+		return 0, err
+	}
 	if len(e.rest) == 0 {
 		if e.next == e.rows {
 			return 0, io.EOF
@@ -123,9 +127,7 @@ func (e *encoder) fill() error {
 				if i >= len(tasks) {
 					return
 				}
-				if errs[i] = e.ctx.Err(); errs[i] == nil {
-					errs[i] = offheap.Guard(func() error { return e.encode(&e.scratch[w], tasks[i], first) })
-				}
+				errs[i] = offheap.Guard(func() error { return e.encode(&e.scratch[w], tasks[i], first) })
 				if errs[i] != nil {
 					next.Store(int64(len(tasks))) // the others end, too
 					return
@@ -160,7 +162,9 @@ func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 		copy(dst, src)
 		return e.check(values, dst, t.first)
 	}
-	e.decode(values, src)
+	if err := e.decodeRows(values, src); err != nil {
+		return err
+	}
 	var weights []float32
 	if e.weights != nil {
 		// A fourth dimension repeats the experts.
@@ -176,6 +180,9 @@ func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 			err = e.outOfRange(t.first+row, col, values[row*e.cols+col])
 		}
 	}
+	if cut := e.ctx.Err(); cut != nil {
+		return cut // which may have misled locate
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %s as %s: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, err)
 	}
@@ -190,12 +197,17 @@ func (e *encoder) check(values []float32, b []byte, first int) error {
 	switch {
 	case e.choice.To == dtype.F64:
 		for i := 0; i < len(b)/8 && bad < 0; i++ {
+			if i%taskElements == 0 && e.ctx.Err() != nil {
+				return e.ctx.Err()
+			}
 			if v := math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:])); math.IsInf(v, 0) || math.IsNaN(v) {
 				bad, value = i, v
 			}
 		}
 	case e.decode != nil:
-		e.decode(values, b)
+		if err := e.decodeRows(values, b); err != nil {
+			return err
+		}
 		bad = slices.IndexFunc(values, func(v float32) bool { return !(math.Abs(float64(v)) <= math.MaxFloat32) })
 		if bad >= 0 {
 			value = float64(values[bad])
@@ -216,18 +228,45 @@ func (e *encoder) outOfRange(row, col int, value any) error {
 	return fmt.Errorf("row %d, column %d: %w: %v", row, col, quant.ErrRange, value)
 }
 
-// encodeRows is quant.EncodeRows that refuses for float formats too what is not finite.
-func (e *encoder) encodeRows(dst []byte, values, weights []float32) error {
-	err := quant.EncodeRows(dst, e.choice.To, values, e.cols, weights)
-	if err == nil && !e.choice.To.IsBlockQuantized() && !finite(dst, e.choice.To) {
-		return quant.ErrRange
+// decodeRows decodes src, rows of the tensor's format, into values.
+func (e *encoder) decodeRows(values []float32, src []byte) error {
+	block, size := e.choice.Tensor.DType.BlockSize(), e.choice.Tensor.DType.Size()
+	for len(values) > 0 {
+		if err := e.ctx.Err(); err != nil {
+			return err
+		}
+		n := min(taskElements, len(values))
+		e.decode(values[:n], src[:n/block*size])
+		values, src = values[n:], src[n/block*size:]
 	}
-	return err
+	return nil
+}
+
+// encodeRows is quant.EncodeRowsContext that refuses for float formats too what is not
+// finite.
+func (e *encoder) encodeRows(dst []byte, values, weights []float32) error {
+	to := e.choice.To
+	err := quant.EncodeRowsContext(e.ctx, dst, to, values, e.cols, weights)
+	if err != nil || to.IsBlockQuantized() {
+		return err
+	}
+	for len(dst) > 0 {
+		if err := e.ctx.Err(); err != nil {
+			return err
+		}
+		n := min(taskElements*to.Size(), len(dst))
+		if !finite(dst[:n], to) {
+			return quant.ErrRange
+		}
+		dst = dst[n:]
+	}
+	return nil
 }
 
 // locate returns where rows that did not encode have the value at fault: in the first
 // such row, what is not finite or else the largest magnitude; or column -1 where that
-// row encodes with equal weights. dst is overwritten.
+// row encodes with equal weights. dst is overwritten. If the context is done, the place
+// is any.
 func (e *encoder) locate(dst []byte, values, weights []float32) (row, col int) {
 	dst = dst[:e.toBytes(1)]
 	for (row+1)*e.cols < len(values) && e.encodeRows(dst, values[row*e.cols:][:e.cols], weights) == nil {

@@ -43,7 +43,9 @@ type Options struct {
 // llama.cpp's tool, out is not the input, under this or another name, nor a part of it:
 // see [ErrOutput]. It returns what was done to each tensor.
 //
-// When ctx is done File ends soon, with its error.
+// File looks at ctx every few milliseconds while it encodes, decodes, checks and writes,
+// also within a row, and ends with ctx's error when ctx is done. What the system still
+// writes to the disk at the end, it waits for.
 func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err error) {
 	f, err := gguf.Open(in)
 	if err != nil {
@@ -119,7 +121,7 @@ func write(ctx context.Context, w *gguf.Writer, f *gguf.File, list []Choice, opt
 		}
 		f.DropPages(c.Tensor)
 	}
-	return nil
+	return ctx.Err()
 }
 
 // setMetadata copies f's metadata and says what was done, in llama.cpp's order: keys
