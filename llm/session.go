@@ -231,12 +231,15 @@ func (s *Session) keep(ids []int32) {
 }
 
 // Decode appends ids to the sequence and writes the logits that follow the last of
-// them to logits, one per vocabulary entry; a nil slice skips them. After an
-// error the sequence is what it was, save that whole batches before the failing
-// one stay.
+// them to logits, one per vocabulary entry; a nil slice skips them. If a batch fails,
+// the batches before it remain in the sequence and the rest are not added.
 //
 // It fails with ErrContextFull if the sequence would outgrow the session, with
-// ErrFileChanged if the model's file was cut or written over, and with ctx's error if ctx is done between two blocks of the network or during a wait.
+// ErrFileChanged if the model's file was cut or written over, and with ctx's error if
+// ctx is done. Decode looks at ctx between ops, in waits and, on the CPU, at least
+// every 5 ms of work inside an op, whatever the batch; what a device has been given
+// already it finishes on its own. The session goes on after that: decoding the tokens
+// that are missing gives the same logits as if nothing had been.
 func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) error {
 	if err := s.enter(); err != nil {
 		return err

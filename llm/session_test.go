@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
@@ -191,43 +195,133 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// A context that is cancelled in the middle of a prompt leaves whole batches.
-func TestCancelBetweenBatches(t *testing.T) {
+// Wherever a context is found done, in an op, between ops or in a wait, Decode ends with
+// its error and leaves whole batches, and what is decoded next has the bits that it has
+// without the interruption. The looks are counted, not timed.
+func TestCancelAnywhere(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
-	want := decode(t, openSession(t, m, llm.SessionOptions{}), prompt...)
-	for calls := range 40 {
-		s := openSession(t, m, llm.SessionOptions{Batch: 4})
-		ctx := &countdown{Context: context.Background(), left: calls}
-		err := s.Decode(ctx, prompt, nil)
+	want := decode(t, openSession(t, m, llm.SessionOptions{Batch: 4}), prompt...)
+	total := after(math.MaxInt)
+	if err := openSession(t, m, llm.SessionOptions{Batch: 4}).Decode(total, prompt, nil); err != nil {
+		t.Fatal(err)
+	}
+	// A device is only given its ops: the looks are those between blocks and in waits.
+	if n := total.looks.Load(); testProvider() == "cpu" && n < 60 {
+		t.Fatalf("%d looks at the context during the ops of six blocks, want one for each op", n)
+	}
+	s := openSession(t, m, llm.SessionOptions{Batch: 4})
+	logits := make([]float32, len(want))
+	seen := make(map[int]bool) // tokens that were left
+	step := 1
+	if testing.Short() {
+		step = 17
+	}
+	for looks := 0; ; looks += step {
+		if err := s.Rewind(0); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Decode(after(looks), prompt, logits)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		past := s.Past()
 		if past%4 != 0 || (err == nil) != (past == len(prompt)) {
-			t.Fatalf("cancelled at check %d: %d tokens and error %v", calls, past, err)
+			t.Fatalf("cancelled at look %d: %d tokens and error %v", looks, past, err)
+		}
+		if err != nil {
+			seen[past] = true
+			if err := s.Decode(context.Background(), prompt[past:], logits); err != nil {
+				t.Fatalf("after a cancellation at look %d: %v", looks, err)
+			}
+		}
+		if !slices.Equal(logits, want) {
+			t.Fatalf("cancelled at look %d, with %d tokens left: other logits than without", looks, past)
 		}
 		if err == nil {
-			if calls < 3 {
-				t.Fatalf("%d checks for three batches", calls)
-			}
-			return
+			break
 		}
-		checkLogits(t, "afterwards", decode(t, s, prompt[past:]...), want, 1e-5)
 	}
-	t.Error("the prompt never got through")
+	if len(seen) != len(prompt)/4 {
+		t.Errorf("cancellations left %v tokens, want every multiple of 4 below %d", seen, len(prompt))
+	}
+}
+
+// Generate and DecodeAll end as Decode does.
+func TestCancelGenerate(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	s := openSession(t, m, llm.SessionOptions{})
+	for looks := 0; looks < 600; looks += 37 {
+		if err := s.Rewind(0); err != nil {
+			t.Fatal(err)
+		}
+		var last error
+		for _, err := range s.GenerateIDs(after(looks), prompt, llm.GenerateOptions{MaxTokens: 200}) {
+			last = err
+		}
+		if !errors.Is(last, context.Canceled) {
+			t.Fatalf("Generate, cancelled at look %d: %v, want %v", looks, last, context.Canceled)
+		}
+		if err := s.Rewind(0); err != nil {
+			t.Fatal(err)
+		}
+		rows := 0
+		err := s.DecodeAll(after(looks/37), prompt, func(int, []float32) error { rows++; return nil })
+		if err != nil && !errors.Is(err, context.Canceled) || (err == nil) != (s.Past() == len(prompt)) || rows != s.Past() {
+			t.Fatalf("DecodeAll, cancelled at look %d: %v with %d tokens and %d rows, want all or %v and none", looks/37, err, s.Past(), rows, context.Canceled)
+		}
+		if err == nil && looks == 0 {
+			t.Error("DecodeAll did not look at its context")
+		}
+	}
 }
 
 // countdown is a context that is done after a number of calls of Err.
 type countdown struct {
 	context.Context
-	left int
+	left  atomic.Int64 // looks that find nothing
+	looks atomic.Int64
+}
+
+func after(looks int) *countdown {
+	c := &countdown{Context: context.Background()}
+	c.left.Store(int64(looks))
+	return c
 }
 
 func (c *countdown) Err() error {
-	if c.left--; c.left < 0 {
+	c.looks.Add(1)
+	if c.left.Add(-1) < 0 {
 		return context.Canceled
 	}
 	return nil
+}
+
+// BenchmarkCancelDecode reports how long Decode of 512 tokens goes on after its context
+// is done, on a seeded model with blocks of a usual width.
+func BenchmarkCancelDecode(b *testing.B) {
+	m := openTiny(b, tinyllama.Options{Layers: 2, Embedding: 2048, FeedForward: 5632, Heads: 32, KVHeads: 8, Context: 1024, DType: dtype.Q4_0})
+	s := openSession(b, m, llm.SessionOptions{})
+	ids := slices.Repeat(prompt, 512/len(prompt)+1)[:512]
+	rng := rand.New(rand.NewPCG(1, 2))
+	var worst, sum time.Duration
+	for b.Loop() {
+		if err := s.Rewind(0); err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var at time.Time
+		time.AfterFunc(time.Duration(rng.IntN(int(500*time.Millisecond))), func() {
+			at = time.Now()
+			cancel()
+		})
+		if err := s.Decode(ctx, ids, nil); !errors.Is(err, context.Canceled) {
+			b.Fatalf("%v, want %v: a machine as fast as this needs more tokens", err, context.Canceled)
+		}
+		d := time.Since(at)
+		worst, sum = max(worst, d), sum+d
+	}
+	b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")
+	b.ReportMetric(float64(sum.Microseconds())/1000/float64(b.N), "mean-ms")
 }
 
 func TestSessionOptions(t *testing.T) {
