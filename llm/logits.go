@@ -14,7 +14,8 @@ const logitRows = 32
 // yield with those after ids[i], one per vocabulary entry, in order. The slice
 // is the session's, which keeps room for up to 32 of them until Close, and is used
 // again for the next call. An error of yield ends DecodeAll, which returns it;
-// the sequence then is as Decode leaves it after an error.
+// the sequence then is as Decode leaves it after an error. DecodeAll looks at ctx where
+// Decode does, and before each call of yield.
 //
 // yield runs inside of the session: it must not use it.
 func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, logits []float32) error) error {
@@ -37,7 +38,7 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 			rows := min(logitRows, n-first)
 			s.readLogits(&f, x, first, rows, logits[:rows*vocabulary])
 			f.err = s.checked(f.err)
-			for i := 0; i < rows && f.err == nil; i++ {
+			for i := 0; i < rows && !f.stop(); i++ {
 				if err := yield(done+first+i, logits[i*vocabulary:(i+1)*vocabulary]); err != nil {
 					f.drop(x)
 					return err

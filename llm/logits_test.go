@@ -86,7 +86,11 @@ func TestDecodeAllErrors(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	cancel()
+	// A caller that takes its time with each row need not look itself.
+	past, calls := s.Past(), 0
+	if err := s.DecodeAll(ctx, []int32{5, 6}, func(int, []float32) error { calls++; cancel(); return nil }); !errors.Is(err, context.Canceled) || calls != 1 || s.Past() != past {
+		t.Errorf("cancelled by the first row: %v after %d rows, past %d, want canceled after 1 and %d", err, calls, s.Past(), past)
+	}
 	if err := s.DecodeAll(ctx, []int32{5}, none); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want canceled", err)
 	}
