@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -128,10 +129,44 @@ type loaded struct {
 }
 
 // load opens the engine, the model and a session of the given length, or one that
-// defaultLength or ownLength stand for. It looks at ctx after each of these steps,
-// none of which can be cut short. The caller closes the result.
-func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, err error) {
+// defaultLength or ownLength stand for. The caller closes the result. None of these
+// steps can be cut short, but load does not wait for them once ctx is done: what they
+// open is then closed behind its back.
+func (t *tool) load(ctx context.Context, m *modelFlags, length int) (*loaded, error) {
 	start := time.Now()
+	l := &loaded{}
+	progress := t.newProgress("loading " + m.name())
+	opened := make(chan error, 1)
+	go func() { opened <- l.open(ctx, m, length, progress) }()
+	select {
+	case err := <-opened:
+		progress.clear()
+		if l.model != nil {
+			for _, text := range l.model.Params().Notes {
+				t.note(text)
+			}
+		}
+		if err != nil {
+			return nil, errors.Join(err, l.close())
+		}
+	case <-ctx.Done():
+		progress.clear()
+		go func() {
+			<-opened
+			_ = l.close() // nobody is there to be told
+		}()
+		return nil, ctx.Err()
+	}
+	l.seconds = time.Since(start).Seconds()
+	return l, nil
+}
+
+// open opens what m says, and looks at ctx before it begins, after the model and after
+// the session. The caller closes l, also after an error.
+func (l *loaded) open(ctx context.Context, m *modelFlags, length int, progress *progress) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	var opts []fucina.Option
 	name := string(m.provider)
 	if name != "" {
@@ -143,39 +178,21 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (_ *loaded, 
 	if m.exact != nil {
 		opts = append(opts, fucina.WithExact(*m.exact))
 	}
-	l := &loaded{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.close())
-		}
-	}()
 	if l.engine, err = fucina.Open(opts...); err != nil {
-		return nil, explainProvider(err, name)
+		return explainProvider(err, name)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	progress := t.newProgress("loading " + m.name())
 	l.model, err = llm.Open(l.engine, m.path, llm.Options{Context: max(length, 0), Progress: progress.update})
-	progress.clear()
 	if err := cmp.Or(err, ctx.Err()); err != nil {
-		return nil, err
-	}
-	for _, text := range l.model.Params().Notes {
-		t.note(text)
+		return err
 	}
 	opt := llm.SessionOptions{Batch: *m.batch, KV: dtype.DType(m.cache)}
 	if length != defaultLength {
 		opt.Context = l.model.Context()
 	}
 	if l.session, err = l.model.NewSession(opt); err != nil {
-		return nil, err
+		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	l.seconds = time.Since(start).Seconds()
-	return l, nil
+	return ctx.Err()
 }
 
 // warnLength says so if the session is longer than what the model was trained for.
@@ -227,13 +244,16 @@ func (l *loaded) close() error {
 	return errors.Join(errs...)
 }
 
-// progress is a line on the terminal that is rewritten in place. It shows nothing
-// where stderr is no terminal.
+// progress is a line on the terminal that is rewritten in place, until it is cleared.
+// It shows nothing where stderr is no terminal.
 type progress struct {
 	t     *tool
 	label string
-	shown int // percent; -1 before the first
-	width int // columns written
+
+	mu      sync.Mutex
+	cleared bool
+	shown   int // percent; -1 before the first
+	width   int // columns written
 }
 
 func (t *tool) newProgress(label string) *progress {
@@ -244,8 +264,10 @@ func (p *progress) update(done, total int64) {
 	if !p.t.tty || total <= 0 {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	percent := int(float64(done) / float64(total) * 100)
-	if percent == p.shown {
+	if p.cleared || percent == p.shown {
 		return
 	}
 	p.shown = percent
@@ -254,8 +276,11 @@ func (p *progress) update(done, total int64) {
 	p.width = utf8.RuneCountInString(line)
 }
 
-// clear removes the line.
+// clear removes the line for good.
 func (p *progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cleared = true
 	if p.width > 0 {
 		fmt.Fprintf(p.t.stderr, "\r%s\r", strings.Repeat(" ", p.width))
 		p.width = 0

@@ -68,7 +68,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 
 	*window = l.session.Context()
 	// llama.cpp drops one newline at the end of a file.
-	w, err := newWindows(l.model.Tokenizer(), strings.TrimSuffix(text, "\n"), *window)
+	w, err := newWindows(ctx, l.model.Tokenizer(), strings.TrimSuffix(text, "\n"), *window)
 	if err != nil {
 		return err
 	}
@@ -117,9 +117,9 @@ type windows struct {
 	bos  int32 // stands for the first token of each, or tokenizer.None
 }
 
-func newWindows(tok *tokenizer.Tokenizer, text string, size int) (*windows, error) {
+func newWindows(ctx context.Context, tok *tokenizer.Tokenizer, text string, size int) (*windows, error) {
 	special := tokenizer.EncodeOptions{Frame: tokenizer.TextFrame}
-	ids, err := tok.Encode(text, special)
+	ids, err := encode(ctx, tok, text, special)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +136,26 @@ func newWindows(tok *tokenizer.Tokenizer, text string, size int) (*windows, erro
 		w.bos = tok.BOS()
 	}
 	return w, nil
+}
+
+// encode is tok.Encode for a text of any length, for which it does not wait once ctx is
+// done: the tokenizer then goes on alone, on memory that nothing else gives back.
+func encode(ctx context.Context, tok *tokenizer.Tokenizer, text string, opt tokenizer.EncodeOptions) ([]int32, error) {
+	type result struct {
+		ids []int32
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		ids, err := tok.Encode(text, opt)
+		done <- result{ids, err}
+	}()
+	select {
+	case r := <-done:
+		return r.ids, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func (w *windows) count() int { return len(w.ids) / w.size }

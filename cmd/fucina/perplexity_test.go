@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -10,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/providers"
 )
 
@@ -105,6 +109,52 @@ func TestPerplexityText(t *testing.T) {
 	cancel()
 	if r := invokeContext(t, ctx, "perplexity", "-m", model, "-f", text, "-c", "8"); r.code != exitInterrupted || r.stdout != "" {
 		t.Errorf("interrupted: %+v", r)
+	}
+}
+
+// An interrupt at whatever look ends the command as one, without a final estimate; what
+// was printed before it stands.
+func TestPerplexityInterrupted(t *testing.T) {
+	model := tinyModel(t)
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("the and ", 10)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole := invoke(t, "perplexity", "-m", model, "-f", text, "-c", "8").ok(t)
+	some := false
+	for n := int64(0); ; n += 23 {
+		r := invokeContext(t, newCountdown(t, n), "perplexity", "-m", model, "-f", text, "-c", "8")
+		if r.code == exitOK {
+			break
+		}
+		estimates := strings.TrimSuffix(r.stdout, "\n")
+		if r.code != exitInterrupted || r.stderr != "" || !strings.HasPrefix(whole, estimates) || strings.Contains(estimates, "Final") {
+			t.Fatalf("interrupted at look %d: %+v", n, r)
+		}
+		some = some || estimates != ""
+	}
+	if !some {
+		t.Error("no run kept its first estimates")
+	}
+}
+
+// Nobody waits for the tokens of a long text after an interrupt.
+func TestEncodeInterrupted(t *testing.T) {
+	f, err := gguf.Open(tinyModel(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := llm.NewTokenizer(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if ids, err := encode(ctx, tok, "the and", tokenizer.EncodeOptions{}); err != nil || len(ids) == 0 {
+		t.Errorf("%v, %v", ids, err)
+	}
+	cancel()
+	if ids, err := encode(ctx, tok, strings.Repeat("the and ", 1<<19), tokenizer.EncodeOptions{}); err != context.Canceled || ids != nil {
+		t.Errorf("%d tokens and %v, want %v", len(ids), err, context.Canceled)
 	}
 }
 

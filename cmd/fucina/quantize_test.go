@@ -190,6 +190,20 @@ func TestQuantizeFailures(t *testing.T) {
 		t.Errorf("interrupted: %+v", r)
 	}
 	only(t, dir)
+	looks := int64(1)
+	for ; ; looks *= 2 {
+		r := invokeContext(t, newCountdown(t, looks), "quantize", in, out, "Q8_0")
+		if r.code == exitOK {
+			break
+		}
+		if r.code != exitInterrupted || r.stdout != "" || r.stderr != "" {
+			t.Errorf("interrupted at look %d: %+v", looks, r)
+		}
+		only(t, dir)
+	}
+	if looks < 64 {
+		t.Errorf("fewer than %d looks at the context", looks)
+	}
 
 	invoke(t, "quantize", in, out, "Q8_0").ok(t)
 	old, err := os.ReadFile(out)
