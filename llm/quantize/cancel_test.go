@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/llm/quantize"
@@ -85,4 +87,32 @@ func TestLongRowLooks(t *testing.T) {
 			t.Errorf("%v: %d looks at two rows of %d, want one every %d", c.typ, looks, cols, c.each)
 		}
 	}
+}
+
+// BenchmarkCancelQuantize reports how long File goes on after its context is done, in
+// a format that takes long, on one large tensor.
+func BenchmarkCancelQuantize(b *testing.B) {
+	const rows, cols = 1 << 8, 1 << 14
+	dir := b.TempDir()
+	path, out := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "out.gguf")
+	if err := os.WriteFile(path, oneMatrix("blk.0.attn_q.weight", dtype.F32, []int{rows, cols}, matrix(rows, cols, nil)), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var worst, sum time.Duration
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(context.Background())
+		var at time.Time
+		time.AfterFunc(time.Duration(rng.IntN(int(200*time.Millisecond))), func() {
+			at = time.Now()
+			cancel()
+		})
+		if _, err := quantize.File(ctx, path, out, quantize.Options{Type: quantize.IQ3_S, Pure: true}); !errors.Is(err, context.Canceled) {
+			b.Fatalf("%v, want %v", err, context.Canceled)
+		}
+		late := time.Since(at)
+		worst, sum = max(worst, late), sum+late
+	}
+	b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")
+	b.ReportMetric(float64(sum.Microseconds())/1000/float64(b.N), "mean-ms")
 }

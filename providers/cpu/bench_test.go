@@ -3,8 +3,10 @@ package cpu
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
@@ -90,6 +92,36 @@ func BenchmarkAttention(b *testing.B) {
 			benchmark(b, provider.OpAttention, a, 2*c.t*heads*d*(a.Past+c.t/2), func(a *provider.Args) { attentionRef(a) })
 		})
 	}
+}
+
+// BenchmarkCancelAttention reports how long attention over 100,000 keys goes on after
+// its context is done.
+func BenchmarkCancelAttention(b *testing.B) {
+	rng := newRand()
+	const tokens, keys, heads, d = 64, 100_000, 8, 128
+	p, q := open(b, 2)
+	defer p.Close()
+	a := provider.Args{Scale: 0.1, Past: keys - tokens, Out: operand(dtype.F32, plain, tokens, heads, d)}
+	a.In[0] = random(operand(dtype.F32, plain, tokens, heads, d), rng)
+	a.In[1] = random(operand(dtype.F16, plain, keys, 1, d), rng)
+	a.In[2] = random(operand(dtype.F16, plain, keys, 1, d), rng)
+	a = withWorkspace(b, NewExecutor(p.team), provider.OpAttention, a)
+	var worst, sum time.Duration
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(bg)
+		var at time.Time
+		time.AfterFunc(time.Duration(rng.IntN(int(200*time.Millisecond))), func() {
+			at = time.Now()
+			cancel()
+		})
+		if _, err := p.Submit(ctx, q, provider.OpAttention, &a); !errors.Is(err, context.Canceled) {
+			b.Fatalf("%v, want %v", err, context.Canceled)
+		}
+		late := time.Since(at)
+		worst, sum = max(worst, late), sum+late
+	}
+	b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")
+	b.ReportMetric(float64(sum.Microseconds())/1000/float64(b.N), "mean-ms")
 }
 
 func BenchmarkElementwise(b *testing.B) {
