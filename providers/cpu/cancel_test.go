@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -351,6 +352,41 @@ func TestCancelledWaitKeepsQueue(t *testing.T) {
 	}
 	other.Complete(w.Seq())
 	if _, err := p.Submit(bg, q, provider.OpAdd, &a); err != nil {
+		t.Error(err)
+	}
+}
+
+// together is a kernel of one unit for each lane, which meet before they spend.
+type together struct {
+	metered
+	barrier sync.WaitGroup
+}
+
+func (k *together) run(_, _ int, s *scratch) {
+	k.barrier.Done()
+	k.barrier.Wait()
+	s.spend(lookEvery)
+}
+
+// Several lanes may find the context done in one run; none of them remembers it.
+func TestCancelOnEveryLane(t *testing.T) {
+	const lanes = 3
+	tm := team.New(lanes)
+	defer tm.Close()
+	e := NewExecutor(tm)
+	k := &together{metered: metered{units: lanes, cost: lookEvery}}
+	e.kernels[provider.OpCopy] = k
+	k.barrier.Add(lanes)
+	if err := e.Execute(after(lanes), provider.OpCopy, &provider.Args{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	for i := range e.scratch {
+		if err := e.scratch[i].err; err != nil {
+			t.Errorf("lane %d keeps %v", i, err)
+		}
+	}
+	k.barrier.Add(lanes)
+	if err := e.Execute(bg, provider.OpCopy, &provider.Args{}); err != nil {
 		t.Error(err)
 	}
 }

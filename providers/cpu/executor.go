@@ -19,7 +19,8 @@ type kernel interface {
 	// bind checks the operands' memory and holds on to it. It may return s.err.
 	bind(a *provider.Args, s *scratch) error
 	// work returns the number of independent units, and the cost of one in
-	// multiply-adds.
+	// multiply-adds, by which units are grouped into tasks: rather too much than too
+	// little, as a task is what a lane does between two looks at the context.
 	work() (units, cost int)
 	// run computes the units lo to hi-1. A unit that may cost more than lookEvery
 	// is counted with s as it goes, and run returns when s says that the context is
