@@ -80,6 +80,9 @@ func operand(t *tensor.Tensor) provider.Operand {
 // contiguous tensor.
 func (c *Queue) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
 	defer c.forget()
+	if err := c.std.Err(); err != nil {
+		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+	}
 	st, err := s.Storage(d)
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
@@ -116,6 +119,9 @@ func (c *Queue) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tensor
 // the view out of an existing buffer.
 func (c *Queue) runInto(op provider.Op, out *tensor.Tensor) error {
 	defer c.forget()
+	if err := c.std.Err(); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
 	c.args.Out = operand(out)
 	var why error
 	if c.onDevice(op) {

@@ -52,7 +52,7 @@ func TestTextAndPromptFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWindows(tok, "the the", 2)
+	w, err := newWindows(context.Background(), tok, "the the", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
