@@ -50,8 +50,8 @@ func TestMemory(t *testing.T) {
 }
 
 // meeting is a context that the goroutines which encode look at: their first look
-// returns when both are there. The very first is of the goroutine that writes, before
-// a tensor.
+// returns when both are there. The two before are of the goroutine that writes, before
+// a tensor and before its rows.
 type meeting struct {
 	context.Context
 	looks atomic.Int32
@@ -61,13 +61,13 @@ type meeting struct {
 
 func (m *meeting) Err() error {
 	switch m.looks.Add(1) {
-	case 2:
+	case 3:
 		select {
 		case <-m.both:
 		case <-time.After(30 * time.Second):
 			m.alone.Store(true)
 		}
-	case 3:
+	case 4:
 		close(m.both)
 	}
 	return m.Context.Err()
