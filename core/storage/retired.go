@@ -41,14 +41,15 @@ func (r *Retired) add(block *offheap.Block, resource accel.Resource, uses accel.
 }
 
 // Sweep frees what no transfer uses any more and returns how much is left. Memory
-// behind a failed fence stays until Drain: the device may still write to it.
+// behind a failed fence stays until the failed queue has ended: the device may still
+// write to it.
 func (r *Retired) Sweep() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := r.list[:0]
 	for i := range r.list {
 		e := &r.list[i]
-		if e.uses.Done() && e.uses.Err() == nil {
+		if e.uses.Quiet() {
 			e.free()
 			continue
 		}

@@ -293,12 +293,23 @@ func (b *Buffer) DropDevice() bool {
 	s := &b.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mem == nil || !s.hostValid || s.pins > 0 {
+	if !s.droppable() {
 		return false
 	}
 	s.freeDevice()
 	return true
 }
+
+// CanDropDevice reports whether DropDevice would give the device bytes back now.
+func (b *Buffer) CanDropDevice() bool {
+	s := &b.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.droppable()
+}
+
+// droppable reports whether the device bytes can be given back. The caller holds mu.
+func (s *slots) droppable() bool { return s.mem != nil && s.hostValid && s.pins == 0 }
 
 // freeDevice hands the device bytes back under their fences. The caller holds mu
 // or is the buffer's end.

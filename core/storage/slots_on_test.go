@@ -671,8 +671,8 @@ func TestReleaseWithEveryFenceOpen(t *testing.T) {
 	}
 }
 
-// Memory behind a failed fence stays until the device's owner says that the device
-// is done with it.
+// Memory behind a failed fence stays until the failed queue has ended, or the device's
+// owner says that the device is done with it.
 func TestRetiredBehindFailedFence(t *testing.T) {
 	for _, when := range []string{"before", "after"} {
 		t.Run("failure "+when+" release", func(t *testing.T) {
@@ -690,6 +690,12 @@ func TestRetiredBehindFailedFence(t *testing.T) {
 			}
 			if n := r.Sweep(); n != 1 {
 				t.Errorf("%d blocks retired, want the one behind the failed fence", n)
+			}
+			if when == "before" {
+				m.down.End()
+				if n := r.Sweep(); n != 0 {
+					t.Errorf("%d blocks retired after the end of the failed queue", n)
+				}
 			}
 			if err := r.Drain(background); err != nil {
 				t.Error(err)
@@ -885,6 +891,52 @@ func TestDropDevice(t *testing.T) {
 	if again.frees != 1 {
 		t.Errorf("freed %d times, want 1", again.frees)
 	}
+}
+
+// slowMemory is memory whose reads wait for a signal.
+type slowMemory struct {
+	*fakeMemory
+	entered, leave chan struct{}
+}
+
+func (m *slowMemory) Read(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
+	m.entered <- struct{}{}
+	<-m.leave
+	return m.fakeMemory.Read(ctx, dst, off, after)
+}
+
+// The device bytes are not given back under a read of a part, though another read has
+// made the host copy valid meanwhile.
+func TestDropDeviceDuringReadAt(t *testing.T) {
+	b, q := NewLazy(16), newQueue("compute")
+	m := &slowMemory{newMemory(16), make(chan struct{}), make(chan struct{})}
+	b.Attach(m, nil, &Retired{})
+	var needs Needs
+	if _, err := b.BeginDevice(bg, q.Timeline, Overwrite, &needs); err != nil {
+		t.Fatal(err)
+	}
+	b.EndDevice(Overwrite, q.enqueue(func() { fill('d')(m.fakeMemory) }), true, nil)
+	q.finish()
+	got := make([]byte, 4)
+	read := make(chan error)
+	go func() { read <- b.ReadAt(bg, got, 8) }()
+	<-m.entered
+	if !wouldWait(t, b, Read) {
+		t.Fatal("no download")
+	}
+	m.finish()
+	mustHost(t, b, Read)
+	if b.CanDropDevice() || b.DropDevice() {
+		t.Error("dropped under a read")
+	}
+	close(m.leave)
+	if err := <-read; err != nil || string(got) != "dddd" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if !b.CanDropDevice() || !b.DropDevice() || b.CanDropDevice() || m.frees != 1 {
+		t.Errorf("not dropped after the read, or not once: freed %d times", m.frees)
+	}
+	b.Release()
 }
 
 // tied is provider state that checks the order of its end.
