@@ -37,12 +37,9 @@ func (d *device) open(opt Options) error {
 	if err != nil {
 		return err
 	}
-	res, err := residency.New(opt.Device, residency.Options{
+	res := residency.New(opt.Device, residency.Options{
 		Budget: opt.DeviceBudget, Slots: opt.StagingSlots, SlotBytes: opt.StagingBytes,
 	})
-	if err != nil {
-		return err
-	}
 	d.p, d.res, d.gate = opt.Device, res, gate
 	return nil
 }
@@ -278,7 +275,7 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 			return provider.Mem{}, err
 		}
 		mem, err := buf.BeginDevice(ctx, t, access, &q.needs)
-		if errors.Is(err, storage.ErrNoDeviceMemory) {
+		if errors.Is(err, storage.ErrNoDeviceMemory) && ctx.Err() == nil {
 			// Another context took the memory in between, and gets on with it.
 			continue
 		}

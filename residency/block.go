@@ -29,19 +29,34 @@ var _ accel.Memory = (*Block)(nil)
 // Mem returns the provider's memory.
 func (b *Block) Mem() provider.Mem { return b.mem }
 
-// Upload implements accel.Memory.
+// Upload implements accel.Memory. It first waits until the works of after have ended:
+// a copy in the upload queue never stands behind unfinished work of another queue.
+// Their failures are not this copy's.
 func (b *Block) Upload(ctx context.Context, off int, src []byte, after accel.Fences) (accel.Work, error) {
-	return b.m.up.upload(ctx, b.mem.Slice(off, len(src)), src, after)
+	r, err := b.m.up.open(ctx)
+	if err != nil {
+		return accel.Work{}, err
+	}
+	return r.upload(ctx, b.mem.Slice(off, len(src)), src, after)
 }
 
-// Download implements accel.Memory.
+// Download implements accel.Memory. It first waits until after has ended; whether
+// after failed is for the caller to look at.
 func (b *Block) Download(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
-	return b.m.down.download(ctx, dst, b.mem.Slice(off, len(dst)), after)
+	r, err := b.m.down.open(ctx)
+	if err != nil {
+		return accel.Work{}, err
+	}
+	return r.download(ctx, dst, b.mem.Slice(off, len(dst)), after)
 }
 
-// Read implements accel.Memory.
+// Read implements accel.Memory. Whether after failed is for the caller to look at.
 func (b *Block) Read(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
-	return b.m.down.read(ctx, dst, b.mem.Slice(off, len(dst)), after)
+	r, err := b.m.down.open(ctx)
+	if err != nil {
+		return accel.Work{}, err
+	}
+	return r.read(ctx, dst, b.mem.Slice(off, len(dst)), after)
 }
 
 // Free implements accel.Memory: the block becomes idle under the given fences.

@@ -3,7 +3,8 @@
 // A [Manager] hands out device memory in stream-ordered blocks, keeps adopted
 // weights resident within a byte budget, and moves bytes over an upload and a
 // download queue through rings of pinned memory (plain memory where the provider
-// has no pinned memory).
+// has no pinned memory). It takes each queue and its ring with the first transfer in
+// that direction, or with Prepare.
 //
 // Invariants:
 //   - Giving a block back never waits, not even for another goroutine's allocation
@@ -17,6 +18,8 @@
 //     the device must wait for, adopted weights, and idle blocks that are still in
 //     use, which the host waits for. It waits before it gives up more weights than
 //     the request needs.
+//   - A transfer waits on the host for what it follows. Its queue never stands behind
+//     work of another queue.
 //   - A transfer queue that failed stays dead, and so does the manager: Err says
 //     so, and its user turns to the host.
 //   - Bytes handed to Upload are copied before it returns.

@@ -61,8 +61,10 @@ type Stats struct {
 	Retired     int64 // host blocks that outlived their buffer, a count
 }
 
-// New returns a manager of p's memory. The caller closes it before p.
-func New(p provider.Provider, opt Options) (*Manager, error) {
+// New returns a manager of p's memory. It takes nothing of the device yet: the queues
+// and the staging memory come with the first transfer that needs them. The caller
+// closes the manager before p.
+func New(p provider.Provider, opt Options) *Manager {
 	if opt.Budget <= 0 {
 		opt.Budget = int64(budgetShare * float64(p.Info().FreeBytes))
 	}
@@ -72,16 +74,24 @@ func New(p provider.Provider, opt Options) (*Manager, error) {
 	if opt.Slots <= 0 {
 		opt.Slots = defaultSlots
 	}
-	m := &Manager{p: p, budget: opt.Budget, free: make(map[int][]*Block)}
+	m := &Manager{
+		p: p, budget: opt.Budget, free: make(map[int][]*Block),
+		up:   newRing(p, provider.UploadQueue, opt.Slots, opt.SlotBytes),
+		down: newRing(p, provider.DownloadQueue, opt.Slots, opt.SlotBytes),
+	}
 	m.adopted.init()
-	var err error
-	if m.up, err = newRing(p, provider.UploadQueue, opt.Slots, opt.SlotBytes); err != nil {
-		return nil, fmt.Errorf("residency: %w", err)
+	return m
+}
+
+// Prepare takes the queues and the staging memory at once, which otherwise come with
+// the first transfer.
+func (m *Manager) Prepare(ctx context.Context) error {
+	for _, r := range []*ring{m.up, m.down} {
+		if _, err := r.open(ctx); err != nil {
+			return err
+		}
 	}
-	if m.down, err = newRing(p, provider.DownloadQueue, opt.Slots, opt.SlotBytes); err != nil {
-		return nil, errors.Join(fmt.Errorf("residency: %w", err), m.up.close())
-	}
-	return m, nil
+	return nil
 }
 
 // Stats returns the counters.
@@ -97,10 +107,10 @@ func (m *Manager) Stats() Stats {
 // Err returns the failure of a transfer queue. After one, bytes can no longer be
 // brought to the device, or from it.
 func (m *Manager) Err() error {
-	if err := m.up.q.Timeline().Dead(); err != nil {
+	if err := m.up.dead(); err != nil {
 		return err
 	}
-	return m.down.q.Timeline().Dead()
+	return m.down.dead()
 }
 
 // Ensure gives b device memory for work on the queue with timeline t, unless it
@@ -137,7 +147,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("residency: close: %w", err)
 	}
-	errs = append(errs, m.up.close(), m.down.close(), m.retired.Drain(ctx))
+	errs = append(errs, m.up.close(ctx), m.down.close(ctx), m.retired.Drain(ctx))
 	m.mu.Lock()
 	blocks := m.quarantined
 	for _, list := range m.free {

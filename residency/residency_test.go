@@ -40,9 +40,7 @@ func newBench(t *testing.T, dev discrete.Options, opt Options) *bench {
 	if x.dev, err = discrete.New(dev); err != nil {
 		t.Fatal(err)
 	}
-	if x.m, err = New(x.dev, opt); err != nil {
-		t.Fatal(err)
-	}
+	x.m = New(x.dev, opt)
 	for _, q := range []*provider.Queue{&x.a, &x.b} {
 		if *q, err = x.dev.NewQueue(provider.Compute); err != nil {
 			t.Fatal(err)
@@ -146,9 +144,7 @@ func newSlow(t *testing.T, budget int64) (*bench, *slow) {
 	}
 	s := &slow{Device: dev, entered: make(chan struct{}), leave: make(chan struct{})}
 	x := &bench{t: t, dev: dev}
-	if x.m, err = New(s, Options{Budget: budget}); err != nil {
-		t.Fatal(err)
-	}
+	x.m = New(s, Options{Budget: budget})
 	if x.a, err = dev.NewQueue(provider.Compute); err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +410,7 @@ func TestEvictionOrder(t *testing.T) {
 		t.Error("an evicted weight was not adopted again")
 	}
 	got := make([]byte, 4096)
-	if _, err := w[1].DeviceMemory().Read(context.Background(), got, 0, x.m.up.q.Timeline().Last()); err != nil || got[0] != 2 || got[4095] != 2 {
+	if _, err := w[1].DeviceMemory().Read(context.Background(), got, 0, x.m.up.made.Load().q.Timeline().Last()); err != nil || got[0] != 2 || got[4095] != 2 {
 		t.Errorf("bytes %d and %d, %v", got[0], got[4095], err)
 	}
 	b.Free(nil)
@@ -656,50 +652,6 @@ func TestCloseUnderReads(t *testing.T) {
 	}
 }
 
-// A manager that cannot have its queues or staging memory leaves nothing behind.
-func TestNewFails(t *testing.T) {
-	dev, err := discrete.New(discrete.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dev.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(dev, Options{}); !errors.Is(err, provider.ErrClosed) {
-		t.Errorf("manager of a closed device: %v", err)
-	}
-	for _, fail := range []int{1, 3, 6} {
-		dev, err := discrete.New(discrete.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := New(&scarce{Device: dev, left: fail}, Options{SlotBytes: 64}); !errors.Is(err, errScarce) {
-			t.Errorf("without the piece of pinned memory after %d: %v", fail, err)
-		}
-		if s := dev.Stats(); s.LiveQueues != 0 || s.PinnedBytes != 0 {
-			t.Errorf("left: %+v", s)
-		}
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// scarce is a device that runs out of pinned memory.
-type scarce struct {
-	*discrete.Device
-	left int
-}
-
-var errScarce = errors.New("no pinned memory")
-
-func (s *scarce) AllocPinned(n int) ([]byte, error) {
-	if s.left--; s.left < 0 {
-		return nil, errScarce
-	}
-	return s.Device.AllocPinned(n)
-}
-
 // plain is a device without pinned memory.
 type plain struct{ provider.Provider }
 
@@ -709,10 +661,7 @@ func TestPlainStaging(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := New(plain{dev}, Options{SlotBytes: 128, Slots: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := New(plain{dev}, Options{SlotBytes: 128, Slots: 2})
 	b, _, err := m.Acquire(bg, nil, 512)
 	if err != nil {
 		t.Fatal(err)

@@ -6,22 +6,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/ctxlock"
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// ring is one transfer queue and its staging memory.
+// ring is the transfers in one direction. It has no queue and no staging memory
+// before the first transfer.
 type ring struct {
+	p           provider.Provider
+	kind        provider.QueueKind
+	slots, size int
+
+	making ctxlock.Lock // of who makes the staging, or ends the ring
+	closed bool         // guarded by making
+	made   atomic.Pointer[staging]
+}
+
+// staging is a transfer queue and its staging memory.
+type staging struct {
 	p     provider.Provider
 	q     provider.Queue
 	slots chan *slot // idle slots, the longest idle first
 	all   []*slot
 	done  chan struct{} // closed by close
 
-	mu sync.Mutex // one goroutine at a time submits to q
+	submitting ctxlock.Lock // one goroutine at a time submits to q
 }
 
 // slot is a piece of staging memory. A slot that is idle may still be in use by
@@ -32,12 +45,64 @@ type slot struct {
 	work  accel.Work
 }
 
-func newRing(p provider.Provider, kind provider.QueueKind, slots, size int) (*ring, error) {
+func newRing(p provider.Provider, kind provider.QueueKind, slots, size int) *ring {
+	return &ring{p: p, kind: kind, slots: slots, size: size, making: ctxlock.New()}
+}
+
+// open returns the staging, which the first call makes. After a failure the next call
+// tries again.
+func (r *ring) open(ctx context.Context) (*staging, error) {
+	if s := r.made.Load(); s != nil {
+		return s, nil
+	}
+	if err := r.making.Lock(ctx); err != nil {
+		return nil, err
+	}
+	defer r.making.Unlock()
+	if s := r.made.Load(); s != nil {
+		return s, nil
+	}
+	if r.closed {
+		return nil, fmt.Errorf("residency: %s queue: %w", r.kind, provider.ErrClosed)
+	}
+	s, err := newStaging(r.p, r.kind, r.slots, r.size)
+	if err != nil {
+		return nil, fmt.Errorf("residency: %s queue with %d bytes of staging memory: %w", r.kind, r.slots*r.size, err)
+	}
+	r.made.Store(s)
+	return s, nil
+}
+
+// dead returns the failure of the queue, if it was made and failed.
+func (r *ring) dead() error {
+	if s := r.made.Load(); s != nil {
+		return s.q.Timeline().Dead()
+	}
+	return nil
+}
+
+// close ends the ring: transfers fail from now on. Closing again does nothing.
+func (r *ring) close(ctx context.Context) error {
+	if err := r.making.Lock(ctx); err != nil {
+		return err
+	}
+	defer r.making.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	if s := r.made.Load(); s != nil {
+		return s.close()
+	}
+	return nil
+}
+
+func newStaging(p provider.Provider, kind provider.QueueKind, slots, size int) (*staging, error) {
 	q, err := p.NewQueue(kind)
 	if err != nil {
 		return nil, err
 	}
-	r := &ring{p: p, q: q, slots: make(chan *slot, slots), done: make(chan struct{})}
+	r := &staging{p: p, q: q, slots: make(chan *slot, slots), done: make(chan struct{}), submitting: ctxlock.New()}
 	pinned, _ := p.(provider.PinnedAllocator)
 	for range slots {
 		s := new(slot)
@@ -56,9 +121,8 @@ func newRing(p provider.Provider, kind provider.QueueKind, slots, size int) (*ri
 }
 
 // close ends the queue, which waits for its work, and frees the staging memory once
-// those who read tensors at this moment have copied what they waited for. It is
-// called once.
-func (r *ring) close() error {
+// those who read tensors at this moment have copied what they waited for.
+func (r *staging) close() error {
 	err := r.p.CloseQueue(r.q)
 	close(r.done)
 	pinned, _ := r.p.(provider.PinnedAllocator)
@@ -75,7 +139,7 @@ func (r *ring) close() error {
 }
 
 // take returns a slot whose memory no transfer uses. The caller gives it back.
-func (r *ring) take(ctx context.Context) (*slot, error) {
+func (r *staging) take(ctx context.Context) (*slot, error) {
 	var s *slot
 	select {
 	case s = <-r.slots:
@@ -89,42 +153,33 @@ func (r *ring) take(ctx context.Context) (*slot, error) {
 			r.slots <- s
 			return nil, err
 		}
-		// Its last transfer failed, which is for the transfer's owner to report.
+		// The owner of the failed transfer reports it.
 	}
 	s.work = accel.Work{}
 	return s, nil
 }
 
-// after makes the queue wait for w. The caller holds mu.
-func (r *ring) after(ctx context.Context, w accel.Work) error {
-	if w.Timeline() == r.q.Timeline() || w.Done() {
+// follow waits until w has ended, well or not, unless the queue orders its copies
+// after w anyway.
+func (r *staging) follow(ctx context.Context, w accel.Work) error {
+	if w.Timeline() == r.q.Timeline() {
 		return nil
 	}
-	return r.p.WaitFor(ctx, r.q, w)
+	if err := w.Wait(ctx); err != nil && !w.Done() {
+		return err
+	}
+	return nil
 }
 
-func (r *ring) upload(ctx context.Context, dst provider.Mem, src []byte, after accel.Fences) (accel.Work, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *staging) upload(ctx context.Context, dst provider.Mem, src []byte, after accel.Fences) (accel.Work, error) {
 	for _, w := range after {
-		if err := r.after(ctx, w); err != nil {
+		if err := r.follow(ctx, w); err != nil {
 			return accel.Work{}, err
 		}
 	}
 	var last accel.Work // copies of one queue end in order
 	for off := 0; off < len(src); {
-		s, err := r.take(ctx)
-		if err != nil {
-			return last, err
-		}
-		n := 0
-		if err := offheap.Guard(func() error { n = copy(s.p, src[off:]); return nil }); err != nil {
-			r.slots <- s // src lies in a mapped file that was cut
-			return last, err
-		}
-		w, err := r.p.Upload(ctx, r.q, dst.Slice(off, n), s.p[:n])
-		s.work = w
-		r.slots <- s
+		n, w, err := r.uploadPiece(ctx, dst, src, off)
 		if err != nil {
 			return last, err
 		}
@@ -134,20 +189,45 @@ func (r *ring) upload(ctx context.Context, dst provider.Mem, src []byte, after a
 	return last, nil
 }
 
-func (r *ring) download(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.after(ctx, after); err != nil {
+func (r *staging) uploadPiece(ctx context.Context, dst provider.Mem, src []byte, off int) (int, accel.Work, error) {
+	s, err := r.take(ctx)
+	if err != nil {
+		return 0, accel.Work{}, err
+	}
+	defer func() { r.slots <- s }()
+	n := 0
+	if err := offheap.Guard(func() error { n = copy(s.p, src[off:]); return nil }); err != nil {
+		return 0, accel.Work{}, err // src lies in a mapped file that was cut
+	}
+	if err := r.submitting.Lock(ctx); err != nil {
+		return 0, accel.Work{}, err
+	}
+	defer r.submitting.Unlock()
+	s.work, err = r.p.Upload(ctx, r.q, dst.Slice(off, n), s.p[:n])
+	return n, s.work, err
+}
+
+func (r *staging) download(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
+	if err := r.follow(ctx, after); err != nil {
 		return accel.Work{}, err
 	}
+	if err := r.submitting.Lock(ctx); err != nil {
+		return accel.Work{}, err
+	}
+	defer r.submitting.Unlock()
 	return r.p.Download(ctx, r.q, dst, src)
 }
 
 // read copies src to dst through staging memory, and waits. With an error it
 // returns the copy that was under way.
-func (r *ring) read(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
+func (r *staging) read(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
+	// Staging memory is taken after the wait: whoever waits for slow work keeps none
+	// from the others.
+	if err := r.follow(ctx, after); err != nil {
+		return accel.Work{}, err
+	}
 	for off := 0; off < len(dst); {
-		n, w, err := r.readPiece(ctx, dst[off:], src, off, after)
+		n, w, err := r.readPiece(ctx, dst[off:], src, off)
 		if err != nil {
 			return w, err
 		}
@@ -156,14 +236,14 @@ func (r *ring) read(ctx context.Context, dst []byte, src provider.Mem, after acc
 	return accel.Work{}, nil
 }
 
-func (r *ring) readPiece(ctx context.Context, dst []byte, src provider.Mem, off int, after accel.Work) (int, accel.Work, error) {
+func (r *staging) readPiece(ctx context.Context, dst []byte, src provider.Mem, off int) (int, accel.Work, error) {
 	s, err := r.take(ctx)
 	if err != nil {
 		return 0, accel.Work{}, err
 	}
 	defer func() { r.slots <- s }()
 	n := min(len(dst), len(s.p))
-	if s.work, err = r.download(ctx, s.p[:n], src.Slice(off, n), after); err != nil {
+	if s.work, err = r.download(ctx, s.p[:n], src.Slice(off, n), accel.Work{}); err != nil {
 		return 0, accel.Work{}, err
 	}
 	if err := s.work.Wait(ctx); err != nil {

@@ -6,20 +6,21 @@ import "context"
 // and the way to move them. Implementations are safe for use by several
 // goroutines.
 type Memory interface {
-	// Upload enqueues a copy of src to the device bytes from off on, ordered on
-	// the device after the given works. src may be changed or freed as soon as
-	// Upload returns, which may have to wait for room to copy it to, until ctx is
-	// done. The result is the fence after which the bytes are there; with an error,
-	// it is the fence of what was enqueued before the error.
+	// Upload enqueues a copy of src to the device bytes from off on, made once the
+	// given works have ended, well or not. src may be changed or freed as soon as
+	// Upload returns. Upload may wait for these works and for room to copy src to,
+	// until ctx is done. The result is the fence after which the bytes are there;
+	// with an error, it is the fence of what was enqueued before the error.
 	Upload(ctx context.Context, off int, src []byte, after Fences) (Work, error)
-	// Download enqueues a copy of the device bytes from off on into dst, ordered
-	// on the device after the given work. dst must stay allocated, off the Go
-	// heap or pinned, until the result has ended.
+	// Download enqueues a copy of the device bytes from off on into dst, made once
+	// the given work has ended, well or not. It may wait for that work until ctx is
+	// done. dst must stay allocated, off the Go heap or pinned, until the result has
+	// ended.
 	Download(ctx context.Context, dst []byte, off int, after Work) (Work, error)
 	// Read copies the device bytes from off on into dst, which may be any memory,
-	// once the given work has ended, and waits for the copy. With an error, the
-	// result is the fence of the copy that was not waited for: it still reads the
-	// device bytes, but no longer touches dst.
+	// once the given work has ended, well or not, and waits for the copy. With an
+	// error, the result is the fence of the copy that was not waited for: it still
+	// reads the device bytes, but no longer touches dst.
 	Read(ctx context.Context, dst []byte, off int, after Work) (Work, error)
 	// Free gives the bytes back once the given works have ended. It never waits.
 	// The set is only read during the call.

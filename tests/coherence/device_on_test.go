@@ -52,12 +52,9 @@ func devices() []configuration {
 func (d device) open(seed uint64) (*rig, error) {
 	d.memory <<= seed / 64 % 3
 	d.budget <<= seed / 64 % 3
-	r := &rig{
-		waits: d.ring > 0 || d.memory > 0 || d.budget > 0 || d.decline || d.gate > 0 || d.sync,
-		slots: 16, slotBytes: 4 << 10,
-	}
-	if d.slots > 0 {
-		r.slots, r.slotBytes = d.slots, d.slotBytes
+	r := &rig{waits: d.ring > 0 || d.memory > 0 || d.budget > 0 || d.decline || d.gate > 0 || d.sync}
+	if d.slots == 0 {
+		d.slots, d.slotBytes = 16, 4<<10
 	}
 	opt := discrete.Options{
 		MemoryBytes: d.memory, Ring: d.ring, Seed: seed, Chaos: d.chaos, MaxDelay: 20 * time.Microsecond, Sync: d.sync,
@@ -80,7 +77,7 @@ func (d device) open(seed uint64) (*rig, error) {
 		return nil, err
 	}
 	r.engine, err = exec.Open(exec.Options{
-		CPU: c, Device: dev, DeviceBudget: d.budget, StagingSlots: r.slots, StagingBytes: r.slotBytes,
+		CPU: c, Device: dev, DeviceBudget: d.budget, StagingSlots: d.slots, StagingBytes: d.slotBytes,
 	})
 	if err != nil {
 		return nil, err

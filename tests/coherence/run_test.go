@@ -24,8 +24,6 @@ type rig struct {
 	// waits says that any operation, and any transfer that it submits, may have
 	// to wait for the device: because it runs on the CPU, or for want of room.
 	waits bool
-	// slots and slotBytes are the staging memory for uploads.
-	slots, slotBytes int
 
 	settle  func() error // waits for the device
 	hold    func()
@@ -63,10 +61,9 @@ type runner struct {
 	reads   []chan error
 	at      int // the step in progress
 
-	held      bool
-	heldOps   int           // operations since the device was held
-	heldSlots int           // staging slots that they may have taken
-	resumed   chan struct{} // closed when a resume in the background is over; or nil
+	held    bool
+	heldOps int           // operations since the device was held
+	resumed chan struct{} // closed when a resume in the background is over; or nil
 }
 
 // loan is memory that the schedule lent to a buffer.
@@ -172,12 +169,11 @@ func (r *runner) makeRoom(s *step) {
 		wait = r.waits // to submit a transfer, or behind one who does
 	case compute, copyTo:
 		r.heldOps++
+		wait = r.waits || r.heldOps > maxHeldOps
 		for _, i := range s.in {
-			if b := r.tensors[i].Buffer(); !b.NewestOnDevice() {
-				r.heldSlots += (b.Size() + r.slotBytes - 1) / r.slotBytes
-			}
+			// An upload waits for earlier uses of the memory that it gets.
+			wait = wait || !r.tensors[i].Buffer().NewestOnDevice()
 		}
-		wait = r.waits || r.heldOps > maxHeldOps || r.heldSlots > r.slots
 	}
 	if wait {
 		r.held = false
@@ -245,7 +241,7 @@ func (r *runner) step(s *step) error {
 			return err
 		}
 		r.rig.hold()
-		r.held, r.heldOps, r.heldSlots = true, 0, 0
+		r.held, r.heldOps = true, 0
 	case resume:
 		r.resume()
 	case spawn:
