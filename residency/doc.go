@@ -8,21 +8,60 @@
 //
 // Invariants:
 //   - Giving a block back never waits, not even for another goroutine's allocation
-//     in the provider. The block keeps the fences of its last
-//     uses: the same queue may reuse it at once, another queue waits for them on
-//     the device. A block behind a failed fence is quarantined until Close.
-//   - A block is given back to the provider only when its fences have ended.
-//   - Only bytes whose host copy is valid are evicted, least recently used first.
-//   - Memory that runs out is looked for, in this order: a reusable block, the
-//     provider, idle blocks of other sizes, a block of the right size whose fences
-//     the device must wait for, adopted weights, and idle blocks that are still in
-//     use, which the host waits for. It waits before it gives up more weights than
-//     the request needs.
+//     in the provider. The block keeps the fences of its last uses: the same queue may
+//     reuse it at once, another queue waits for them on the device.
+//   - A block is given back to the provider only when its fences have ended. A block
+//     behind a failed fence is quarantined until the failed queue has ended.
 //   - A transfer waits on the host for what it follows. Its queue never stands behind
 //     work of another queue.
+//   - Every wait ends with the caller's context, and nobody waits for the device while
+//     holding a lock of the manager. Only for room in a full transfer queue does one
+//     wait at its head.
+//   - The budget counts what blocks hold, not what was asked for.
 //   - A transfer queue that failed stays dead, and so does the manager: Err says
 //     so, and its user turns to the host.
 //   - Bytes handed to Upload are copied before it returns.
+//
+// # Sizes
+//
+// Activations have 8 sizes per power of two, so that prompts of nearby lengths share
+// blocks. An idle block also serves a request that is up to 4 times smaller, or 1 MiB
+// smaller: once a few lengths have run, others need no new memory. Weights have blocks
+// of their own size, up to 4 KiB. Weights and activations leave each other's idle
+// blocks alone while there is memory, so that each finds its sizes again.
+//
+// # Memory that has run out
+//
+// A request that can never be met is refused at once and costs nobody anything: one
+// larger than the budget, than an allocation can be, or than idle blocks and weights
+// together. Otherwise memory is looked for in this order:
+//
+//   - a reusable block, and the provider;
+//   - idle blocks that were a weight's, or that nobody took for two rounds of the model;
+//   - a block of the right size whose uses the device must wait for;
+//   - adopted weights whose host copy is valid and which no operation is being prepared
+//     on, no more of them than the request needs;
+//   - other idle blocks, in the end those that are still in use.
+//
+// # Which weights go
+//
+// A forward pass uses the weights of a model in a loop. Least-recently-used order
+// would evict each weight just before its next use, so that a model 3% over its budget
+// would upload all of its weights in each step. The manager measures how often each
+// weight comes back, counted in uses of weights, and gives up the one that is used next
+// at the latest time. In a loop that is one that was just used. So a fixed part stays
+// resident, and the rest is streamed through the room that is left: a step uploads
+// what is over the budget and little more. Three things refine this order:
+//
+//   - A weight that was not used for three rounds of what runs now is taken for one of
+//     a model that is open and idle. It goes first, whatever its size.
+//   - Large weights are left alone while smaller ones make enough room. To bring a
+//     large one back costs more than the room that a small one needed.
+//   - The last used weights stay, up to a 32nd of the budget. The device may still be
+//     at work on them, and an upload into their memory would wait for that.
+//
+// A weight's history outlives its block, and is dropped when the collector takes the
+// weight's buffer.
 //
 // The package knows only the provider interface. It has no content in a build
 // without an accelerator tag.

@@ -6,11 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
+	"weak"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/internal/ctxlock"
 )
 
 // Options are the limits of a Manager; zero fields take their defaults.
@@ -36,18 +40,25 @@ const (
 type Manager struct {
 	p       provider.Provider
 	budget  int64
+	limit   int // bytes of the largest block there can be
 	up      *ring
 	down    *ring
 	retired storage.Retired
 
-	// Locks in their order.
-	scarce      sync.Mutex       // of who looks for memory that has run out
-	growing     sync.Mutex       // of who asks the provider for more
-	mu          sync.Mutex       // of the fields below; never held while the provider is called
-	free        map[int][]*Block // idle blocks by size, last freed last
+	// Locks in their order. Nobody waits for work of the device while it holds one.
+	scarce      ctxlock.Lock // of who looks for memory that has run out
+	growing     ctxlock.Lock // of who asks the provider for more
+	mu          sync.Mutex   // of the fields below; never held while the provider is called
+	idle        idleBlocks
 	quarantined []*Block
-	adopted     lru
+	adopted     []*Block
+	past        map[weak.Pointer[storage.Buffer]]*history
+	pastLimit   int   // size of past at which it is swept
+	tick        int64 // uses of weights so far
+	round       int64 // the longest interval of late
 	stats       Stats
+
+	scratch []candidate // guarded by scarce
 }
 
 // Stats are a Manager's counters, in bytes unless said otherwise.
@@ -65,8 +76,9 @@ type Stats struct {
 // and the staging memory come with the first transfer that needs them. The caller
 // closes the manager before p.
 func New(p provider.Provider, opt Options) *Manager {
+	info := p.Info()
 	if opt.Budget <= 0 {
-		opt.Budget = int64(budgetShare * float64(p.Info().FreeBytes))
+		opt.Budget = int64(budgetShare * float64(info.FreeBytes))
 	}
 	if opt.SlotBytes <= 0 {
 		opt.SlotBytes = defaultSlotBytes
@@ -74,13 +86,21 @@ func New(p provider.Provider, opt Options) *Manager {
 	if opt.Slots <= 0 {
 		opt.Slots = defaultSlots
 	}
-	m := &Manager{
-		p: p, budget: opt.Budget, free: make(map[int][]*Block),
-		up:   newRing(p, provider.UploadQueue, opt.Slots, opt.SlotBytes),
-		down: newRing(p, provider.DownloadQueue, opt.Slots, opt.SlotBytes),
+	limit := min(opt.Budget, math.MaxInt/(2*loose)-littleWaste)
+	for _, n := range []int64{info.MaxAlloc, info.TotalBytes} {
+		if n > 0 {
+			limit = min(limit, n)
+		}
 	}
-	m.adopted.init()
-	return m
+	return &Manager{
+		p: p, budget: opt.Budget, limit: int(limit),
+		up:        newRing(p, provider.UploadQueue, opt.Slots, opt.SlotBytes),
+		down:      newRing(p, provider.DownloadQueue, opt.Slots, opt.SlotBytes),
+		scarce:    ctxlock.New(),
+		growing:   ctxlock.New(),
+		past:      make(map[weak.Pointer[storage.Buffer]]*history),
+		pastLimit: minPast,
+	}
 }
 
 // Prepare takes the queues and the staging memory at once, which otherwise come with
@@ -97,6 +117,7 @@ func (m *Manager) Prepare(ctx context.Context) error {
 // Stats returns the counters.
 func (m *Manager) Stats() Stats {
 	retired := m.retired.Sweep()
+	m.restore()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.stats
@@ -123,7 +144,13 @@ func (m *Manager) Ensure(ctx context.Context, b *storage.Buffer, t *accel.Timeli
 		}
 		return false, nil
 	}
-	blk, uses, err := m.Acquire(ctx, t, b.Size())
+	var blk *Block
+	var uses accel.Fences
+	if weight {
+		blk, uses, err = m.acquireWeight(ctx, t, b.Size())
+	} else {
+		blk, uses, err = m.acquireActivation(ctx, t, b.Size(), b.HasHost())
+	}
 	if err != nil {
 		return false, err
 	}
@@ -149,12 +176,8 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	errs = append(errs, m.up.close(ctx), m.down.close(ctx), m.retired.Drain(ctx))
 	m.mu.Lock()
-	blocks := m.quarantined
-	for _, list := range m.free {
-		blocks = append(blocks, list...)
-	}
-	clear(m.free)
-	m.quarantined = nil
+	blocks := slices.AppendSeq(m.quarantined, m.idle.all)
+	m.idle, m.quarantined = nil, nil
 	m.stats.Idle, m.stats.Quarantined = 0, 0
 	m.mu.Unlock()
 	for _, b := range blocks {
