@@ -40,6 +40,11 @@ func (d *device) open(opt Options) error {
 	res := residency.New(opt.Device, residency.Options{
 		Budget: opt.DeviceBudget, Slots: opt.StagingSlots, SlotBytes: opt.StagingBytes,
 	})
+	if opt.Eager {
+		if err := res.Prepare(context.Background()); err != nil {
+			return errors.Join(err, res.Close(context.Background()))
+		}
+	}
 	d.p, d.res, d.gate = opt.Device, res, gate
 	return nil
 }

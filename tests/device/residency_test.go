@@ -137,6 +137,45 @@ func TestDeviceIsTouchedLate(t *testing.T) {
 	b.close()
 }
 
+// An engine that is opened eagerly has what transfers need, or says at once that it
+// cannot be had, and leaves nothing behind.
+func TestEagerEngine(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		host, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dev, err := discrete.New(discrete.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if closed {
+			if err := dev.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eng, err := exec.Open(exec.Options{CPU: host, Device: dev, Eager: true})
+		if closed {
+			if !errors.Is(err, provider.ErrClosed) {
+				t.Errorf("eager engine on a closed device: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := dev.Stats(); s.LiveQueues != 2 || s.PinnedBytes == 0 {
+			t.Errorf("eager engine: %+v, want two queues and pinned memory", s)
+		}
+		if err := eng.Close(); err != nil {
+			t.Error(err)
+		}
+		if s := dev.Stats(); s.LiveQueues != 0 || s.PinnedBytes != 0 {
+			t.Errorf("after close: %+v", s)
+		}
+	}
+}
+
 // The lender of a weight's bytes is told when a device has taken a copy, each time,
 // and not for other operands.
 func TestColdAfterAdoption(t *testing.T) {
