@@ -161,25 +161,22 @@ func (s *slots) still(ctx context.Context) error {
 	return nil
 }
 
-// begin makes the caller the one who begins a transfer, or reports false if another
-// was at it, and what was known of the buffer may no longer hold. The caller holds mu.
-func (s *slots) begin(ctx context.Context) (bool, error) {
-	if s.busy {
-		return false, s.still(ctx)
-	}
+// begin makes the caller the one who begins a transfer, until begun. It reports whether
+// it had to wait for another: then what was known of the buffer may no longer hold. The
+// caller holds mu, which is given up while waiting.
+func (s *slots) begin(ctx context.Context) (waited bool, err error) {
 	if !s.moving.TryLock() {
-		// Someone who waited for the last transfer is about to let go.
+		waited = true
 		s.mu.Unlock()
-		err := s.moving.Lock(ctx)
+		err = s.moving.Lock(ctx)
 		s.mu.Lock()
-		if err == nil {
-			s.moving.Unlock()
+		if err != nil {
+			return waited, err
 		}
-		return false, err
 	}
 	s.busy = true
 	s.pins++ // keeps the device bytes from being given back
-	return true, nil
+	return waited, nil
 }
 
 // begun ends what begin started. The caller holds mu.
@@ -189,35 +186,44 @@ func (s *slots) begun() {
 	s.moving.Unlock()
 }
 
-// validateDevice makes the device copy the newest. The caller holds mu, which is given
-// up meanwhile.
+// validateDevice makes the device copy the newest. The caller holds mu, which is given up
+// meanwhile.
 func (s *slots) validateDevice(ctx context.Context, b *Buffer) error {
-	for s.mem != nil {
-		if err := s.writer.Err(); err != nil {
-			if !s.hostValid {
-				return err
-			}
-			// A failed upload: the host still has the bytes.
-			s.failed.Add(s.writer)
-			s.writer, s.devValid = accel.Work{}, false
-		}
-		if s.devValid || !s.hostValid {
-			return nil
-		}
-		if ok, err := s.begin(ctx); err != nil {
+	if stale, err := s.staleDevice(); !stale || err != nil {
+		return err
+	}
+	waited, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.begun()
+	if waited {
+		if stale, err := s.staleDevice(); !stale || err != nil {
 			return err
-		} else if !ok {
-			continue
 		}
-		err := s.upload(ctx, b)
-		s.begun()
-		if err != nil {
-			return fmt.Errorf("storage: upload of %s: %w", b.origin(), err)
-		}
-		// The upload may have failed at once, which the caller sees.
-		return nil
+	}
+	// An upload that fails at once is seen by the caller.
+	if err := s.upload(ctx, b); err != nil {
+		return fmt.Errorf("storage: upload of %s: %w", b.origin(), err)
 	}
 	return nil
+}
+
+// staleDevice reports whether the device copy has to be validated, and the failure of
+// the work that was to write the only copy.
+func (s *slots) staleDevice() (bool, error) {
+	if s.mem == nil {
+		return false, nil
+	}
+	if err := s.writer.Err(); err != nil {
+		if !s.hostValid {
+			return false, err
+		}
+		// A failed upload: the host still has the bytes.
+		s.failed.Add(s.writer)
+		s.writer, s.devValid = accel.Work{}, false
+	}
+	return s.hostValid && !s.devValid, nil
 }
 
 // upload copies the host bytes to the device. The caller holds mu, which is given up
@@ -476,7 +482,7 @@ func (s *slots) validateHost(ctx context.Context, b *Buffer) error {
 		if err := s.dataErr(); err != nil {
 			return err
 		}
-		if s.fetch.IsZero() || s.fetchGen != b.gen.Load() {
+		if s.noFetch(b) {
 			if err := s.beginFetch(ctx, b); err != nil {
 				return err
 			}
@@ -489,6 +495,9 @@ func (s *slots) validateHost(ctx context.Context, b *Buffer) error {
 	return s.ensureHost(b)
 }
 
+// noFetch reports whether no download of the newest contents is under way.
+func (s *slots) noFetch(b *Buffer) bool { return s.fetch.IsZero() || s.fetchGen != b.gen.Load() }
+
 // beginFetch begins a download of the newest contents, or waits for what is in its way.
 func (s *slots) beginFetch(ctx context.Context, b *Buffer) error {
 	for _, w := range s.hostUse {
@@ -500,10 +509,14 @@ func (s *slots) beginFetch(ctx context.Context, b *Buffer) error {
 	if err := s.ensureHost(b); err != nil {
 		return err
 	}
-	if ok, err := s.begin(ctx); !ok {
+	waited, err := s.begin(ctx)
+	if err != nil {
 		return err
 	}
 	defer s.begun()
+	if waited && !(s.mem != nil && s.devValid && !s.hostValid && s.noFetch(b) && s.hostUse.Done() && s.pendingData().IsZero()) {
+		return nil
+	}
 	mem, writer, gen := s.mem, s.writer, b.gen.Load()
 	s.mu.Unlock()
 	w, err := mem.Download(ctx, b.bytes(), 0, writer)

@@ -1168,3 +1168,65 @@ func TestUploadThatFailsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// refusingMemory refuses its first upload, once the test says so.
+type refusingMemory struct {
+	*fakeMemory
+	begun, refuse chan struct{}
+	once          sync.Once
+}
+
+func (m *refusingMemory) Upload(ctx context.Context, off int, src []byte, after accel.Fences) (accel.Work, error) {
+	refused := false
+	m.once.Do(func() {
+		close(m.begun)
+		<-m.refuse
+		refused = true
+	})
+	if refused {
+		return accel.Work{}, errBroken
+	}
+	return m.fakeMemory.Upload(ctx, off, src, after)
+}
+
+// When an upload is refused that several operations waited for, one of them uploads in
+// its place. They must not wait for one another in turn for ever.
+func TestRefusedUploadIsTakenOver(t *testing.T) {
+	m := &refusingMemory{fakeMemory: newMemory(64), begun: make(chan struct{}), refuse: make(chan struct{})}
+	b := mustNew(t, 64)
+	b.Attach(m, nil, &Retired{})
+	errs := make(chan error)
+	use := func() {
+		q := newQueue("compute")
+		var needs Needs
+		_, err := b.BeginDevice(bg, q.Timeline, Read, &needs)
+		if err == nil {
+			b.EndDevice(Read, q.Issue(), true, nil)
+		}
+		errs <- err
+	}
+	go use()
+	<-m.begun
+	const others = 8
+	for range others {
+		go use()
+	}
+	ctx, cancel := context.WithCancel(bg)
+	cancel()
+	if _, err := b.BeginDevice(ctx, newQueue("compute").Timeline, Read, new(Needs)); !errors.Is(err, context.Canceled) {
+		t.Errorf("an operation whose context is done waits for another's upload: %v", err)
+	}
+	close(m.refuse)
+	refused := 0
+	for range 1 + others {
+		if err := <-errs; errors.Is(err, errBroken) {
+			refused++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if refused != 1 || m.uploads != 1 {
+		t.Errorf("%d operations were refused and %d uploads made, want one each", refused, m.uploads)
+	}
+	b.Release()
+}
