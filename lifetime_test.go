@@ -206,7 +206,7 @@ func TestUnpooledMemoryIsFreed(t *testing.T) {
 	end()
 }
 
-// Seed 003 3.12: a chain of 32 operations lives in 2 buffers where intermediates are
+// A chain of 32 operations lives in 2 buffers where intermediates are
 // released at once, and in 32 where a scope holds them.
 func TestScopeHoldsBuffers(t *testing.T) {
 	chain := func(c *fucina.Context) int {

@@ -339,7 +339,8 @@ func TestFencesWaitForAllDespiteFailure(t *testing.T) {
 	}
 }
 
-// PROBLEMS 14: a failure names the window it may lie in, not an innocent call.
+// A device error surfaces later than the call that caused it. The failure names the
+// window it may lie in and does not blame a later, innocent call.
 func TestWindowError(t *testing.T) {
 	err := error(&WindowError{Queue: "compute 0", First: 3, Last: 5, Ops: "mul_mat, add, softmax", Err: ErrDeviceLost})
 	if !errors.Is(err, ErrDeviceLost) || errors.Is(err, ErrDeviceFailed) {

@@ -51,7 +51,7 @@ func TestRegistryMatchesGoTypes(t *testing.T) {
 	}
 }
 
-// geometry is the table of seed 000 section 8.1, with ggml's type ids.
+// geometry lists every format's elements and bytes per block, with ggml's type ids.
 var geometry = []struct {
 	name               string
 	block, bytes, gguf int
@@ -112,7 +112,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// TestPredicates checks each predicate against the list in seed 000 section 8.2.
+// TestPredicates checks each predicate against the list of the formats that have it.
 func TestPredicates(t *testing.T) {
 	floats := "f16 bf16 f32 f64"
 	f8 := "f8_e4m3 f8_e5m2"
@@ -166,7 +166,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestPolicy walks the table of seed 000 section 8.3. Each entry is "compute
+// TestPolicy walks the table of compute and output formats. Each entry is "compute
 // output"; an empty entry is an error.
 func TestPolicy(t *testing.T) {
 	table := map[string][4]string{ // pointwise, widened, reduction, matmul

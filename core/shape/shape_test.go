@@ -114,7 +114,7 @@ func TestDim(t *testing.T) {
 	}
 }
 
-// PROBLEMS 40: the product of dims wraps to a small number.
+// The product of dims must not wrap to a small number.
 func TestElementsOverflow(t *testing.T) {
 	tests := []struct {
 		dims []int
@@ -201,7 +201,7 @@ func TestContiguous(t *testing.T) {
 			t.Errorf("%s is contiguous with strides %s", s, st)
 		}
 	}
-	// Seed 000 8.5.2: a {1} view of stride 0 is not contiguous.
+	// A {1} view of stride 0 is not contiguous.
 	one, zero := Must(1), Shape{rank: 1}
 	if one.IsContiguous(&zero) {
 		t.Error("[1] with stride 0 is contiguous")

@@ -56,8 +56,8 @@ func panicOf(f func()) (msg string) {
 	return ""
 }
 
-// The table of seed 000, section 8.4: who owns the bytes, and what the end of the
-// last reference does.
+// For each kind of buffer: who owns the bytes, and what the end of the last reference
+// does.
 func TestOwnership(t *testing.T) {
 	tests := []struct {
 		name               string
@@ -157,7 +157,7 @@ func TestReleaseHookOnceUnderRace(t *testing.T) {
 	}
 }
 
-// PROBLEMS 5 and 11: a second release, and a use after the last one, are caught.
+// A second release, and a use after the last one, are caught.
 func TestUseAfterReleasePanicsWithOrigin(t *testing.T) {
 	uses := map[string]func(b *Buffer){
 		"release":  func(b *Buffer) { b.Release() },
@@ -341,8 +341,8 @@ func TestReclaimedLoanEndsWithDestroy(t *testing.T) {
 	}
 }
 
-// PROBLEMS 6: nothing but a reference frees a buffer, so that a late end of an
-// older one cannot touch a newer one with the same memory.
+// Nothing but a reference frees a buffer: a late finalizer of an older buffer would free
+// a newer one that got the same address.
 func TestSameMemoryOtherBuffer(t *testing.T) {
 	noLeak(t)
 	a := mustNew(t, 64)

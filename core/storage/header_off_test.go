@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Without an accelerator the slots cost nothing (seed 000, section 8.4).
+// Without an accelerator the slots cost nothing.
 func TestHeaderSize(t *testing.T) {
 	if n := unsafe.Sizeof(slots{}); n != 0 {
 		t.Errorf("slots take %d bytes, want none", n)

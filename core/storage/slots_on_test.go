@@ -239,8 +239,8 @@ func TestHostWriteWaitsForWriterAndReaders(t *testing.T) {
 	}
 }
 
-// PROBLEMS 7: a host read without a fence returns the old bytes. It waits for the
-// writer, and for the writer alone.
+// A host read without a fence returns the old bytes. It waits for the writer, and for
+// the writer alone.
 func TestHostReadWaitsForWriterOnly(t *testing.T) {
 	b, m, q1, _ := lazyOnDevice(t, 16, 'a')
 	defer b.Release()
@@ -321,8 +321,8 @@ func TestDeviceDependencies(t *testing.T) {
 	}
 }
 
-// PROBLEMS 3: a block that comes back from another queue is written only after the
-// earlier uses of its bytes.
+// A block that comes back from another queue is written only after the earlier uses of
+// its bytes.
 func TestAttachCarriesEarlierUses(t *testing.T) {
 	q1, q2 := newQueue("first"), newQueue("second")
 	var uses accel.Fences
@@ -633,7 +633,7 @@ func TestStaleDownloadDoesNotLand(t *testing.T) {
 }
 
 // Release never waits for pooled or device memory: here with every fence open.
-// PROBLEMS 2: the download still fills memory that no buffer has any more.
+// The download still fills memory that no buffer has any more.
 func TestReleaseWithEveryFenceOpen(t *testing.T) {
 	noLeak(t)
 	b, m, q, r := lazyOnDevice(t, 4096, 'a')
@@ -787,7 +787,7 @@ func TestReleaseOfLentBytesWaits(t *testing.T) {
 	}
 }
 
-// PROBLEMS 1: the host source of an upload is released right after the call.
+// The host source of an upload is released right after the call.
 func TestSourceReleasedDuringUpload(t *testing.T) {
 	noLeak(t)
 	b, m, q, r := mustNew(t, 16), newMemory(16), newQueue("compute"), &Retired{}
@@ -810,8 +810,7 @@ func TestSourceReleasedDuringUpload(t *testing.T) {
 	}
 }
 
-// PROBLEMS 4: a buffer released after its operation was encoded, before it was
-// submitted.
+// A buffer is released after its operation was encoded, before it was submitted.
 func TestReleaseInsideOperationPanics(t *testing.T) {
 	b, _, q, _ := lazyOnDevice(t, 16, 'a')
 	var needs Needs
@@ -823,7 +822,7 @@ func TestReleaseInsideOperationPanics(t *testing.T) {
 	}
 }
 
-// PROBLEMS 5: a view and its base release the same device bytes once.
+// A view and its base release the same device bytes once.
 func TestDeviceBytesFreedOnce(t *testing.T) {
 	b, m, _, _ := lazyOnDevice(t, 16, 'a')
 	b.Retain() // a view
@@ -996,8 +995,8 @@ func TestResourceEndsWithDroppedMemory(t *testing.T) {
 	}
 }
 
-// PROBLEMS 2: a registration stays while a transfer uses the memory, also when the
-// buffer has gone on without it.
+// A registration stays while a transfer uses the memory, also when the buffer has gone
+// on without it.
 func TestResourceRetiresWithItsMemory(t *testing.T) {
 	noLeak(t)
 	var k keeper

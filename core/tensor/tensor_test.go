@@ -62,8 +62,8 @@ func strides(v ...int) shape.Shape {
 	return s
 }
 
-// walk returns the f32 values of a view in logical order, by the address formula of
-// seed 003, section 3.4.
+// walk returns the f32 values of a view in logical order: the element at an index lies
+// at the offset plus the sum of index times stride over the axes.
 func walk(t testing.TB, x *Tensor) []float32 {
 	t.Helper()
 	p, err := x.Buffer().Host(background, storage.Read)
@@ -296,7 +296,7 @@ func TestBroadcastView(t *testing.T) {
 	if got := walk(t, &grid); !slices.Equal(got, []float32{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3}) {
 		t.Errorf("broadcast %v", got)
 	}
-	// PROBLEMS 35: no write access through stride 0.
+	// A write through stride 0 would change elements that the view shows elsewhere too.
 	if _, err := grid.Bytes(background, storage.Update); !errors.Is(err, ErrUnsupportedView) {
 		t.Errorf("write through a broadcast view: %v", err)
 	}
@@ -318,7 +318,7 @@ func TestBroadcastView(t *testing.T) {
 			t.Errorf("broadcast to %s: %s, %v; want %v", tt.s, v.String(), err, tt.err)
 		}
 	}
-	// A {1} view of stride 0 is not contiguous (seed 000, section 8.5.2).
+	// A {1} view of stride 0 is not contiguous.
 	one := must(FromSlice(shape.Must(1), []float32{7}))
 	defer one.Release()
 	v := must(one.View(shape.Must(1), strides(0), 0))
@@ -568,7 +568,7 @@ func TestViewsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// The raw view tour of seed 000, section 8.5.3.
+// Views of one buffer: what shares its bytes, what is contiguous, and what is refused.
 func Example_rawViewTour() {
 	ctx := context.Background()
 	x, _ := FromSlice(shape.Must(2, 3), []float32{1, 2, 3, 4, 5, 6})

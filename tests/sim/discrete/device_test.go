@@ -150,7 +150,8 @@ func TestMissingWaitForInTime(t *testing.T) {
 	}
 }
 
-// PROBLEMS 1: the source of an upload that is reused before the copy executed.
+// An asynchronous upload reads its source late: a source that is reused before the copy
+// executed gives the device the newer bytes.
 // Under the race detector the fence that the test leaves out is the report, so the
 // device is held to order the write.
 func TestUploadReadsItsSourceLate(t *testing.T) {
@@ -537,7 +538,7 @@ func TestHazards(t *testing.T) {
 			}
 			b.free(x, y)
 		}},
-		// PROBLEMS 2: pinned memory that is given back under a transfer.
+		// The last reference to pinned memory goes while a copy from it is pending.
 		{"pinned memory freed under a transfer", []string{"pinned bytes, which op 2 of compute#1 still uses"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
 			p, err := b.AllocPinned(64)
 			if err != nil {
