@@ -121,7 +121,7 @@ func TestReplace(t *testing.T) {
 	end()
 }
 
-// Guards problem 8: an operation that returns its input makes the pool get a buffer
+// Guards this fault: an operation that returns its input makes the pool get a buffer
 // twice. Every operation that might changes nothing here, and its result is
 // released on its own.
 func TestResultsAreDistinct(t *testing.T) {
@@ -159,7 +159,7 @@ func TestResultsAreDistinct(t *testing.T) {
 	})
 }
 
-// Guards problem 9: memory that no pool owns leaks when it is released into one.
+// Guards this fault: memory that no pool owns leaks when it is released into one.
 func TestUnpooledMemoryIsFreed(t *testing.T) {
 	c, end := open(t)
 	e := c.Engine()

@@ -407,7 +407,7 @@ func TestDotMixedDTypes(t *testing.T) {
 	})
 }
 
-// Guards problem 33: a gather from a view that ignores its strides.
+// Guards this fault: a gather from a view that ignores its strides.
 func TestGetRowsOfViews(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		k := check{t}
@@ -447,7 +447,7 @@ func TestGetRowsOfViews(t *testing.T) {
 	})
 }
 
-// Guards problem 34: indices of 32 bits chosen by the number of elements, where the
+// Guards this fault: indices of 32 bits chosen by the number of elements, where the
 // layout reaches further.
 func TestViewPast32Bits(t *testing.T) {
 	if testing.Short() || !sparseMemory {
@@ -471,7 +471,7 @@ func TestViewPast32Bits(t *testing.T) {
 	end()
 }
 
-// Guards problem 35: a write through an axis that repeats.
+// Guards this fault: a write through an axis that repeats.
 func TestWriteThroughBroadcast(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		k := check{t}
@@ -484,7 +484,7 @@ func TestWriteThroughBroadcast(t *testing.T) {
 	})
 }
 
-// Guards problem 36: a softmax of nothing but -Inf, and a maximum that drops a NaN.
+// Guards this fault: a softmax of nothing but -Inf, and a maximum that drops a NaN.
 func TestSpecialValues(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		k := check{t}

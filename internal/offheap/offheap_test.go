@@ -380,7 +380,7 @@ func faults(p unsafe.Pointer) (fault bool) {
 
 var sink byte
 
-// Guards fault 38: a kernel reads past its slice, into an unmapped page.
+// Guards this fault: a kernel reads past its slice, into an unmapped page.
 func TestGuardPages(t *testing.T) {
 	needInvariants(t)
 	if onHeap {
@@ -408,7 +408,7 @@ func TestGuardPages(t *testing.T) {
 	}
 }
 
-// Guards fault 11: a slice is used after its owner released the memory.
+// Guards this fault: a slice is used after its owner released the memory.
 func TestUseAfterFreeShows(t *testing.T) {
 	needInvariants(t)
 	if !onHeap {

@@ -188,7 +188,7 @@ func TestRefusedArguments(t *testing.T) {
 		{"table", provider.OpRoPE, func(a *provider.Args) { a.Dims = 6 }, nan, "table [3 4 2]"},
 		{"mode", provider.OpRoPE, func(a *provider.Args) { a.Mode = 9 }, provider.ErrUnsupported, "mode 9"},
 		{"row length", provider.OpMatMul, func(a *provider.Args) { a.In[0] = operand(dtype.F32, plain, 3, 32) }, nan, "one length"},
-		// Fault 30: rows that are no whole number of blocks.
+		// Rows that are no whole number of blocks.
 		{"partial block", provider.OpMatMul, func(a *provider.Args) {
 			a.In[0], a.In[1] = operand(dtype.F32, plain, 3, 896), operand(dtype.Q8_0, plain, 5, 896)
 			a.In[1].DType = dtype.Q4_K
@@ -211,7 +211,7 @@ func TestRefusedArguments(t *testing.T) {
 		{"partial block", provider.OpAttention, func(a *provider.Args) { a.In[1].DType = dtype.Q8_0 }, shape.ErrInvalidShape, "k: "},
 		{"partial block of values", provider.OpAttention, func(a *provider.Args) { a.In[2].DType = dtype.Q8_0 }, shape.ErrInvalidShape, "v: "},
 		{"unaligned out", provider.OpSoftmax, func(a *provider.Args) { setMem(&a.Out, 2, a.Out.Mem.Host) }, nil, "out does not start on a multiple of 4"},
-		// Fault 35: writes through a view whose elements share memory.
+		// Writes through a view whose elements share memory.
 		{"broadcast out", provider.OpAdd, func(a *provider.Args) { a.Out.Strides.Set(0, 0) }, provider.ErrUnsupported, "share memory"},
 		{"overlapping out", provider.OpCopy, func(a *provider.Args) { a.Out.Strides.Set(0, 5) }, provider.ErrUnsupported, "share memory"},
 		{"overlapping rows", provider.OpSoftmax, func(a *provider.Args) { a.Out.Strides.Set(0, 5) }, provider.ErrUnsupported, "share memory"},

@@ -89,7 +89,7 @@ func TestCopyBlocks(t *testing.T) {
 	}
 }
 
-// Fault 25: what has no integer value gets the one the format documents.
+// What has no integer value gets the one the format documents.
 func TestCopySpecialToIntegers(t *testing.T) {
 	es := executors(t)
 	inf := float32(math.Inf(1))
@@ -115,7 +115,7 @@ func TestCopySpecialToIntegers(t *testing.T) {
 	}
 }
 
-// Faults 22, 23 and 29 as a copy meets them: NaNs that would become Inf, f16
+// Faults of conversions as a copy meets them: NaNs that would become Inf, f16
 // subnormals, values that f16 cannot hold.
 func TestCopyNarrow(t *testing.T) {
 	es := executors(t)
@@ -132,7 +132,7 @@ func TestCopyNarrow(t *testing.T) {
 	}
 }
 
-// Fault 34: a view of few elements may reach beyond 2^31 of them, and beyond 2^32
+// A view of few elements may reach beyond 2^31 of them, and beyond 2^32
 // bytes. The memory is reserved and hardly touched.
 func TestFarReach(t *testing.T) {
 	if invariants.RaceEnabled || invariants.Enabled {

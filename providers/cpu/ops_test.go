@@ -173,7 +173,7 @@ func softmaxRow(want, x []float64, scale float64) {
 	}
 }
 
-// Fault 36: a row of -Inf only, and a NaN that the maximum passes over.
+// A row of -Inf only, and a NaN that the maximum passes over.
 func TestSoftmaxSpecial(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	tests := []struct {
@@ -288,8 +288,8 @@ func gatherable() []dtype.DType {
 	return out
 }
 
-// Fault 33: the gather must go by the strides of the table, of the ids and of the
-// output. Fault 31: tables of any alignment.
+// The gather must go by the strides of the table, of the ids and of the
+// output. Tables of any alignment.
 func TestGetRows(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, d := range gatherable() {
@@ -423,7 +423,7 @@ func TestMatMulIndependence(t *testing.T) {
 	}
 }
 
-// Fault 31: rows of weights from a file may start at any byte. The result is the
+// Rows of weights from a file may start at any byte. The result is the
 // same bits as that of aligned rows.
 func TestMatMulUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
@@ -458,7 +458,7 @@ func TestUnaligned(t *testing.T) {
 	}
 }
 
-// Fault 29: activations are never narrowed to f16, so magnitudes above 65504 and
+// Activations are never narrowed to f16, so magnitudes above 65504 and
 // below its subnormals survive with weights of every 16-bit and block format.
 func TestMatMulRange(t *testing.T) {
 	es, rng := executors(t), newRand()

@@ -159,7 +159,7 @@ func TestProviderRefusals(t *testing.T) {
 	}
 }
 
-// Faults 5 and 9: memory that is not an allocation, or no longer, is not freed in
+// Memory that is not an allocation, or no longer, is not freed in
 // silence.
 func TestFreeForeign(t *testing.T) {
 	p, _ := open(t, 1)
