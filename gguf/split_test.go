@@ -294,7 +294,7 @@ func split(t *testing.T, f *gguf.File, count int) [][]byte {
 // What is split and written as one file again is the same file, byte for byte, also
 // where only the first part has the model's alignment, and some parts have no tensors.
 func TestSplitAndMerge(t *testing.T) {
-	images := realFiles(t)
+	images := allFiles(t)
 	images["align 1"] = countedTensors(1).Bytes()
 	images["align 64"] = countedTensors(64).Bytes()
 	for name, image := range images {

@@ -47,7 +47,7 @@ func sameModel(t *testing.T, got, want *gguf.File) {
 // A file of version 3 is written again byte for byte: what the format allows, what
 // writers leave out at the end, and files of llama.cpp.
 func TestWriteIdentical(t *testing.T) {
-	images := realFiles(t)
+	images := allFiles(t)
 	images["sample"] = sample()
 	images["align 1"], images["align 64"] = countedTensors(1).Bytes(), countedTensors(64).Bytes()
 	images["no padding at the end"] = sample()[:len(sample())-10]

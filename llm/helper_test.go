@@ -194,7 +194,7 @@ func sharedModel(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join("..", "..", "shared", "models", filepath.FromSlash(name))
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		t.Skipf("no ../shared/models/%s beside the module", name)
+		t.Skipf("no ../shared/models/%s beside the module; TestTinyGoldens and TestFormatGoldens do the same with seeded models", name)
 	}
 	return path
 }

@@ -115,7 +115,7 @@ func TestBPEGolden(t *testing.T) {
 func TestBPEVocabGolden(t *testing.T) {
 	for _, name := range []string{"gpt-2", "qwen2"} {
 		t.Run(name, func(t *testing.T) {
-			path := shared(t, "vocab", "ggml-vocab-"+name+".gguf")
+			path := shared(t, "TestBPEGolden takes this path with the vocabulary in testdata", "vocab", "ggml-vocab-"+name+".gguf")
 			tok := mustNew(t, configFromFile(t, path))
 			in, err := os.ReadFile(path + ".inp")
 			if err != nil {
@@ -461,7 +461,7 @@ func FuzzBPE(f *testing.F) {
 func FuzzBPEVocab(f *testing.F) {
 	var toks []*Tokenizer
 	for _, name := range []string{"gpt-2", "qwen2"} {
-		toks = append(toks, mustNew(f, configFromFile(f, shared(f, "vocab", "ggml-vocab-"+name+".gguf"))))
+		toks = append(toks, mustNew(f, configFromFile(f, shared(f, "FuzzBPE does the same with the vocabulary in testdata", "vocab", "ggml-vocab-"+name+".gguf"))))
 	}
 	f.Add("Hello, world's  end\r\n\n 12345 🦙 é\u00a0漢字 ABCdef")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -507,7 +507,7 @@ func FuzzNewBPE(f *testing.F) {
 func BenchmarkBPE(b *testing.B) {
 	const n = 1 << 20
 	for _, name := range []string{"gpt-2", "qwen2"} {
-		path := shared(b, "vocab", "ggml-vocab-"+name+".gguf")
+		path := shared(b, "nothing as large is in testdata", "vocab", "ggml-vocab-"+name+".gguf")
 		tok := mustNew(b, configFromFile(b, path))
 		for _, bc := range []struct{ name, text string }{
 			{"text", strings.Repeat("Once upon a time, there was a little girl named Lily. She didn't like 1234 games; «кофе» 漢字!\n", n/105)},
@@ -528,7 +528,7 @@ func BenchmarkBPE(b *testing.B) {
 }
 
 func BenchmarkNewBPE(b *testing.B) {
-	cfg := configFromFile(b, shared(b, "vocab", "ggml-vocab-qwen2.gguf"))
+	cfg := configFromFile(b, shared(b, "nothing as large is in testdata", "vocab", "ggml-vocab-qwen2.gguf"))
 	for b.Loop() {
 		if _, err := New(cfg); err != nil {
 			b.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -317,13 +318,13 @@ func TestInnerEnds(t *testing.T) {
 	}
 }
 
-// shared returns a file of the data that lies beside a development checkout, or
-// skips the test where it does not.
-func shared(t testing.TB, elem ...string) string {
+// shared returns a file of the data that lies beside a development checkout. Where it
+// does not, it skips the test and names its twin: what takes the same path in a clone.
+func shared(t testing.TB, twin string, elem ...string) string {
 	t.Helper()
 	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, elem...)...)
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no test data beside the module: %v", err)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("no ../shared/%s beside the module; %s", filepath.ToSlash(filepath.Join(elem...)), twin)
 	}
 	return path
 }
@@ -354,7 +355,7 @@ func configFromFile(t testing.TB, path string) Config {
 
 // The vocabulary of Llama 2 with llama.cpp's own test texts.
 func TestLlamaVocabGolden(t *testing.T) {
-	path := shared(t, "vocab", "ggml-vocab-llama-spm.gguf")
+	path := shared(t, "TestStoriesGolden takes this path with the vocabulary in testdata", "vocab", "ggml-vocab-llama-spm.gguf")
 	tok := mustNew(t, configFromFile(t, path))
 	in, err := os.ReadFile(path + ".inp")
 	if err != nil {
@@ -391,7 +392,7 @@ func TestLlamaVocabGolden(t *testing.T) {
 // The vocabulary in testdata is the one of the model file.
 func TestStoriesVocabIsTheModels(t *testing.T) {
 	got := loadConfig(t, "stories260K_vocab.json")
-	want := configFromFile(t, shared(t, "models", "stories260K.gguf"))
+	want := configFromFile(t, shared(t, "TestStoriesGolden checks what the copy in testdata gives", "models", "stories260K.gguf"))
 	if !slices.Equal(got.Tokens, want.Tokens) || !slices.Equal(got.Scores, want.Scores) || !slices.Equal(got.Types, want.Types) {
 		t.Error("testdata/stories260K_vocab.json differs from the model file")
 	}
