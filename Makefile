@@ -6,10 +6,14 @@ CACHE       := $(CURDIR)/.cache
 STATICCHECK := $(CACHE)/bin/staticcheck
 FUZZTIME    ?= 10s
 
+# Runs go test and compares the tests that skip with tests/skips.txt.
+GOTEST := $(CACHE)/bin/gotest
+export GO
+
 # The build tags that this repository knows besides the default of none.
 ACCEL := -tags accel
 
-.PHONY: all build cross test race invariants discrete arm64 fuzz bench lint fmt generated clean
+.PHONY: all build cross test race invariants discrete arm64 fuzz bench lint fmt generated clean $(GOTEST)
 
 all: build lint test
 
@@ -26,30 +30,30 @@ cross:
 	done
 
 # noasm leaves the assembly out, which no package but quant has.
-test:
-	$(GO) test ./...
-	$(GO) test -tags noasm ./quant
+test: $(GOTEST)
+	$(GOTEST) ./...
+	$(GOTEST) -tags noasm ./quant
 
 # The race detector needs a C compiler.
-race:
-	CGO_ENABLED=1 $(GO) test -race ./...
-	CGO_ENABLED=1 FUCINA_TEST_PROVIDER=discrete $(GO) test -race $(ACCEL) ./...
+race: $(GOTEST)
+	CGO_ENABLED=1 $(GOTEST) -race ./...
+	CGO_ENABLED=1 FUCINA_TEST_PROVIDER=discrete $(GOTEST) -race $(ACCEL) ./...
 
 # Poison on free, guard pages and leak reports.
-invariants:
-	$(GO) test -tags invariants ./...
-	FUCINA_TEST_PROVIDER=discrete $(GO) test -tags 'invariants accel' ./...
+invariants: $(GOTEST)
+	$(GOTEST) -tags invariants ./...
+	FUCINA_TEST_PROVIDER=discrete $(GOTEST) -tags 'invariants accel' ./...
 
 # The tests that have a device, on the simulated discrete one.
-discrete:
-	FUCINA_TEST_PROVIDER=discrete $(GO) test $(ACCEL) ./...
+discrete: $(GOTEST)
+	FUCINA_TEST_PROVIDER=discrete $(GOTEST) $(ACCEL) ./...
 
 # The tests as arm64 code, by user-mode emulation. -short leaves out what takes
 # minutes there.
-arm64:
+arm64: $(GOTEST)
 	@command -v qemu-aarch64-static >/dev/null || command -v qemu-aarch64 >/dev/null || { \
 		echo "make arm64 needs qemu-aarch64 (Debian package qemu-user-static)"; exit 1; }
-	CGO_ENABLED=0 GOARCH=arm64 $(GO) test -short \
+	CGO_ENABLED=0 GOARCH=arm64 $(GOTEST) -short \
 		-exec "$$(command -v qemu-aarch64-static || command -v qemu-aarch64)" ./...
 
 # One short run of every fuzz target. When the time is up while a worker is at an
@@ -82,6 +86,9 @@ fmt:
 # not see a change of the assembly, which is outside of that module.
 generated:
 	cd quant/_asm && $(GO) vet . && $(GO) test -count=1 .
+
+$(GOTEST):
+	@$(GO) build -o $@ ./tests/gotest
 
 $(STATICCHECK):
 	GOBIN=$(CACHE)/bin $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
