@@ -260,6 +260,58 @@ func TestFailureWakesWaiters(t *testing.T) {
 	}
 }
 
+// A completion wakes those whose points have ended and leaves the others parked.
+func TestCompletionWakesWhoItConcerns(t *testing.T) {
+	q := NewTimeline("q", nil)
+	var waiters []*waiter
+	for range 4 {
+		q.mu.Lock()
+		waiters = append(waiters, q.enlist(q.Issue().seq))
+		q.mu.Unlock()
+	}
+	woken := func(w *waiter) bool { return len(w.wake) == 1 }
+	q.Complete(2)
+	if !woken(waiters[0]) || !woken(waiters[1]) || woken(waiters[2]) || woken(waiters[3]) {
+		t.Error("want those who wait for 1 and 2 awake")
+	}
+	if !slices.Equal(q.waiting, waiters[2:]) {
+		t.Errorf("%d waiters are left, want those of 3 and 4", len(q.waiting))
+	}
+	q.Fail(4, 4, errBroken)
+	if woken(waiters[3]) {
+		t.Error("woken by its failure with an earlier point running")
+	}
+	q.Complete(3)
+	if !woken(waiters[2]) || !woken(waiters[3]) || len(q.waiting) != 0 {
+		t.Error("want everyone awake")
+	}
+}
+
+// Who gives up waiting at the moment of being woken leaves nothing behind that would
+// wake the next one too early, nor itself on the list.
+func TestGivenUpWaiterIsClean(t *testing.T) {
+	q := NewTimeline("q", nil)
+	q.mu.Lock()
+	woken, parked := q.enlist(q.Issue().seq), q.enlist(q.Issue().seq)
+	q.mu.Unlock()
+	q.Complete(1)
+	q.mu.Lock()
+	q.discharge(woken)
+	q.discharge(parked)
+	if len(q.waiting) != 0 || len(q.idle) != 2 {
+		t.Errorf("%d waiting and %d idle, want 0 and 2", len(q.waiting), len(q.idle))
+	}
+	for range 2 {
+		if w := q.enlist(q.Issue().seq); len(w.wake) != 0 || w.seq != q.Issued() {
+			t.Errorf("a waiter for op %d begins with %d wakes, for op %d", q.Issued(), len(w.wake), w.seq)
+		}
+	}
+	if len(q.idle) != 0 || len(q.waiting) != 2 {
+		t.Errorf("%d idle and %d waiting, want 0 and 2", len(q.idle), len(q.waiting))
+	}
+	q.mu.Unlock()
+}
+
 func TestKick(t *testing.T) {
 	var kicked []uint64
 	var q *Timeline
@@ -312,7 +364,13 @@ func TestFencesKeepLatestPerQueue(t *testing.T) {
 }
 
 func TestFencesWaitForAllDespiteFailure(t *testing.T) {
-	p, q := NewTimeline("p", nil), NewTimeline("q", nil)
+	var q *Timeline
+	waited := false
+	p := NewTimeline("p", nil)
+	q = NewTimeline("q", func(seq uint64) { // someone waits for q
+		waited = true
+		q.Complete(seq)
+	})
 	var f Fences
 	f.Add(p.Issue())
 	f.Add(q.Issue())
@@ -323,19 +381,16 @@ func TestFencesWaitForAllDespiteFailure(t *testing.T) {
 	if f.Done() {
 		t.Error("done with q pending")
 	}
+	if err := f.Wait(context.Background()); !errors.Is(err, errBroken) {
+		t.Errorf("wait: %v", err)
+	}
+	if !waited {
+		t.Error("the failure of p ended the wait for q")
+	}
+	r := NewTimeline("r", nil)
+	f.Add(r.Issue())
 	if err := f.Wait(cancelled()); !errors.Is(err, errBroken) {
 		t.Errorf("cancelled wait: %v, want the first failure", err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- f.Wait(context.Background()) }()
-	select {
-	case err := <-done:
-		t.Errorf("returned with q pending: %v", err)
-	default:
-	}
-	q.Complete(1)
-	if err := <-done; !errors.Is(err, errBroken) {
-		t.Errorf("wait: %v", err)
 	}
 }
 

@@ -1,0 +1,399 @@
+package accel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// statusError is what explain makes of a word.
+type statusError struct {
+	status uint64
+	arg    int64
+}
+
+func (e statusError) Error() string { return fmt.Sprintf("status %d of %d", e.status, e.arg) }
+
+func explain(status uint64, arg int64) error { return statusError{status, arg} }
+
+// flagged returns a timeline with n status words.
+func flagged(n int) *Timeline {
+	q := NewTimeline("q", nil)
+	q.AddStatus(make([]atomic.Uint64, n))
+	return q
+}
+
+// submit issues a point whose operation reports through a word, and returns both.
+func submit(t *testing.T, q *Timeline, arg int64) (Work, *atomic.Uint64) {
+	t.Helper()
+	word := q.TakeStatus()
+	if word == nil {
+		t.Fatal("no status word")
+	}
+	if s := word.Load(); s != 0 {
+		t.Fatalf("a word was handed out with the status %d", s)
+	}
+	w := q.Issue()
+	q.Watch(w, word, explain, arg)
+	return w, word
+}
+
+func sourcesOf(works ...Work) Sources {
+	var s Sources
+	for _, w := range works {
+		s.Add(w)
+	}
+	return s
+}
+
+// A word is handed out to one operation at a time, and again once its operation has
+// ended well and the word was looked at.
+func TestStatusWordsAreReused(t *testing.T) {
+	q := flagged(2)
+	if !q.WatchedFirst().IsZero() {
+		t.Error("a fresh timeline watches something")
+	}
+	first, word1 := submit(t, q, 1)
+	second, word2 := submit(t, q, 2)
+	if word1 == word2 {
+		t.Fatal("two operations have one word")
+	}
+	if q.TakeStatus() != nil {
+		t.Error("a third word of two")
+	}
+	if got := q.WatchedFirst(); got != first {
+		t.Errorf("the first watched is op %d, want 1", got.Seq())
+	}
+	q.Complete(1)
+	if got := q.TakeStatus(); got != word1 {
+		t.Fatal("the word of the operation that ended is not handed out again")
+	}
+	if got := q.WatchedFirst(); got != second {
+		t.Errorf("the first watched is op %d, want 2", got.Seq())
+	}
+	if q.TakeStatus() != nil {
+		t.Error("the word of a running operation was handed out")
+	}
+	q.ReturnStatus(word1)
+	if q.TakeStatus() != word1 {
+		t.Error("a word that was given back is not handed out")
+	}
+	q.Complete(2)
+	if q.TakeStatus() != word2 || q.TakeStatus() != nil {
+		t.Error("want the second word, and no other")
+	}
+	if q.watching.Load() {
+		t.Error("clean words are watched for ever")
+	}
+}
+
+// The device may still write the word of an operation that failed.
+func TestWordOfFailedOpIsNotReused(t *testing.T) {
+	q := flagged(1)
+	submit(t, q, 1)
+	q.Fail(1, 1, errBroken)
+	q.Complete(1)
+	if q.TakeStatus() != nil {
+		t.Error("the word of a failed operation was handed out")
+	}
+	if !q.WatchedFirst().IsZero() {
+		t.Error("an operation that ended is watched: who waits for it to give back its word spins")
+	}
+}
+
+// What an operation reports is the error of values that come from it and of no others,
+// as often as they are asked, and from the moment that it is known to have ended.
+func TestStatusIsTheErrorOfItsValues(t *testing.T) {
+	q := flagged(4)
+	before := q.Issue()
+	bad, word := submit(t, q, 7)
+	good, _ := submit(t, q, 8)
+	after := q.Issue()
+	of := func(w Work) Sources { return sourcesOf(w) }
+	innocent, guilty, both := sourcesOf(good), of(bad), sourcesOf(bad, good)
+	word.Store(5)
+	if err := guilty.Err(); err != nil {
+		t.Errorf("while the operation runs: %v", err)
+	}
+	if got := both.Pending(); got != good {
+		t.Errorf("pending is op %d, want the last of the interval", got.Seq())
+	}
+	q.Complete(4)
+	for range 2 {
+		for name, s := range map[string]Sources{"its own": guilty, "with another": both, "asked for later": of(bad)} {
+			if err := s.Err(); err != (statusError{5, 7}) {
+				t.Errorf("%s value: %v", name, err)
+			}
+			if !s.Pending().IsZero() {
+				t.Errorf("%s value is pending", name)
+			}
+		}
+		if err := innocent.Err(); err != nil {
+			t.Errorf("a value of the next operation: %v", err)
+		}
+	}
+	for name, w := range map[string]Work{"before": before, "good": good, "after": after} {
+		if s := of(w); len(s) != 0 {
+			t.Errorf("%s: %v has ended well and is a source", name, s)
+		}
+	}
+	if err := errors.Join(bad.Err(), q.Dead()); err != nil {
+		t.Errorf("the operation failed its queue: %v", err)
+	}
+	if got := word.Load(); got != 0 {
+		t.Errorf("the word still says %d after it was looked at", got)
+	}
+}
+
+// Settle looks a last time, after which the words may be freed.
+func TestSettle(t *testing.T) {
+	q := flagged(2)
+	w, word := submit(t, q, 3)
+	s := sourcesOf(w)
+	word.Store(9)
+	q.Complete(1)
+	q.Settle()
+	word.Store(1) // freed, and someone else's
+	if err := s.Err(); err != (statusError{9, 3}) {
+		t.Errorf("after Settle: %v", err)
+	}
+	if q.TakeStatus() != nil {
+		t.Error("a word is handed out after Settle")
+	}
+}
+
+func TestSourcesKeepOneIntervalPerQueue(t *testing.T) {
+	p, q := NewTimeline("p", nil), NewTimeline("q", nil)
+	p1, p2, p3 := p.Issue(), p.Issue(), p.Issue()
+	q1 := q.Issue()
+	s := sourcesOf(p2, Work{}, q1, p1, p3, p2)
+	if want := (Sources{{p, 1, 3}, {q, 1, 1}}); !slices.Equal(s, want) {
+		t.Fatalf("set %v, want %v", s, want)
+	}
+	var joined Sources
+	joined.Add(q1)
+	joined.Join(s)
+	if want := (Sources{{q, 1, 1}, {p, 1, 3}}); !slices.Equal(joined, want) {
+		t.Errorf("joined %v, want %v", joined, want)
+	}
+	if got := s.Pending(); got != p3 {
+		t.Errorf("pending is %s %d, want p 3", got.Timeline().Name(), got.Seq())
+	}
+	p.Complete(3)
+	if got := s.Pending(); got != q1 {
+		t.Error("q has not ended")
+	}
+	s.Forget()
+	if want := (Sources{{q, 1, 1}}); !slices.Equal(s, want) {
+		t.Errorf("after p has ended well: %v, want %v", s, want)
+	}
+	joined.Join(sourcesOf(p1, p2))
+	var late Sources
+	late.Join(joined)
+	if want := (Sources{{q, 1, 1}}); !slices.Equal(late, want) {
+		t.Errorf("joined what has ended well: %v, want %v", late, want)
+	}
+	q.Complete(1)
+	if s.Forget(); len(s) != 0 || !s.Pending().IsZero() || s.Err() != nil {
+		t.Errorf("with everything ended: %v", s)
+	}
+}
+
+// A queue that read another's value may be known to have ended before the other is. The
+// value's error is not known then, and not to be missed.
+func TestSourceReportedAfterItsReader(t *testing.T) {
+	q, reader := flagged(1), NewTimeline("reader", nil)
+	w, word := submit(t, q, 1)
+	reader.Follow(w)
+	result := reader.Issue()
+	s := sourcesOf(w)
+	word.Store(1)
+	reader.Complete(1)
+	if !result.Done() {
+		t.Fatal("the reader has not ended")
+	}
+	if s.Forget(); len(s) != 1 || s.Pending() != w || s.Err() != nil {
+		t.Fatalf("before the report: sources %v, error %v", s, s.Err())
+	}
+	q.Complete(1)
+	if s.Forget(); !errors.Is(s.Err(), statusError{1, 1}) {
+		t.Errorf("after the report: %v", s.Err())
+	}
+}
+
+// Values that may come from a failed stretch of a queue have its failure; those from
+// outside do not.
+func TestSourcesOfFailedWindow(t *testing.T) {
+	q := NewTimeline("q", nil)
+	works := make([]Work, 7)
+	for i := range works {
+		works[i] = q.Issue()
+	}
+	before, across, inside, after := sourcesOf(works[0]), sourcesOf(works[1], works[5]), sourcesOf(works[3]), sourcesOf(works[5])
+	edges := []Sources{sourcesOf(works[0], works[2]), sourcesOf(works[4], works[6])}
+	q.Complete(2)
+	q.Fail(3, 5, errBroken)
+	q.Complete(5)
+	for _, s := range append(edges, across, inside) {
+		if s.Forget(); len(s) != 1 || !errors.Is(s.Err(), errBroken) {
+			t.Errorf("sources %v: %v", s, s.Err())
+		}
+	}
+	if before.Err() != nil || after.Err() != nil || after.Pending() != works[5] {
+		t.Errorf("outside of the window: %v, %v", before.Err(), after.Err())
+	}
+	if before.Forget(); len(before) != 0 {
+		t.Errorf("what ended before the window is kept: %v", before)
+	}
+	q.Complete(7)
+	if after.Forget(); len(after) != 0 {
+		t.Errorf("what ended after the window is kept: %v", after)
+	}
+	if s := sourcesOf(works[3]); !errors.Is(s.Err(), errBroken) {
+		t.Errorf("a failed operation is no source: %v", s)
+	}
+}
+
+// A queue of nothing but bad requests keeps a bounded number of errors. The newer half
+// stays exact, and no old one is lost.
+func TestOldFlagsMerge(t *testing.T) {
+	const n = 5*maxFlags + 7
+	q := flagged(1)
+	for i := range n {
+		_, word := submit(t, q, int64(2*i+1))
+		word.Store(1)
+		q.Complete(q.Issue().Seq()) // every other operation is good
+	}
+	last := Work{q, 2*n - 1}
+	if s := sourcesOf(last); s.Err() != (statusError{1, 2*n - 1}) {
+		t.Errorf("the last operation: %v", s.Err())
+	}
+	if len(q.flags) > maxFlags || len(q.watches) != 0 {
+		t.Errorf("%d flags and %d watches are kept, want at most %d and none", len(q.flags), len(q.watches), maxFlags)
+	}
+	for seq := uint64(1); seq <= 2*n; seq++ {
+		ok, err := q.clean(seq, seq)
+		bad, recent := seq%2 == 1, seq > 2*(n-maxFlags/2)
+		switch {
+		case bad && err == nil:
+			t.Fatalf("op %d of %d lost its error", seq, 2*n)
+		case recent && bad && err != (statusError{1, int64(seq)}):
+			t.Fatalf("op %d of %d has the error of another: %v", seq, 2*n, err)
+		case recent && !bad && !ok:
+			t.Fatalf("op %d of %d is good and has the error %v", seq, 2*n, err)
+		}
+	}
+	for i, f := range q.flags {
+		if f.first > f.last || i > 0 && f.first <= q.flags[i-1].last {
+			t.Fatalf("flag %d covers %d to %d, the one before ends at %d", i, f.first, f.last, q.flags[i-1].last)
+		}
+	}
+}
+
+// A weight is read by any number of queues that come and go: a set does not grow with
+// those that have ended well.
+func TestSourcesStaySmall(t *testing.T) {
+	var s Sources
+	bad := NewTimeline("bad", nil)
+	s.Add(bad.Issue())
+	bad.Fail(1, Forever, errBroken)
+	for range 1000 {
+		q := NewTimeline("q", nil)
+		s.Add(q.Issue())
+		q.Complete(1)
+	}
+	if len(s) > 8 || cap(s) > 8 {
+		t.Errorf("%d sources of %d, want those that have not ended well and a few", len(s), cap(s))
+	}
+	if !errors.Is(s.Err(), errBroken) {
+		t.Errorf("the failed one was forgotten: %v", s.Err())
+	}
+}
+
+func TestStatusDoesNotAllocate(t *testing.T) {
+	q, other := flagged(8), NewTimeline("other", nil)
+	var s, results Sources
+	step := func() {
+		word := q.TakeStatus()
+		if word == nil {
+			t.Fatal("no status word")
+		}
+		w, x := q.Issue(), other.Issue()
+		q.Watch(w, word, explain, 1)
+		s.Add(w)
+		s.Add(x)
+		results = results[:0]
+		results.Join(s)
+		if results.Err() != nil || results.Pending().IsZero() {
+			t.Error("the operations have ended")
+		}
+		q.Complete(w.Seq())
+		other.Complete(x.Seq())
+		s.Forget()
+	}
+	step()
+	if n := testing.AllocsPerRun(100, step); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+// One goroutine submits, one completes, and readers ask: every value of a bad operation
+// has its error, no other has.
+func TestConcurrentStatus(t *testing.T) {
+	const ops, words = 2000, 16
+	q := flagged(words)
+	type job struct {
+		w    Work
+		word *atomic.Uint64
+		bad  bool
+	}
+	device, values := make(chan job, words), make(chan job, words)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(device)
+		defer close(values)
+		for i := range ops {
+			var word *atomic.Uint64
+			for word = q.TakeStatus(); word == nil; word = q.TakeStatus() {
+				if err := q.WatchedFirst().Wait(context.Background()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			j := job{q.Issue(), word, i%5 == 0}
+			q.Watch(j.w, word, explain, int64(j.w.Seq()))
+			device <- j
+			values <- j
+		}
+	})
+	wg.Go(func() {
+		for j := range device {
+			if j.bad {
+				j.word.Store(1)
+			}
+			q.Complete(j.w.Seq())
+		}
+	})
+	for range 3 {
+		wg.Go(func() {
+			for j := range values {
+				s := sourcesOf(j.w)
+				for w := s.Pending(); !w.IsZero(); w = s.Pending() {
+					if err := w.Wait(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+				err := s.Err()
+				if j.bad && err != (statusError{1, int64(j.w.Seq())}) || !j.bad && err != nil {
+					t.Errorf("op %d, bad %v: %v", j.w.Seq(), j.bad, err)
+				}
+				s.Forget()
+			}
+		})
+	}
+	wg.Wait()
+}
