@@ -1,9 +1,12 @@
 package cpu
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"math/rand/v2"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -332,6 +335,90 @@ func TestGetRowsStridedIDs(t *testing.T) {
 	a.In[1].Shape.Set(0, 3)
 	a.In[1].Strides.Set(0, 2)
 	equal(t, execute(t, es, provider.OpGetRows, a), []float64{30, 31, 0, 1, 20, 21})
+}
+
+// Ids that only the kernel can look at are clamped into the table, and the lowest token
+// with a wrong one is reported, on any number of lanes. Without a status word they are
+// an error, and nothing is written.
+func TestGetRowsClamps(t *testing.T) {
+	es := executors(t)
+	const rows, dim = 4, 3
+	table := make([]float32, rows*dim)
+	for i := range table {
+		table[i] = float32(i)
+	}
+	many := make([]int64, 200)
+	for i := 60; i < len(many); i++ {
+		many[i] = int64(i)
+	}
+	tests := []struct {
+		name  string
+		d     dtype.DType
+		ids   []int64
+		index int // of the lowest wrong id, -1 for none
+		value int64
+	}{
+		{"none", dtype.I32, []int64{0, 3, 1}, -1, 0},
+		{"none", dtype.U16, []int64{3, 0}, -1, 0},
+		{"one past the end", dtype.I32, []int64{0, 4, 3}, 1, 4},
+		{"below", dtype.I32, []int64{-1, 2}, 0, -1},
+		{"the lowest of several", dtype.I32, []int64{1, 2, -7, 99, 0, -7}, 2, -7},
+		{"over lanes", dtype.I32, many, 60, 60},
+		{"extremes", dtype.I32, []int64{math.MinInt32, math.MaxInt32}, 0, math.MinInt32},
+		{"largest", dtype.U16, []int64{2, math.MaxUint16}, 1, math.MaxUint16},
+		{"over lanes", dtype.U16, many, 60, 60},
+		{"one past the end", dtype.I64, []int64{3, 4}, 1, 4},
+		{"low bits of a row", dtype.I64, []int64{0, 1<<32 + 1}, 1, math.MaxInt32},
+		{"below all 32 bits", dtype.I64, []int64{math.MinInt64, 2}, 0, math.MinInt32},
+		{"over lanes", dtype.I64, many, 60, 60},
+	}
+	for _, tt := range tests {
+		t.Run(name(tt.d, " ", tt.name), func(t *testing.T) {
+			a := provider.Args{Out: operand(dtype.F32, padded, len(tt.ids), dim)}
+			a.In[0], a.In[1] = of(table, rows, dim), ofInts(tt.d, tt.ids...)
+			var want []float64
+			for _, id := range tt.ids {
+				for _, v := range table[min(max(id, 0), rows-1)*dim:][:dim] {
+					want = append(want, float64(v))
+				}
+			}
+			for _, e := range es {
+				var status atomic.Uint64
+				a.Status = &status
+				equal(t, execute(t, []*Executor{e}, provider.OpGetRows, a), want)
+				switch got := status.Load(); {
+				case tt.index < 0 && got != 0:
+					t.Errorf("on %d lanes: good ids leave the status %#x", e.Lanes(), got)
+				case tt.index >= 0 && got == 0:
+					t.Errorf("on %d lanes: no report", e.Lanes())
+				case tt.index >= 0:
+					if index, value := provider.Reported(got); index != tt.index || value != tt.value {
+						t.Errorf("on %d lanes: ids[%d] is reported as %d, want ids[%d] and %d", e.Lanes(), index, value, tt.index, tt.value)
+					}
+				}
+				if e.getRows.status != nil {
+					t.Error("the executor keeps the status word")
+				}
+			}
+			a.Status = nil
+			w := withWorkspace(t, es[0], provider.OpGetRows, a)
+			setMem(&w.Out, 0, a.Out.Mem.Host)
+			before := bytes.Clone(w.Out.Mem.Host)
+			err := es[0].Execute(context.Background(), provider.OpGetRows, &w)
+			if tt.index < 0 {
+				if err != nil {
+					t.Errorf("good ids: %v", err)
+				}
+				return
+			}
+			if text := name("ids[", tt.index, "] is ", tt.ids[tt.index], ", want a row from 0 to 3"); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("error %v, want %q", err, text)
+			}
+			if !bytes.Equal(w.Out.Mem.Host, before) {
+				t.Error("the output of a refused gather is written")
+			}
+		})
+	}
 }
 
 // matMulRef is x of [b][m][k] times rows of w, [b or 1][n][k].
