@@ -1,0 +1,558 @@
+//go:build cuda || metal || accel
+
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/accel"
+)
+
+var errRow = errors.New("row 7 of 2")
+
+// reporting is a queue whose operations may say afterwards that an operand was wrong.
+type reporting struct {
+	*fakeQueue
+	words []atomic.Uint64
+	n     int
+}
+
+func newReporting(name string) *reporting {
+	q := &reporting{fakeQueue: newQueue(name), words: make([]atomic.Uint64, 8)}
+	q.AddStatus(q.words)
+	return q
+}
+
+// watched issues a point that reports through a word. bad says that it will.
+func (q *reporting) watched(t testing.TB, bad bool) accel.Work {
+	t.Helper()
+	word := q.TakeStatus()
+	if word == nil {
+		t.Fatal("no status word")
+	}
+	w := q.enqueue(func() {
+		if bad {
+			word.Store(1)
+		}
+	})
+	q.Watch(w, word, func(uint64, int64) error { return errRow }, 0)
+	return w
+}
+
+// gather runs an operation on q that reads src and replaces dst, and reports.
+func (q *reporting) gather(t testing.TB, dst, src *Buffer, bad bool) accel.Work {
+	t.Helper()
+	var needs Needs
+	for b, a := range map[*Buffer]Access{src: Read, dst: Overwrite} {
+		if _, err := b.BeginDevice(bg, q.Timeline, a, &needs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := q.watched(t, bad)
+	needs.Data.Add(w)
+	src.EndDevice(Read, w, true, needs.Data)
+	dst.EndDevice(Overwrite, w, true, needs.Data)
+	return w
+}
+
+// derive runs an operation on q that reads src and replaces dst.
+func derive(t testing.TB, q *fakeQueue, dst, src *Buffer) (accel.Work, Needs) {
+	t.Helper()
+	var needs Needs
+	for _, x := range []struct {
+		b *Buffer
+		a Access
+	}{{src, Read}, {dst, Overwrite}} {
+		if _, err := x.b.BeginDevice(bg, q.Timeline, x.a, &needs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := q.enqueue(func() {})
+	src.EndDevice(Read, w, true, needs.Data)
+	dst.EndDevice(Overwrite, w, true, needs.Data)
+	return w, needs
+}
+
+// onDevice returns n buffers with device memory, whose newest bytes are there, and all
+// of which are released when the test ends.
+func onDevice(t testing.TB, n int) []*Buffer {
+	t.Helper()
+	list := make([]*Buffer, n)
+	for i := range list {
+		b, m, _, r := lazyOnDevice(t, 16, 'a')
+		list[i] = b
+		t.Cleanup(func() {
+			b.Release()
+			m.finish()
+			if err := r.Drain(background); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return list
+}
+
+// fakeOf returns the device memory of b.
+func fakeOf(b *Buffer) *fakeMemory { return b.DeviceMemory().(*fakeMemory) }
+
+func sources(works ...accel.Work) accel.Sources {
+	var s accel.Sources
+	for _, w := range works {
+		s.Add(w)
+	}
+	return s
+}
+
+// What an operation's results come from is the writers of other queues behind what it
+// reads, and what those come from. The operation's own queue fails as a whole, and what
+// is overwritten is nobody's source.
+func TestNeedsData(t *testing.T) {
+	q1, q2, q3 := newQueue("first"), newQueue("second"), newQueue("third")
+	list := onDevice(t, 4)
+	a, b, c, d := list[0], list[1], list[2], list[3]
+	w1, _ := device(t, a, q1, Overwrite, nil)
+	w2, needs := derive(t, q2, b, a)
+	if want := sources(w1); !slices.Equal(needs.Data, want) {
+		t.Errorf("a value of another queue: %v, want %v", needs.Data, want)
+	}
+	_, needs = derive(t, q2, c, b)
+	if want := sources(w1); !slices.Equal(needs.Data, want) {
+		t.Errorf("a value of the own queue brings %v, want what that came from, %v", needs.Data, want)
+	}
+	_, needs = derive(t, q3, d, b)
+	if want := sources(w2, w1); !slices.Equal(needs.Data, want) {
+		t.Errorf("a value of the second queue brings %v, want %v", needs.Data, want)
+	}
+	if got := a.slots.sources; len(got) != 0 {
+		t.Errorf("being read gives a buffer the sources %v", got)
+	}
+	for _, acc := range []Access{Read, Update} {
+		var needs Needs
+		if _, err := d.BeginDevice(bg, q1.Timeline, acc, &needs); err != nil {
+			t.Fatal(err)
+		}
+		d.EndDevice(acc, accel.Work{}, false, nil)
+		if want := sources(q3.Last(), w2, w1); !slices.Equal(needs.Data, want) {
+			t.Errorf("access %d: %v, want %v", acc, needs.Data, want)
+		}
+	}
+	needs.Reset()
+	if _, err := d.BeginDevice(bg, q1.Timeline, Overwrite, &needs); err != nil {
+		t.Fatal(err)
+	}
+	if len(needs.Data) != 0 {
+		t.Errorf("what is overwritten is the source %v", needs.Data)
+	}
+	if !slices.Contains(needs.Order, q3.Last()) {
+		t.Errorf("an overwrite is not ordered after the writer: %v", needs.Order)
+	}
+	w := q1.enqueue(func() {})
+	d.EndDevice(Overwrite, w, true, needs.Data)
+	if got := d.slots.sources; len(got) != 0 {
+		t.Errorf("an overwritten buffer comes from %v", got)
+	}
+	for _, q := range []*fakeQueue{q1, q2, q3} {
+		q.finish()
+	}
+}
+
+// A buffer keeps its sources, whatever the caller does with its set afterwards.
+func TestSourcesAreCopied(t *testing.T) {
+	q, writer := newQueue("reader"), newQueue("writer")
+	b := onDevice(t, 1)[0]
+	data := sources(writer.enqueue(func() {}))
+	if _, err := b.BeginDevice(bg, q.Timeline, Overwrite, &Needs{}); err != nil {
+		t.Fatal(err)
+	}
+	b.EndDevice(Overwrite, q.enqueue(func() {}), true, data)
+	q.finish()
+	data[0] = sources(newQueue("another").Issue())[0]
+	writer.finish()
+	if err := b.ReadAt(cancelled(), make([]byte, 1), 0); err != nil {
+		t.Errorf("the buffer waits for what its caller put into a set: %v", err)
+	}
+}
+
+// An error that an operation reports is that of every value that comes from it, through
+// further operations and queues, and of no other.
+func TestReportedErrorIsOfItsValues(t *testing.T) {
+	for _, through := range []string{"itself", "an operation", "another queue", "an update"} {
+		t.Run(through, func(t *testing.T) {
+			q, other := newReporting("gathers"), newQueue("other")
+			list := onDevice(t, 4)
+			table, out, b, innocent := list[0], list[1], list[2], list[3]
+			q.gather(t, innocent, table, false)
+			q.gather(t, out, table, true)
+			switch through {
+			case "itself":
+				b = out
+			case "an operation":
+				derive(t, q.fakeQueue, b, out)
+			case "another queue":
+				derive(t, other, b, out)
+			case "an update":
+				var needs Needs
+				for x, a := range map[*Buffer]Access{out: Read, b: Update} {
+					if _, err := x.BeginDevice(bg, other.Timeline, a, &needs); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w := other.enqueue(func() {})
+				out.EndDevice(Read, w, true, needs.Data)
+				b.EndDevice(Update, w, true, needs.Data)
+			}
+			q.finish()
+			other.finish()
+			for range 2 {
+				if _, err := b.Host(background, Read); !errors.Is(err, errRow) {
+					t.Errorf("host read: %v", err)
+				}
+				if _, err := b.Host(background, Update); !errors.Is(err, errRow) {
+					t.Errorf("host update: %v", err)
+				}
+				if err := b.ReadAt(background, make([]byte, 1), 0); !errors.Is(err, errRow) {
+					t.Errorf("ranged read: %v", err)
+				}
+				for _, tl := range []*accel.Timeline{q.Timeline, other.Timeline} {
+					for _, a := range []Access{Read, Update} {
+						if _, err := b.BeginDevice(bg, tl, a, &Needs{}); !errors.Is(err, errRow) {
+							t.Errorf("device access %d on %s: %v", a, tl.Name(), err)
+						}
+					}
+				}
+			}
+			if b.slots.pins != 0 {
+				t.Errorf("%d pins are left", b.slots.pins)
+			}
+			for _, x := range []*Buffer{innocent, table} {
+				if err := x.ReadAt(background, make([]byte, 1), 0); err != nil {
+					t.Errorf("a value that does not come from the operation: %v", err)
+				}
+			}
+			// Whoever replaces all bytes makes the buffer whole again.
+			device(t, b, other, Overwrite, fill('n'))
+			other.finish()
+			if err := b.ReadAt(background, make([]byte, 1), 0); err != nil {
+				t.Errorf("after a device overwrite: %v", err)
+			}
+		})
+	}
+}
+
+// A host overwrite ends what the old contents came from.
+func TestHostOverwriteEndsSources(t *testing.T) {
+	q := newReporting("gathers")
+	list := onDevice(t, 2)
+	table, out := list[0], list[1]
+	q.gather(t, out, table, true)
+	q.finish()
+	copy(mustHost(t, out, Overwrite), "whole again.....")
+	if p := mustHost(t, out, Read); string(p) != "whole again....." {
+		t.Errorf("read %q", p)
+	}
+	var needs Needs
+	if _, err := out.BeginDevice(bg, q.Timeline, Read, &needs); err != nil {
+		t.Fatalf("a device read of the new bytes: %v", err)
+	}
+	out.EndDevice(Read, accel.Work{}, false, nil)
+	if want := sources(fakeOf(out).up.Last()); !slices.Equal(needs.Data, want) {
+		t.Errorf("the new bytes come from %v, want their upload", needs.Data)
+	}
+}
+
+// A reader on another queue may be known to have ended before the operation that it read
+// from. A host access waits for the report of that one, too.
+func TestHostWaitsForLateReports(t *testing.T) {
+	for _, bad := range []bool{false, true} {
+		t.Run(fmt.Sprint(bad), func(t *testing.T) {
+			q, reader := newReporting("gathers"), newQueue("reader")
+			list := onDevice(t, 3)
+			table, out, b := list[0], list[1], list[2]
+			q.gather(t, out, table, bad)
+			w, _ := derive(t, reader, b, out)
+			reader.finish()
+			if !w.Done() {
+				t.Fatal("the reader has not ended")
+			}
+			if err := b.ReadAt(cancelled(), make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
+				t.Errorf("a ranged read does not wait for the report: %v", err)
+			}
+			if !wouldWait(t, b, Read) || !wouldWait(t, b, Update) || fakeOf(b).downloads != 0 {
+				t.Error("a host access does not wait for the report")
+			}
+			q.finish()
+			err := b.ReadAt(background, make([]byte, 1), 0)
+			if bad != errors.Is(err, errRow) || !bad && err != nil {
+				t.Errorf("after the report: %v", err)
+			}
+			if !bad && len(b.slots.sources) != 0 {
+				t.Errorf("a clean report is kept: %v", b.slots.sources)
+			}
+		})
+	}
+}
+
+// A value that was read has no sources any more: the set of a buffer does not grow with
+// its operations.
+func TestFetchForgetsSources(t *testing.T) {
+	q := newReporting("gathers")
+	list := onDevice(t, 2)
+	table, out := list[0], list[1]
+	q.gather(t, out, table, false)
+	if len(out.slots.sources) != 1 {
+		t.Fatalf("%d sources, want the operation", len(out.slots.sources))
+	}
+	q.finish()
+	if !wouldWait(t, out, Read) {
+		t.Fatal("no download")
+	}
+	fakeOf(out).finish()
+	mustHost(t, out, Read)
+	if got := out.slots.sources; len(got) != 0 {
+		t.Errorf("after a host read: sources %v", got)
+	}
+	if !out.DropDevice() {
+		t.Error("not dropped")
+	}
+}
+
+// The failure of a queue is that of values of other queues that come from it, also where
+// those queues were told that they had ended well.
+func TestFailedSource(t *testing.T) {
+	q, reader := newQueue("fails"), newQueue("reader")
+	list := onDevice(t, 3)
+	a, b, innocent := list[0], list[1], list[2]
+	device(t, a, q, Overwrite, nil)
+	derive(t, reader, b, a)
+	w, _ := device(t, innocent, q, Read, nil)
+	reader.finish()
+	q.fail(errBroken)
+	if w.Err() == nil {
+		t.Fatal("the reader of the innocent buffer has not failed")
+	}
+	if _, err := b.Host(background, Read); !errors.Is(err, errBroken) {
+		t.Errorf("host read: %v", err)
+	}
+	if _, err := b.BeginDevice(bg, reader.Timeline, Read, &Needs{}); !errors.Is(err, errBroken) {
+		t.Errorf("device read: %v", err)
+	}
+	// A failed reader is no source: neither of what it read, nor of what is written there.
+	device(t, innocent, reader, Update, nil)
+	reader.finish()
+	if err := innocent.ReadAt(background, make([]byte, 1), 0); err != nil {
+		t.Errorf("a buffer that the failed queue read: %v", err)
+	}
+}
+
+// hookedMemory calls back while a transfer is being begun.
+type hookedMemory struct {
+	*fakeMemory
+	onUpload, onDownload, onRead func()
+}
+
+func call(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
+func (m *hookedMemory) Upload(ctx context.Context, off int, src []byte, after accel.Fences) (accel.Work, error) {
+	call(m.onUpload)
+	return m.fakeMemory.Upload(ctx, off, src, after)
+}
+
+func (m *hookedMemory) Download(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
+	call(m.onDownload)
+	return m.fakeMemory.Download(ctx, dst, off, after)
+}
+
+func (m *hookedMemory) Read(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
+	call(m.onRead)
+	return m.fakeMemory.Read(ctx, dst, off, after)
+}
+
+// An evictor that comes while a range is read finds the host copy valid, because another
+// reader has fetched it, and must not take the device bytes away under the read.
+func TestRangedReadKeepsDeviceBytes(t *testing.T) {
+	m := &hookedMemory{fakeMemory: newMemory(16)}
+	b, q := NewLazy(16), newQueue("compute")
+	defer b.Release()
+	b.Attach(m, nil, &Retired{})
+	if _, err := b.BeginDevice(bg, q.Timeline, Overwrite, &Needs{}); err != nil {
+		t.Fatal(err)
+	}
+	b.EndDevice(Overwrite, q.enqueue(func() { fill('r')(m.fakeMemory) }), true, nil)
+	q.finish()
+	m.onRead = func() {
+		if !wouldWait(t, b, Read) {
+			t.Error("no download")
+		}
+		m.finish()
+		mustHost(t, b, Read)
+		if b.DropDevice() {
+			t.Error("the device bytes were given back under a read")
+		}
+	}
+	got := make([]byte, 2)
+	if err := b.ReadAt(background, got, 5); err != nil || string(got) != "rr" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if !b.DropDevice() {
+		t.Error("the device bytes are kept after the read")
+	}
+}
+
+// While a transfer is being begun nobody takes the bytes away, begins another, writes to
+// either copy, or is held up longer than its context.
+func TestTransferBeingBegun(t *testing.T) {
+	for _, kind := range []string{"upload", "download"} {
+		t.Run(kind, func(t *testing.T) {
+			m := &hookedMemory{fakeMemory: newMemory(16)}
+			b, q := mustNew(t, 16), newQueue("compute")
+			defer b.Release()
+			copy(mustHost(t, b, Overwrite), "sixteen bytes...")
+			b.Attach(m, nil, &Retired{})
+			if kind == "download" {
+				if _, err := b.BeginDevice(bg, q.Timeline, Overwrite, &Needs{}); err != nil {
+					t.Fatal(err)
+				}
+				b.EndDevice(Overwrite, q.enqueue(func() { fill('d')(m.fakeMemory) }), true, nil)
+				q.finish()
+			}
+			calls := 0
+			hook := func() {
+				if calls++; calls > 1 {
+					t.Error("a second transfer was begun")
+					return
+				}
+				if b.DropDevice() {
+					t.Error("the device bytes were given back")
+				}
+				for _, a := range []Access{Read, Update, Overwrite} {
+					if _, err := b.BeginDevice(cancelled(), q.Timeline, a, &Needs{}); !errors.Is(err, context.Canceled) {
+						t.Errorf("device access %d: %v", a, err)
+					}
+				}
+				for _, a := range []Access{Update, Overwrite} {
+					if _, err := b.Host(cancelled(), a); !errors.Is(err, context.Canceled) {
+						t.Errorf("host access %d: %v", a, err)
+					}
+				}
+				_, err := b.Host(cancelled(), Read)
+				if want := kind == "download"; errors.Is(err, context.Canceled) != want {
+					t.Errorf("host read: %v", err)
+				}
+			}
+			m.onUpload, m.onDownload = hook, hook
+			if kind == "upload" {
+				device := func() error {
+					_, err := b.BeginDevice(bg, q.Timeline, Read, &Needs{})
+					return err
+				}
+				if err := device(); err != nil {
+					t.Fatal(err)
+				}
+				b.EndDevice(Read, accel.Work{}, false, nil)
+				m.finish()
+			} else {
+				if !wouldWait(t, b, Read) {
+					t.Fatal("no download")
+				}
+				m.finish()
+				if p := mustHost(t, b, Read); string(p) != "dddddddddddddddd" {
+					t.Errorf("read %q", p)
+				}
+			}
+			if calls != 1 || b.slots.pins != 0 || b.slots.busy {
+				t.Errorf("%d transfers; %d pins and busy %v are left", calls, b.slots.pins, b.slots.busy)
+			}
+			if !b.slots.moving.TryLock() {
+				t.Fatal("the transfer still holds its lock")
+			}
+			b.slots.moving.Unlock()
+			mustHost(t, b, Update)
+		})
+	}
+}
+
+// Two operations that need an upload at the same time share it.
+func TestOperationsShareOneUpload(t *testing.T) {
+	m := &hookedMemory{fakeMemory: newMemory(16)}
+	b, first, second := mustNew(t, 16), newQueue("first"), newQueue("second")
+	defer b.Release()
+	b.Attach(m, nil, &Retired{})
+	errs := make(chan error)
+	m.onUpload = func() {
+		m.onUpload = nil
+		begun := make(chan struct{})
+		go func() {
+			close(begun)
+			_, err := b.BeginDevice(bg, second.Timeline, Read, &Needs{})
+			errs <- err
+		}()
+		<-begun
+	}
+	if _, err := b.BeginDevice(bg, first.Timeline, Read, &Needs{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-errs; err != nil {
+		t.Fatal(err)
+	}
+	if m.uploads != 1 || b.slots.pins != 2 {
+		t.Errorf("%d uploads and %d pins, want 1 and 2", m.uploads, b.slots.pins)
+	}
+	for range 2 {
+		b.EndDevice(Read, accel.Work{}, false, nil)
+	}
+}
+
+// Operations on values of other queues leave nothing to the collector.
+func TestSourcesDoNotAllocate(t *testing.T) {
+	q, other := newReporting("gathers"), newQueue("other")
+	list := onDevice(t, 3)
+	table, out, b := list[0], list[1], list[2]
+	var needs Needs
+	step := func() {
+		word := q.TakeStatus()
+		w := q.Issue()
+		q.Watch(w, word, func(uint64, int64) error { return errRow }, 0)
+		needs.Reset()
+		for _, x := range [...]struct {
+			b *Buffer
+			a Access
+		}{{table, Read}, {out, Overwrite}} {
+			if _, err := x.b.BeginDevice(bg, q.Timeline, x.a, &needs); err != nil {
+				t.Error(err)
+			}
+		}
+		needs.Data.Add(w)
+		table.EndDevice(Read, w, true, needs.Data)
+		out.EndDevice(Overwrite, w, true, needs.Data)
+		needs.Reset()
+		for _, x := range [...]struct {
+			b *Buffer
+			a Access
+		}{{out, Read}, {b, Overwrite}} {
+			if _, err := x.b.BeginDevice(bg, other.Timeline, x.a, &needs); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(needs.Data) != 1 || len(needs.Order) == 0 {
+			t.Errorf("needs %v", needs)
+		}
+		v := other.Issue()
+		out.EndDevice(Read, v, true, needs.Data)
+		b.EndDevice(Overwrite, v, true, needs.Data)
+		q.Complete(w.Seq())
+		other.Complete(v.Seq())
+	}
+	step()
+	if n := testing.AllocsPerRun(100, step); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
