@@ -1,0 +1,180 @@
+//go:build accel
+
+package device
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+// failNext makes the next operation that is submitted fail when it comes to execute.
+func (r *rig) failNext(t testing.TB) {
+	t.Helper()
+	if err := r.dev.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: 1}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An operation that fails while it reads a value does not fail who writes the value
+// next, on another queue, and only had to wait for it.
+func TestFailedReaderFailsNoWriter(t *testing.T) {
+	for _, write := range []string{"the whole", "a part"} {
+		t.Run(write, func(t *testing.T) {
+			r := openRig(t, discrete.Options{Ring: deepRing})
+			a, b, v := r.context(t), r.context(t), newValues(t)
+			d := fucina.Ax("d", 4)
+			x := v.of(fucina.FromSlice(a, []float32{1, 2, 3, 4}, d))
+			y := v.of(x.Add(a, x))
+			fresh := v.of(v.of(fucina.FromSlice(b, []float32{9, 9, 9, 9}, d)).Scale(b, 2))
+			numbers(t, "y", y)
+			numbers(t, "fresh", fresh)
+			want := []float32{18, 18, 18, 18}
+			dst, src := y, fresh
+			if write == "a part" {
+				want = []float32{2, 18, 18, 8}
+				dst, src = v.of(y.Narrow(b, "d", 1, 2)), v.of(fresh.Narrow(b, "d", 0, 2))
+			}
+			r.dev.Hold()
+			r.failNext(t)
+			failed := v.of(y.Mul(a, y))
+			if err := dst.CopyFrom(b, src); err != nil {
+				t.Fatal(err)
+			}
+			other := v.of(fresh.Add(b, fresh))
+			r.dev.Release()
+			if _, err := fucina.Data[float32](failed); !errors.Is(err, fucina.ErrDeviceFailed) {
+				t.Errorf("the failed reader's result: %v", err)
+			}
+			if p := numbers(t, "what b wrote", y); !slices.Equal(p, want) {
+				t.Errorf("what b wrote is %v, want %v", p, want)
+			}
+			if p := numbers(t, "b's own value", other); p[0] != 36 {
+				t.Errorf("b's own value is %v", p)
+			}
+			if p := numbers(t, "b's next value", v.of(other.Add(b, y))); p[1] != 54 {
+				t.Errorf("b's next value is %v", p)
+			}
+			if s := r.eng.Stats(); s.Fallbacks != 0 || s.CPU.Ops() != 0 {
+				t.Errorf("%d fallbacks and %d ops on the cpu: %s", s.Fallbacks, s.CPU.Ops(), s.LastFallback)
+			}
+		})
+	}
+}
+
+// The memory of a failed operation's released result may go to another context, which
+// shares nothing else with it. That context's values and its queue are unharmed.
+func TestReuseOfFailedMemoryFailsNobody(t *testing.T) {
+	const n = 1024 // 4 KiB each
+	for _, memory := range []int64{20 << 10, 1 << 20} {
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			r := openRig(t, discrete.Options{MemoryBytes: memory, Ring: deepRing}, fucina.WithDeviceBudget(memory))
+			a, b, v := r.context(t), r.context(t), newValues(t)
+			ones := slices.Repeat([]float32{1}, n)
+			x := v.of(fucina.FromSlice(a, ones, fucina.Ax("k", n)))
+			y := v.of(fucina.FromSlice(b, ones, fucina.Ax("k", n)))
+			x2, y2 := v.of(x.Add(a, x)), v.of(y.Add(b, y))
+			numbers(t, "x2", x2)
+			numbers(t, "y2", y2)
+			r.dev.Hold()
+			r.failNext(t)
+			failed, err := x2.Add(a, x2) // the last of the smaller memory
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := failed.Release(); err != nil {
+				t.Fatal(err)
+			}
+			type result struct {
+				y   fucina.Tensor
+				err error
+			}
+			done := make(chan result, 1)
+			go func() {
+				y3, err := y2.Add(b, y2) // may wait for memory
+				done <- result{y3, err}
+			}()
+			// Until b has submitted, or clearly waits for memory.
+			for i := 0; i < 1<<16 && r.dev.Stats().Submits[provider.OpAdd] < 4; i++ {
+				runtime.Gosched()
+			}
+			r.dev.Release()
+			var got result
+			within(t, "b", func() error { got = <-done; return nil })
+			for name, y := range map[string]fucina.Tensor{"value": v.of(got.y, got.err), "next value": v.of(y2.Mul(b, y2))} {
+				if p := numbers(t, "b's "+name, y); p[0] != 4 || p[n-1] != 4 {
+					t.Errorf("b's %s is %v...", name, p[:4])
+				}
+			}
+		})
+	}
+}
+
+// A weight that any number of contexts reads remembers none of those that are closed.
+func TestClosedContextsLeaveNoHeap(t *testing.T) {
+	if invariants.RaceEnabled || invariants.Enabled {
+		t.Skip("checked builds record every use")
+	}
+	const weights, size = 100, 8
+	r := openRig(t, discrete.Options{})
+	v := newValues(t)
+	var shared []fucina.Tensor
+	for range weights {
+		buf, err := storage.New(4 * size * size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := buf.Host(t.Context(), storage.Overwrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(p)
+		shared = append(shared, v.of(r.eng.Weight(buf, dtype.F32, fucina.Ax("n", size), fucina.Ax("k", size))))
+	}
+	read := func() error {
+		c, err := r.eng.NewContext()
+		if err != nil {
+			return err
+		}
+		x, err := fucina.FromSlice(c, make([]float32, size), fucina.Ax("k", size))
+		if err != nil {
+			return err
+		}
+		for _, w := range shared {
+			y, err := x.Dot(c, w, "k")
+			if err != nil {
+				return err
+			}
+			if err := y.Release(); err != nil {
+				return err
+			}
+		}
+		return errors.Join(x.Release(), c.Close())
+	}
+	heap := func(contexts int) int64 {
+		for range contexts {
+			if err := read(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var ms runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&ms)
+		return int64(ms.HeapAlloc)
+	}
+	warm := heap(20)
+	const contexts = 200
+	if grown := heap(contexts) - warm; grown > contexts*200 {
+		t.Errorf("the heap grew by %d bytes for each of %d closed contexts", grown/contexts, contexts)
+	}
+}

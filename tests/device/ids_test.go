@@ -1,0 +1,290 @@
+//go:build accel
+
+package device
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+// values makes tensors of which no operation may fail, and releases them when the test
+// ends.
+type values struct {
+	t    testing.TB
+	list []fucina.Tensor
+}
+
+func newValues(t testing.TB) *values {
+	v := &values{t: t}
+	t.Cleanup(v.release)
+	return v
+}
+
+func (v *values) release() {
+	for _, x := range v.list {
+		if err := x.Release(); err != nil {
+			v.t.Error(err)
+		}
+	}
+	v.list = nil
+}
+
+func (v *values) of(x fucina.Tensor, err error) fucina.Tensor {
+	v.t.Helper()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.list = append(v.list, x)
+	return x
+}
+
+// context returns a context until the test ends.
+func (r *rig) context(t testing.TB) *fucina.Context {
+	t.Helper()
+	c, err := r.eng.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// numbers returns the f32 values of x.
+func numbers(t testing.TB, what string, x fucina.Tensor) []float32 {
+	t.Helper()
+	p, err := fucina.Data[float32](x)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	return p
+}
+
+// wrongRow is what the CPU says of the id 7 in the second place for a table of two rows.
+func wrongRow(t testing.TB) string {
+	t.Helper()
+	e, err := fucina.Open(fucina.WithProvider("cpu"), fucina.WithThreads(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &values{t: t}
+	table := v.of(fucina.FromSlice(c, []float32{1, 2, 3, 4}, fucina.Ax("r", 2), fucina.Ax("d", 2)))
+	f := v.of(fucina.FromSlice(c, []float32{0, 7}, fucina.Ax("t", 2)))
+	ids := v.of(f.To(c, dtype.I32))
+	_, want := table.GetRows(c, ids, "r")
+	if !errors.Is(want, tensor.ErrIndexOutOfBounds) {
+		t.Fatalf("the cpu: %v", want)
+	}
+	v.release()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := want.Error()
+	return text[strings.Index(text, tensor.ErrIndexOutOfBounds.Error()):]
+}
+
+// Ids that the device computed, and that lie outside the table, give the CPU's error on
+// the values that come from them and on no others, and the context goes on. They killed
+// its queue.
+func TestDeviceIDsOutsideTable(t *testing.T) {
+	want := wrongRow(t)
+	for _, chaos := range []discrete.Chaos{discrete.Prompt, discrete.Yields} {
+		r := openRig(t, discrete.Options{Seed: testSeed(t), Chaos: chaos, Ring: deepRing})
+		c, other := r.context(t), r.context(t)
+		v := newValues(t)
+		there := func(p []float32, axes ...fucina.Axis) fucina.Tensor { // on the device
+			return v.of(v.of(fucina.FromSlice(c, p, axes...)).Scale(c, 1))
+		}
+		table := there([]float32{1, 2, 3, 4}, fucina.Ax("r", 2), fucina.Ax("d", 2))
+		good, wrong := there([]float32{1, 0}, fucina.Ax("t", 2)), there([]float32{0, 7}, fucina.Ax("t", 2))
+		copied := there(make([]float32, 4), fucina.Ax("t", 2), fucina.Ax("d", 2))
+		whole := there(make([]float32, 8), fucina.Ax("t", 4), fucina.Ax("d", 2))
+		part := v.of(whole.Narrow(c, "t", 1, 2))
+		gather := func(ids fucina.Tensor) fucina.Tensor {
+			return v.of(table.GetRows(c, v.of(ids.To(c, dtype.I32)), "r"))
+		}
+		r.dev.Hold() // so that no operation knows of the error
+		before, bad, after := gather(good), gather(wrong), gather(good)
+		sum := v.of(bad.Add(c, after))
+		further := v.of(sum.Scale(c, 2))
+		elsewhere := v.of(further.Scale(other, 2))
+		for _, dst := range []fucina.Tensor{copied, part} {
+			if err := dst.CopyFrom(c, bad); err != nil {
+				t.Fatal(err)
+			}
+		}
+		innocent := v.of(after.Scale(other, 3))
+		r.dev.Release()
+		for range 2 {
+			for name, x := range map[string]fucina.Tensor{
+				"the rows": bad, "a sum": sum, "a further op": further, "another context": elsewhere,
+				"a copy": copied, "a copy into a part": whole, "that part": part,
+			} {
+				_, err := fucina.Data[float32](x)
+				if !errors.Is(err, tensor.ErrIndexOutOfBounds) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v, want %q", name, err, want)
+				}
+				if errors.Is(err, fucina.ErrDeviceFailed) {
+					t.Errorf("%s: %v is called a failure of the device", name, err)
+				}
+				if err := fucina.ReadInto(t.Context(), x, make([]float32, x.Len())); !errors.Is(err, tensor.ErrIndexOutOfBounds) {
+					t.Errorf("%s, read: %v", name, err)
+				}
+			}
+			for name, x := range map[string]struct {
+				x    fucina.Tensor
+				want float32
+			}{"before": {before, 3}, "after": {after, 3}, "in another context": {innocent, 9}, "the table": {table, 1}} {
+				if p := numbers(t, name, x.x); p[0] != x.want {
+					t.Errorf("%s: %v, want %v first", name, p, x.want)
+				}
+			}
+			// The contexts go on, on the device.
+			for _, c := range []*fucina.Context{c, other} {
+				if p := numbers(t, "a next op", v.of(after.Add(c, after))); p[1] != 8 {
+					t.Errorf("a next op: %v", p)
+				}
+			}
+		}
+		if p := numbers(t, "good ids", gather(good)); p[0] != 3 || p[3] != 2 {
+			t.Errorf("good ids after bad ones: %v", p)
+		}
+		if s := r.eng.Stats(); s.Fallbacks != 0 || s.CPU.Ops() != 0 {
+			t.Errorf("%d fallbacks and %d ops on the cpu: %s", s.Fallbacks, s.CPU.Ops(), s.LastFallback)
+		}
+		// An operation that can know of the error fails at once.
+		if _, err := bad.Add(c, after); !errors.Is(err, tensor.ErrIndexOutOfBounds) || !strings.Contains(err.Error(), want) {
+			t.Errorf("an op on the rows: %v, want %q", err, want)
+		}
+	}
+}
+
+// A queue has a limited number of operations whose ids were not looked at. More of them
+// wait and go on, and each has its own error.
+func TestManyDeviceIDs(t *testing.T) {
+	r := openRig(t, discrete.Options{Seed: testSeed(t), Chaos: discrete.Yields})
+	c, v := r.context(t), newValues(t)
+	table := v.of(fucina.FromSlice(c, []float32{1, 2, 3, 4}, fucina.Ax("r", 2), fucina.Ax("d", 2)))
+	const n = 300
+	var results []fucina.Tensor
+	within(t, "gathers", func() error {
+		for i := range n {
+			id := float32(i % 2)
+			if i%7 == 0 {
+				id = float32(i + 2)
+			}
+			f, err := fucina.FromSlice(c, []float32{id}, fucina.Ax("t", 1))
+			if err != nil {
+				return err
+			}
+			ids, err := f.To(c, dtype.I32)
+			if err != nil {
+				return err
+			}
+			y, err := table.GetRows(c, ids, "r")
+			if err != nil {
+				return err
+			}
+			results = append(results, y)
+			if err := errors.Join(f.Release(), ids.Release()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for i, y := range results {
+		p, err := fucina.Data[float32](y)
+		switch {
+		case i%7 == 0:
+			if text := rowText(i + 2); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("gather %d: %v, want %q", i, err, text)
+			}
+		case err != nil:
+			t.Errorf("gather %d: %v", i, err)
+		case p[0] != float32(1+i%2*2):
+			t.Errorf("gather %d: %v", i, p)
+		}
+		if err := y.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+	if s := r.eng.Stats(); s.Fallbacks != 0 {
+		t.Errorf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)
+	}
+}
+
+// rowText is a part of the error of an id alone outside a table of two rows.
+func rowText(id int) string {
+	return fmt.Sprintf("id %d at position 0, the table has 2 rows", id)
+}
+
+// Bad requests, each in a context of its own, leave no memory behind: each kept blocks
+// out of use until the engine closed, and after some hundred of them the device computed
+// nothing any more.
+func TestBadRequestsLeaveMemoryFlat(t *testing.T) {
+	r := openRig(t, discrete.Options{MemoryBytes: 4 << 20})
+	request := func() error {
+		c, err := r.eng.NewContext()
+		if err != nil {
+			return err
+		}
+		table, err := fucina.FromSlice(c, make([]float32, 2048), fucina.Ax("r", 4), fucina.Ax("d", 512))
+		if err != nil {
+			return err
+		}
+		scaled, err := table.Scale(c, 1)
+		if err != nil {
+			return err
+		}
+		f, err := fucina.FromSlice(c, []float32{0, 7}, fucina.Ax("t", 2))
+		if err != nil {
+			return err
+		}
+		ids, err := f.To(c, dtype.I32)
+		if err != nil {
+			return err
+		}
+		y, err := scaled.GetRows(c, ids, "r")
+		if err != nil {
+			return err
+		}
+		if _, err := fucina.Data[float32](y); !errors.Is(err, tensor.ErrIndexOutOfBounds) {
+			return fmt.Errorf("a bad request: %w", err)
+		}
+		return errors.Join(table.Release(), scaled.Release(), f.Release(), ids.Release(), y.Release(), c.Close())
+	}
+	requests := 400
+	if invariants.RaceEnabled {
+		requests = 50
+	}
+	var warm int64
+	for i := range requests {
+		if err := request(); err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		if i == 5 {
+			warm = r.dev.Stats().LiveBytes
+		}
+	}
+	if s := r.dev.Stats(); s.LiveBytes > warm || s.LiveQueues > 3 {
+		t.Errorf("%d bytes in %d blocks and %d queues on the device after %d requests, %d bytes after 5", s.LiveBytes, s.LiveBlocks, s.LiveQueues, requests, warm)
+	}
+	if s := r.eng.Stats(); s.Fallbacks != 0 {
+		t.Errorf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)
+	}
+}
