@@ -285,6 +285,14 @@ func TestCompletionWakesWhoItConcerns(t *testing.T) {
 	if !woken(waiters[2]) || !woken(waiters[3]) || len(q.waiting) != 0 {
 		t.Error("want everyone awake")
 	}
+	q.mu.Lock()
+	last := q.enlist(q.Issue().seq)
+	q.mu.Unlock()
+	q.Complete(4)
+	q.Fail(5, 5, errBroken)
+	if !woken(last) {
+		t.Error("not woken by its failure")
+	}
 }
 
 // Who gives up waiting at the moment of being woken leaves nothing behind that would
@@ -360,6 +368,34 @@ func TestFencesKeepLatestPerQueue(t *testing.T) {
 	}
 	if !(Fences(nil)).Done() || (Fences(nil)).Wait(cancelled()) != nil {
 		t.Error("the empty set is not done")
+	}
+}
+
+// A buffer that any number of queues use remembers those that may still touch its
+// memory and a few more: not all that ever did.
+func TestFencesStaySmall(t *testing.T) {
+	var f Fences
+	running, failed := NewTimeline("running", nil), NewTimeline("failed", nil)
+	f.Add(running.Issue())
+	f.Add(failed.Issue())
+	failed.Fail(1, Forever, errBroken)
+	for i := range 1000 {
+		q := NewTimeline("q", nil)
+		f.Add(q.Issue())
+		if i%2 == 0 {
+			q.Complete(1)
+			continue
+		}
+		q.Fail(1, Forever, errBroken)
+		q.End()
+	}
+	if len(f) > 8 || cap(f) > 8 {
+		t.Errorf("%d works of %d, want those that are not quiet and a few", len(f), cap(f))
+	}
+	for _, q := range []*Timeline{running, failed} {
+		if !slices.Contains(f, q.Last()) {
+			t.Errorf("the %s work, which may touch the memory, was forgotten", q.Name())
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -629,6 +630,57 @@ func TestStaleDownloadDoesNotLand(t *testing.T) {
 	m.down.finish()
 	if p := mustHost(t, b, Read); p[0] != 'b' {
 		t.Errorf("read %q, want the newest", p)
+	}
+}
+
+// A download that ends after a device write has filled the host bytes with what the
+// device no longer has. Who waited for it must not take them for the newest.
+func TestWriteDuringDownload(t *testing.T) {
+	b, m, q, _ := lazyOnDevice(t, 16, 'a')
+	defer b.Release()
+	done := make(chan byte, 1)
+	go func() {
+		p, err := b.Host(background, Read)
+		if err != nil {
+			t.Error(err)
+			p = make([]byte, 1)
+		}
+		done <- p[0]
+	}()
+	m.down.awaitWaits(1)
+	device(t, b, q, Overwrite, fill('b'))
+	q.finish()
+	m.down.finish()
+	for m.down.waits.Load() < 2 { // until it waits for a second download, or has read
+		select {
+		case v := <-done:
+			t.Fatalf("read %q, want what was written meanwhile", v)
+		default:
+			runtime.Gosched()
+		}
+	}
+	m.down.finish()
+	if v := <-done; v != 'b' {
+		t.Errorf("read %q, want what was written meanwhile", v)
+	}
+}
+
+// A weight that queues read which come and go does not remember them all.
+func TestReadersStaySmall(t *testing.T) {
+	b, _, _, _ := lazyOnDevice(t, 16, 'w')
+	defer b.Release()
+	for i := range 1000 {
+		q := newQueue("context")
+		device(t, b, q, Read, nil)
+		if i%3 == 0 {
+			q.fail(errBroken)
+			q.End()
+		} else {
+			q.finish()
+		}
+	}
+	if s := &b.slots; cap(s.readers) > 8 || cap(s.failed) > 8 {
+		t.Errorf("%d readers and %d failed uses are remembered, want a few", cap(s.readers), cap(s.failed))
 	}
 }
 
