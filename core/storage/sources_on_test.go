@@ -480,6 +480,106 @@ func TestTransferBeingBegun(t *testing.T) {
 	}
 }
 
+// partMemory fails transfers after a part of them was enqueued, as where a wait for room
+// was cancelled.
+type partMemory struct{ *fakeMemory }
+
+func (m *partMemory) Upload(context.Context, int, []byte, accel.Fences) (accel.Work, error) {
+	return m.up.enqueue(func() {}), errBroken
+}
+
+func (m *partMemory) Download(context.Context, []byte, int, accel.Work) (accel.Work, error) {
+	return m.down.enqueue(func() {}), errBroken
+}
+
+func (m *partMemory) Read(context.Context, []byte, int, accel.Work) (accel.Work, error) {
+	return m.down.enqueue(func() {}), errBroken
+}
+
+// The part of a failed transfer that is under way still uses the bytes of both sides.
+func TestPartOfTransferKeepsBytes(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		onDevice bool // the newest bytes
+		transfer func(b *Buffer) error
+		queue    func(m *partMemory) *fakeQueue
+		retired  int
+	}{
+		{"upload", false, func(b *Buffer) error {
+			_, err := b.BeginDevice(bg, newQueue("compute").Timeline, Read, &Needs{})
+			return err
+		}, func(m *partMemory) *fakeQueue { return m.up }, 0},
+		{"download", true, func(b *Buffer) error {
+			_, err := b.Host(background, Read)
+			return err
+		}, func(m *partMemory) *fakeQueue { return m.down }, 1},
+		{"ranged read", true, func(b *Buffer) error {
+			return b.ReadAt(background, make([]byte, 4), 0)
+		}, func(m *partMemory) *fakeQueue { return m.down }, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			noLeak(t)
+			b, m, q, r := mustNew(t, 16), &partMemory{newMemory(16)}, newQueue("compute"), &Retired{}
+			b.Attach(m, nil, r)
+			if tt.onDevice {
+				if _, err := b.BeginDevice(bg, q.Timeline, Overwrite, &Needs{}); err != nil {
+					t.Fatal(err)
+				}
+				b.EndDevice(Overwrite, q.enqueue(func() {}), true, nil)
+				q.finish()
+			}
+			if err := tt.transfer(b); !errors.Is(err, errBroken) {
+				t.Fatalf("transfer: %v", err)
+			}
+			part := tt.queue(m).Last()
+			if part.IsZero() || part.Done() {
+				t.Fatal("no part is under way")
+			}
+			if !wouldWait(t, b, Overwrite) {
+				t.Error("a host write does not wait for it")
+			}
+			b.Release()
+			if !slices.Contains(m.freeUses, part) {
+				t.Errorf("the device bytes were given back after %v, without the part under way", m.freeUses)
+			}
+			if n := r.Sweep(); n != tt.retired {
+				t.Errorf("%d host blocks are kept, want %d", n, tt.retired)
+			}
+			m.finish()
+			r.Sweep()
+		})
+	}
+}
+
+// promptMemory has transferred what it returns from.
+type promptMemory struct{ *fakeMemory }
+
+func (m *promptMemory) Download(_ context.Context, dst []byte, off int, _ accel.Work) (accel.Work, error) {
+	m.downloads++
+	copy(dst, m.peek(off, len(dst)))
+	return accel.Work{}, nil
+}
+
+// A download that has ended when it returns is one download, and its bytes are valid.
+func TestDownloadThatEndsAtOnce(t *testing.T) {
+	b, m, q := NewLazy(16), &promptMemory{newMemory(16)}, newQueue("compute")
+	defer b.Release()
+	b.Attach(m, nil, &Retired{})
+	if _, err := b.BeginDevice(bg, q.Timeline, Overwrite, &Needs{}); err != nil {
+		t.Fatal(err)
+	}
+	b.EndDevice(Overwrite, q.enqueue(func() { fill('p')(m.fakeMemory) }), true, nil)
+	q.finish()
+	for range 2 {
+		if p := mustHost(t, b, Read); p[0] != 'p' || m.downloads != 1 {
+			t.Errorf("read %q after %d downloads, want 1", p, m.downloads)
+		}
+	}
+	if !b.DropDevice() {
+		t.Error("not dropped")
+	}
+}
+
 // Two operations that need an upload at the same time share it.
 func TestOperationsShareOneUpload(t *testing.T) {
 	m := &hookedMemory{fakeMemory: newMemory(16)}
