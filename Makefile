@@ -13,7 +13,7 @@ export GO
 # The build tags that this repository knows besides the default of none.
 ACCEL := -tags accel
 
-.PHONY: all build cross test race invariants discrete arm64 fuzz bench lint fmt generated clean $(GOTEST)
+.PHONY: all build cross test full race invariants discrete arm64 fuzz bench lint fmt generated clean $(GOTEST)
 
 all: build lint test
 
@@ -33,6 +33,10 @@ cross:
 test: $(GOTEST)
 	$(GOTEST) ./...
 	$(GOTEST) -tags noasm ./quant
+
+# What takes seconds and shows little that make test does not.
+full: $(GOTEST)
+	FUCINA_TEST_FULL=1 $(GOTEST) ./core/dtype ./llm/quantize
 
 # The race detector needs a C compiler.
 race: $(GOTEST)
