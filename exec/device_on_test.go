@@ -308,6 +308,16 @@ func TestStatusOutlivesItsQueue(t *testing.T) {
 	if n := int64(offheap.Stats().LiveBlocks) - int64(before); n > 1 { // the pool keeps that of the ids
 		t.Errorf("%d host blocks more after close", n)
 	}
+	for range 8 { // whoever gets the memory of the words writes something else there
+		block, err := offheap.Alloc(8 * statusWords)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer offheap.Free(&block)
+		for i := range block.Bytes() {
+			block.Bytes()[i] = 0x7f
+		}
+	}
 	for range 2 {
 		if _, err := tensor.Data[float32](context.Background(), &bad, storage.Read); !errors.Is(err, tensor.ErrIndexOutOfBounds) {
 			t.Errorf("the bad row: %v", err)
@@ -364,4 +374,46 @@ func TestRefusedGatherKeepsNoWord(t *testing.T) {
 		t.Errorf("%d status words are free, want all %d", free, statusWords)
 	}
 	table.Release()
+}
+
+// A queue that was made to wait for another's value follows it from then on, and does not
+// wait for it again.
+func TestQueueFollowsWhatItWaitedFor(t *testing.T) {
+	e, dev := newEngine(t, discrete.Options{})
+	var c [2]*Context
+	for i := range c {
+		var err error
+		if c[i], err = e.NewContext(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := vector(t, c[0], 1, 2)
+	add := func(c *Context, a *tensor.Tensor) tensor.Tensor {
+		t.Helper()
+		y, err := c.Add(a, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return y
+	}
+	warm := [2]tensor.Tensor{add(c[0], &x), add(c[1], &x)}
+	dev.Hold()
+	y := add(c[0], &x)
+	w := c[0].dev.q.Timeline().Last()
+	if c[1].dev.q.Timeline().Follows(w) {
+		t.Fatal("a queue follows what it has nothing to do with")
+	}
+	z := add(c[1], &y)
+	if w.Done() || !c[1].dev.q.Timeline().Follows(w) {
+		t.Error("a queue does not follow what it read")
+	}
+	last := c[1].dev.q.Timeline().Last()
+	again := add(c[1], &y)
+	if len(c[1].dev.needs.Order) != 0 || c[1].dev.q.Timeline().Last().Seq() <= last.Seq() {
+		t.Errorf("the second reading op waits for %v", c[1].dev.needs.Order)
+	}
+	dev.Release()
+	for _, y := range []*tensor.Tensor{&warm[0], &warm[1], &x, &y, &z, &again} {
+		y.Release()
+	}
 }
