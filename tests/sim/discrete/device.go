@@ -273,7 +273,7 @@ func (d *Device) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
 		exec:   d.opt.NewExecutor(),
 		rng:    rand.New(rand.NewPCG(d.opt.Seed, uint64(d.made))),
 		ring:   make(chan entry, d.opt.Ring),
-		room:   make(chan struct{}, d.opt.Ring),
+		room:   make(chan byte, d.opt.Ring),
 		names:  make([]atomic.Uint32, d.opt.Ring+maxBatch+2),
 		steps:  make(chan uint8, maxSteps),
 		exited: make(chan struct{}),

@@ -61,7 +61,9 @@ type target struct {
 
 // queue is the ring and its worker. The ring is a channel, because in the eyes of
 // the race detector a channel orders a send after the receive that made room for
-// it and nothing else: submitters see no more of the worker than of a device.
+// it and nothing else: submitters see no more of the worker than of a device. That
+// holds for elements that have a size. For others the detector keeps one record for
+// the whole channel, and orders a send after every earlier receive.
 type queue struct {
 	dev  *Device
 	kind provider.QueueKind
@@ -70,7 +72,7 @@ type queue struct {
 	submitting sync.Mutex
 	closed     bool // guarded by the device's mutex
 	ring       chan entry
-	room       chan struct{}   // a token for each entry that the ring holds or is promised
+	room       chan byte       // a token for each entry that the ring holds or is promised
 	names      []atomic.Uint32 // code of the work with sequence i, at i modulo the length
 	steps      chan uint8
 	exited     chan struct{}
@@ -184,12 +186,12 @@ func (d *Device) enqueue(ctx context.Context, q *queue, e *entry) (accel.Work, e
 // room, so that an end of ctx leaves no point without an entry.
 func (q *queue) reserve(ctx context.Context) error {
 	select {
-	case q.room <- struct{}{}:
+	case q.room <- 0:
 		return nil
 	default:
 	}
 	select {
-	case q.room <- struct{}{}:
+	case q.room <- 0:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -327,8 +329,12 @@ func placeName(place int) string {
 const maxUses = 32
 
 // use records w as a user of b. It looks at other works as rarely as it can: in the
-// eyes of the race detector, to see that a work has ended is to follow it.
+// eyes of the race detector, to see that a work has ended is to follow it. A set looks
+// at its works before it grows, so this one begins with room for all.
 func (b *block) use(w accel.Work) {
+	if b.uses == nil {
+		b.uses = make(accel.Fences, 0, maxUses)
+	}
 	if len(b.uses) >= maxUses {
 		b.uses = slices.DeleteFunc(b.uses, accel.Work.Done)
 	}
