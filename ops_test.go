@@ -447,6 +447,38 @@ func TestGetRowsOfViews(t *testing.T) {
 	})
 }
 
+// Ids that an operation computed may be found wrong only when somebody looks at what
+// comes from them. The error is the same on every provider, and the context goes on.
+func TestComputedIDs(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		table := numbered(t, c, "vocab:3 d:2")
+		gather := func(values ...float32) (fucina.Tensor, error) {
+			f := k.of(fucina.FromSlice(c, values, fucina.Ax("seq", len(values))))
+			ids := k.of(f.To(c, dtype.I32))
+			defer drop(t, f, ids)
+			return table.GetRows(c, ids, "vocab")
+		}
+		for _, id := range []float32{3, -1, 1e9} {
+			y, err := gather(0, id)
+			if err == nil {
+				z := k.of(y.Scale(c, 2))
+				for _, x := range []fucina.Tensor{y, z} {
+					_, err := fucina.Data[float32](x)
+					refused(t, err, fucina.ErrIndexOutOfBounds, fmt.Sprintf("id %d at position 1", int(id)))
+				}
+				drop(t, y, z)
+			} else {
+				refused(t, err, fucina.ErrIndexOutOfBounds, fmt.Sprintf("id %d at position 1", int(id)))
+			}
+			good := k.of(gather(2, 0))
+			want(t, c, good, "f32 {seq:2 d:2}", []float32{5, 6, 1, 2})
+			drop(t, good)
+		}
+		drop(t, table)
+	})
+}
+
 // Guards this fault: indices of 32 bits chosen by the number of elements, where the
 // layout reaches further.
 func TestViewPast32Bits(t *testing.T) {
