@@ -16,15 +16,11 @@ import (
 var errRow = errors.New("row 7 of 2")
 
 // reporting is a queue whose operations may say afterwards that an operand was wrong.
-type reporting struct {
-	*fakeQueue
-	words []atomic.Uint64
-	n     int
-}
+type reporting struct{ *fakeQueue }
 
 func newReporting(name string) *reporting {
-	q := &reporting{fakeQueue: newQueue(name), words: make([]atomic.Uint64, 8)}
-	q.AddStatus(q.words)
+	q := &reporting{newQueue(name)}
+	q.AddStatus(make([]atomic.Uint64, 8))
 	return q
 }
 
