@@ -605,6 +605,10 @@ func TestCancelledHostReadThenAnother(t *testing.T) {
 	}
 }
 
+// spins is how often a test yields to what goes on without waiting before it takes it
+// for an endless loop.
+const spins = 1 << 22
+
 // A download that a device write made useless must not fill the host bytes after
 // the one that replaces it.
 func TestStaleDownloadDoesNotLand(t *testing.T) {
@@ -624,8 +628,19 @@ func TestStaleDownloadDoesNotLand(t *testing.T) {
 		t.Error("a host write does not wait for a download into its bytes")
 	}
 	old.finish()
-	if !wouldWait(t, b, Read) || m.downloads != 2 {
-		t.Errorf("%d downloads, want 2", m.downloads)
+	began := make(chan error, 1)
+	go func() {
+		_, err := b.Host(cancelled(), Read)
+		began <- err
+	}()
+	for i := 0; len(began) == 0; i++ {
+		if i == spins {
+			t.Fatal("a reader goes round over the download of older contents")
+		}
+		runtime.Gosched()
+	}
+	if err := <-began; !errors.Is(err, context.Canceled) || m.downloads != 2 {
+		t.Errorf("%d downloads, want 2; a cancelled read: %v", m.downloads, err)
 	}
 	m.down.finish()
 	if p := mustHost(t, b, Read); p[0] != 'b' {
@@ -651,7 +666,10 @@ func TestWriteDuringDownload(t *testing.T) {
 	device(t, b, q, Overwrite, fill('b'))
 	q.finish()
 	m.down.finish()
-	for m.down.waits.Load() < 2 { // until it waits for a second download, or has read
+	for i := 0; m.down.waits.Load() < 2; i++ { // until it waits for a second download, or has read
+		if i == spins {
+			t.Fatal("the reader goes round over a download of older contents")
+		}
 		select {
 		case v := <-done:
 			t.Fatalf("read %q, want what was written meanwhile", v)
