@@ -1,0 +1,290 @@
+//go:build accel
+
+package exec
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+// newEngine opens an engine on a simulated device until the test ends.
+func newEngine(t *testing.T, opt discrete.Options) (*Engine, *discrete.Device) {
+	t.Helper()
+	host, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := discrete.New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(Options{CPU: host, Device: dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e, dev
+}
+
+// newContext returns a context that is closed when the test ends, before its engine.
+func newContext(t *testing.T, e *Engine) *Queue {
+	t.Helper()
+	c, err := e.NewQueue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// The lender of a weight's bytes is told each time that the device has taken a copy, and
+// only then: it may let go of the pages that nobody reads meanwhile.
+func TestAdoptionMakesWeightsCold(t *testing.T) {
+	const n = 16
+	e, _ := newEngine(t, discrete.Options{})
+	c := newContext(t, e)
+	told := map[string]int{}
+	lend := func(name string, stable bool) tensor.Tensor {
+		buf := storage.Borrow(make([]byte, 4*n*n), storage.BorrowOptions{ReadOnly: true, Cold: func() { told[name]++ }})
+		if stable {
+			buf.MarkStable()
+		}
+		w, err := tensor.FromBuffer(buf, dtype.F32, shape.Must(n, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	w, other := lend("weight", true), lend("operand", false)
+	x := vector(t, c, make([]float32, n)...)
+	use := func(w *tensor.Tensor) {
+		t.Helper()
+		y, err := c.MatMul(&x, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y.Release()
+	}
+	for want := 1; want <= 3; want++ {
+		for range 3 {
+			use(&w)
+			use(&other)
+		}
+		if told["weight"] != want || told["operand"] != 0 {
+			t.Errorf("told %v, want the weight's lender %d times and nobody else", told, want)
+		}
+		if !w.Buffer().DropDevice() {
+			t.Fatal("not evicted")
+		}
+	}
+	if s := e.Stats(); s.Fallbacks != 0 {
+		t.Errorf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)
+	}
+	x.Release()
+	w.Release()
+	other.Release()
+}
+
+// A context takes a queue of the device with its first op there, and gives it back.
+func TestQueueComesWithFirstOp(t *testing.T) {
+	e, dev := newEngine(t, discrete.Options{Decline: func(op provider.Op, _ *provider.Args) string {
+		if op == provider.OpMul {
+			return "the test wants it on the cpu"
+		}
+		return ""
+	}})
+	c, err := e.NewQueue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := dev.Stats().LiveQueues
+	x := vector(t, c, 1, 2)
+	op := func(f func(a, b *tensor.Tensor) (tensor.Tensor, error)) {
+		t.Helper()
+		y, err := f(&x, &x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y.Release()
+	}
+	if op(c.Mul); c.dev.q != nil || dev.Stats().LiveQueues != idle {
+		t.Error("a context has a queue before its first op on the device")
+	}
+	op(c.Add)
+	q := c.dev.q
+	if q == nil {
+		t.Fatal("no queue after an op on the device")
+	}
+	if op(c.Add); c.dev.q != q {
+		t.Error("a second op took another queue")
+	}
+	x.Release()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if s := dev.Stats(); !q.Timeline().Ended() || s.Ops() != 2 {
+		t.Errorf("after close: the queue ended: %v, %d ops", q.Timeline().Ended(), s.Ops())
+	}
+}
+
+// gather returns row id of table by ids that only the device has.
+func gather(t *testing.T, c *Queue, table *tensor.Tensor, id float32) (tensor.Tensor, error) {
+	t.Helper()
+	f := vector(t, c, id)
+	defer f.Release()
+	ids, err := c.Cast(&f, dtype.I32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ids.Release()
+	if !ids.Buffer().NewestOnDevice() {
+		t.Fatal("the ids are not on the device")
+	}
+	return c.GetRows(table, &ids)
+}
+
+// The status words of a queue are looked at when it closes, and then they are gone: an
+// error that was not asked for before is still that of its value.
+func TestStatusOutlivesItsQueue(t *testing.T) {
+	e, _ := newEngine(t, discrete.Options{})
+	c, err := e.NewQueue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := FromSlice(c, shape.Must(2, 1), []float32{5, 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := offheap.Stats().LiveBlocks
+	bad, err := gather(t, c, &table, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := gather(t, c, &table, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := int64(offheap.Stats().LiveBlocks) - int64(before); n > 1 { // the pool keeps that of the ids
+		t.Errorf("%d host blocks more after close", n)
+	}
+	for range 8 { // whoever gets the memory of the words writes something else there
+		block, err := offheap.Alloc(8 * statusWords)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer offheap.Free(&block)
+		for i := range block.Bytes() {
+			block.Bytes()[i] = 0x7f
+		}
+	}
+	for range 2 {
+		if _, err := tensor.Data[float32](context.Background(), &bad, storage.Read); !errors.Is(err, tensor.ErrIndexOutOfBounds) {
+			t.Errorf("the bad row: %v", err)
+		}
+		if p, err := tensor.Data[float32](context.Background(), &good, storage.Read); err != nil || p[0] != 6 {
+			t.Errorf("the good row: %v, %v", p, err)
+		}
+	}
+	bad.Release()
+	good.Release()
+	table.Release()
+}
+
+// A gather that the device refuses gives its status word back, and the CPU that runs it
+// instead checks the ids itself.
+func TestRefusedGatherKeepsNoWord(t *testing.T) {
+	e, dev := newEngine(t, discrete.Options{})
+	c := newContext(t, e)
+	table, err := FromSlice(c, shape.Must(2, 1), []float32{5, 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * statusWords {
+		// The cast is submitted first, then the gather.
+		if err := dev.Inject(discrete.Fault{Kind: discrete.SubmitError, Nth: 2}); err != nil {
+			t.Fatal(err)
+		}
+		y, err := gather(t, c, &table, float32(i%3))
+		if i%3 == 2 {
+			if !errors.Is(err, tensor.ErrIndexOutOfBounds) {
+				t.Fatalf("gather %d of a wrong id: %v", i, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("gather %d: %v", i, err)
+		}
+		if p, err := tensor.Data[float32](context.Background(), &y, storage.Read); err != nil || p[0] != float32(5+i%3) {
+			t.Fatalf("gather %d: %v, %v", i, p, err)
+		}
+		y.Release()
+	}
+	if !c.dev.q.Timeline().WatchedFirst().IsZero() {
+		t.Error("a refused gather is watched")
+	}
+	free := 0
+	for c.dev.q.Timeline().TakeStatus() != nil {
+		free++
+	}
+	if free != statusWords {
+		t.Errorf("%d status words are free, want all %d", free, statusWords)
+	}
+	table.Release()
+}
+
+// A queue that was made to wait for another's value follows it from then on, and does not
+// wait for it again.
+func TestQueueFollowsWhatItWaitedFor(t *testing.T) {
+	e, dev := newEngine(t, discrete.Options{})
+	c := [2]*Queue{newContext(t, e), newContext(t, e)}
+	x := vector(t, c[0], 1, 2)
+	add := func(c *Queue, a *tensor.Tensor) tensor.Tensor {
+		t.Helper()
+		y, err := c.Add(a, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return y
+	}
+	warm := [2]tensor.Tensor{add(c[0], &x), add(c[1], &x)}
+	dev.Hold()
+	y := add(c[0], &x)
+	w := c[0].dev.q.Timeline().Last()
+	if c[1].dev.q.Timeline().Follows(w) {
+		t.Fatal("a queue follows what it has nothing to do with")
+	}
+	z := add(c[1], &y)
+	if w.Done() || !c[1].dev.q.Timeline().Follows(w) {
+		t.Error("a queue does not follow what it read")
+	}
+	last := c[1].dev.q.Timeline().Last()
+	again := add(c[1], &y)
+	if len(c[1].dev.needs.Order) != 0 || c[1].dev.q.Timeline().Last().Seq() <= last.Seq() {
+		t.Errorf("the second reading op waits for %v", c[1].dev.needs.Order)
+	}
+	dev.Release()
+	for _, y := range []*tensor.Tensor{&warm[0], &warm[1], &x, &y, &z, &again} {
+		y.Release()
+	}
+}
