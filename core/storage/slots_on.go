@@ -240,9 +240,15 @@ func (s *slots) upload(ctx context.Context, b *Buffer) error {
 		s.readers.Add(w) // a part may be under way
 		return err
 	}
+	if b.gen.Load() != gen {
+		// An operation that was begun before has written meanwhile, and its bytes are
+		// the newest.
+		s.readers.Add(w)
+		return nil
+	}
 	s.replaceUsers(w)
 	s.sources = s.sources[:0]
-	s.devValid = b.gen.Load() == gen
+	s.devValid = true
 	return nil
 }
 
