@@ -114,13 +114,13 @@ func (d *Device) Inject(f Fault) error {
 	return nil
 }
 
-// due counts an event for the armed faults of a kind and returns the one whose
-// event it is, disarmed. The caller holds mu.
-func (d *Device) due(kind FaultKind) *Fault {
+// due counts an event of q, which is nil for an allocation, for the armed faults of a
+// kind, and returns the one whose event it is, disarmed. The caller holds mu.
+func (d *Device) due(kind FaultKind, q *queue) *Fault {
 	var hit *Fault
 	for i := 0; i < len(d.faults); i++ {
 		f := &d.faults[i]
-		if f.Kind != kind {
+		if f.Kind != kind || f.On != nil && f.On != provider.Queue(q) {
 			continue
 		}
 		if f.Nth--; f.Nth == 0 {
@@ -321,6 +321,7 @@ func (d *Device) end(q *queue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queues = slices.DeleteFunc(d.queues, func(e *queue) bool { return e == q })
+	d.faults = slices.DeleteFunc(d.faults, func(f Fault) bool { return f.On == provider.Queue(q) })
 	d.stats.LiveQueues--
 }
 

@@ -68,6 +68,46 @@ func TestFaultErrors(t *testing.T) {
 	}
 }
 
+// A fault on a queue counts that queue's events alone, and ends with it.
+func TestFaultOnQueue(t *testing.T) {
+	b := open(t, Options{})
+	hit, other := b.queue(provider.Compute), b.queue(provider.Compute)
+	x := b.alloc(4)
+	submit := func(q provider.Queue) error {
+		_, err := b.Submit(bg, q, provider.OpCopy, args(x, x))
+		return err
+	}
+	if err := b.Inject(Fault{Kind: AllocError, Nth: 1, On: hit}); err == nil {
+		t.Error("a fault of allocations on a queue was armed")
+	}
+	if err := b.Inject(Fault{Kind: SubmitError, Nth: 2, On: hit, Err: errCause}); err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range []provider.Queue{other, other, hit, other, hit, hit, other} {
+		if err := submit(q); errors.Is(err, errCause) != (i == 4) {
+			t.Errorf("submission %d: %v", i, err)
+		}
+	}
+	if err := b.Inject(Fault{Kind: SubmitError, Nth: 1, On: hit}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Sync(bg); err != nil {
+		t.Error(err)
+	}
+	b.close(hit)
+	if n := len(b.faults); n != 0 {
+		t.Errorf("%d faults are armed on a closed queue", n)
+	}
+	if err := submit(other); err != nil {
+		t.Error(err)
+	}
+	if err := b.Sync(bg); err != nil {
+		t.Error(err)
+	}
+	b.free(x)
+	b.close(other)
+}
+
 func TestAsyncFaults(t *testing.T) {
 	for _, sync := range []bool{false, true} {
 		for kind, ops := range map[FaultKind]string{

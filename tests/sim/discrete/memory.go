@@ -110,7 +110,7 @@ func (d *Device) Alloc(n int) (provider.Mem, error) {
 		return provider.Mem{}, fmt.Errorf("discrete: alloc of %d bytes: want at least 1", n)
 	}
 	d.events.Allocs++
-	if f := d.due(AllocError); f != nil {
+	if f := d.due(AllocError, nil); f != nil {
 		return provider.Mem{}, fmt.Errorf("discrete: alloc of %d bytes: %w", n, f.failure(accel.ErrOutOfMemory))
 	}
 	if int64(n) > d.opt.MemoryBytes-d.stats.LiveBytes {

@@ -115,6 +115,10 @@ type Fault struct {
 	// events that the kind concerns: calls of Submit, Alloc, Upload or Download,
 	// or of any of these but Alloc for Loss.
 	Nth int
+	// On, if set, makes the fault count only the events of that queue, and ends the
+	// fault with the queue. It does not go with AllocError, whose events belong to no
+	// queue.
+	On provider.Queue
 	// Err, if set, is wrapped by the failure, next to the sentinel of the kind.
 	Err error
 }
@@ -122,6 +126,9 @@ type Fault struct {
 func (f *Fault) check() error {
 	if f.Kind == 0 || f.Kind >= faultKinds || f.Nth < 1 {
 		return fmt.Errorf("discrete: fault %s at event %d: want a known kind and an event from 1 on", f.Kind, f.Nth)
+	}
+	if f.On != nil && f.Kind == AllocError {
+		return fmt.Errorf("discrete: fault %s on queue %v: allocations have no queue", f.Kind, f.On)
 	}
 	return nil
 }

@@ -218,7 +218,7 @@ func (d *Device) admit(q *queue, e *entry, alone bool) (accel.Work, error) {
 		}
 		return accel.Work{}, q.tl.Dead()
 	}
-	if err := d.inject(e); err != nil {
+	if err := d.inject(q, e); err != nil {
 		return accel.Work{}, err
 	}
 	if err := q.tl.Dead(); err != nil {
@@ -254,7 +254,7 @@ func (d *Device) admit(q *queue, e *entry, alone bool) (accel.Work, error) {
 
 // inject counts the event and lets the faults happen that are due: it returns an
 // error, or arranges for one at execution. The caller holds mu.
-func (d *Device) inject(e *entry) error {
+func (d *Device) inject(q *queue, e *entry) error {
 	var sync, async FaultKind
 	switch e.code {
 	case codeUpload:
@@ -270,14 +270,14 @@ func (d *Device) inject(e *entry) error {
 	if len(d.faults) == 0 {
 		return nil
 	}
-	if f := d.due(Loss); f != nil {
+	if f := d.due(Loss, q); f != nil {
 		d.lose(f.failure(accel.ErrDeviceLost))
 		return d.lostErr
 	}
-	if f := d.due(async); f != nil {
+	if f := d.due(async, q); f != nil {
 		e.fault = f.failure(accel.ErrDeviceFailed)
 	}
-	if f := d.due(sync); f != nil {
+	if f := d.due(sync, q); f != nil {
 		return f.failure(accel.ErrDeviceFailed)
 	}
 	return nil
