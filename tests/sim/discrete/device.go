@@ -114,6 +114,14 @@ func (d *Device) Inject(f Fault) error {
 	return nil
 }
 
+// Disarm drops the faults that have not struck. What they made fail and has not been
+// reported still will be.
+func (d *Device) Disarm() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = nil
+}
+
 // due counts an event of q, which is nil for an allocation, for the armed faults of a
 // kind, and returns the one whose event it is, disarmed. The caller holds mu.
 func (d *Device) due(kind FaultKind, q *queue) *Fault {

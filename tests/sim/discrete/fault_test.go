@@ -98,6 +98,10 @@ func TestFaultOnQueue(t *testing.T) {
 	if n := len(b.faults); n != 0 {
 		t.Errorf("%d faults are armed on a closed queue", n)
 	}
+	if err := b.Inject(Fault{Kind: SubmitError, Nth: 1}); err != nil {
+		t.Fatal(err)
+	}
+	b.Disarm()
 	if err := submit(other); err != nil {
 		t.Error(err)
 	}
