@@ -251,7 +251,9 @@ func (c *Queue) runDevice(op provider.Op, out *storage.Buffer, access storage.Ac
 		t.Follow(dep)
 	}
 	a.Status = nil
-	if c.unchecked {
+	if op == provider.OpGetRows {
+		// Also for ids that the host has checked: they come by an upload, and if it
+		// fails, the device has something else in their place.
 		if a.Status, err = q.takeStatus(c.std); err != nil {
 			return err
 		}

@@ -150,3 +150,54 @@ func TestResultTooLargeToRound(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Ids that the host has checked and that do not reach the device are the failure of
+// their upload, and of no queue that gathers rows by what the device has instead.
+func TestIDsThatFailToUpload(t *testing.T) {
+	host, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("the test's cause")
+	dev, err := discrete.New(discrete.Options{Faults: []discrete.Fault{{Kind: discrete.UploadAsync, Nth: 2, Err: cause}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(Options{CPU: host, Device: dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.NewQueue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := FromSlice(c, shape.Must(3, 2), []float32{0, 1, 2, 3, 4, 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := FromSlice(c, shape.Must(1), []int32{2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.Hold() // the failure comes when all is submitted
+	y, err := c.GetRows(&table, &ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.Release()
+	if _, err := tensor.Data[float32](context.Background(), &y, storage.Read); !errors.Is(err, cause) {
+		t.Errorf("the rows' error is %v, want that of the upload", err)
+	}
+	if err := c.dev.q.Timeline().Last().Wait(context.Background()); err != nil {
+		t.Errorf("the gather: %v", err)
+	}
+	if err := c.dev.q.Timeline().Dead(); err != nil {
+		t.Errorf("the compute queue is dead: %v", err)
+	}
+	table.Release()
+	ids.Release()
+	y.Release()
+	if err := errors.Join(c.Close(), e.Close()); err != nil {
+		t.Error(err)
+	}
+}
