@@ -199,7 +199,17 @@ func (t *Timeline) Dead() error {
 
 // End records that the queue is closed: nothing of it touches memory any more. The
 // queue's owner calls it once every point has ended. It wakes nobody.
-func (t *Timeline) End() { t.ended.Store(true) }
+func (t *Timeline) End() {
+	t.ended.Store(true)
+	// Whoever keeps a fence keeps its timeline. What the queue followed would keep the
+	// queues before it, and they those before them.
+	t.following.Lock()
+	t.followed = nil
+	t.following.Unlock()
+	t.mu.Lock()
+	t.idle = nil
+	t.mu.Unlock()
+}
 
 // Ended reports whether End was called.
 func (t *Timeline) Ended() bool { return t.ended.Load() }

@@ -3,12 +3,14 @@ package accel
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 )
 
 var errBroken = errors.New("broken")
@@ -530,4 +532,28 @@ func TestFollow(t *testing.T) {
 	if !a.Follows(third) {
 		t.Error("work that has ended is not followed")
 	}
+}
+
+// A fence keeps its own timeline and no other one: of queues that followed one another
+// and were closed, only those remain that somebody has a fence of.
+func TestEndedTimelinesAreForgotten(t *testing.T) {
+	var all []weak.Pointer[Timeline]
+	last := NewTimeline("q1", nil).Issue()
+	for range 10 {
+		all = append(all, weak.Make(last.Timeline()))
+		next := NewTimeline("q", nil)
+		next.Follow(last)
+		last.Timeline().Complete(last.Seq())
+		last.Timeline().End()
+		last = next.Issue()
+	}
+	last.Timeline().Complete(last.Seq())
+	last.Timeline().End()
+	runtime.GC()
+	for i, p := range all {
+		if p.Value() != nil {
+			t.Errorf("timeline %d of %d is kept by the last one", i+1, len(all)+1)
+		}
+	}
+	runtime.KeepAlive(last)
 }
