@@ -40,8 +40,10 @@ type config struct {
 // that cannot be had makes Open fail with ErrUnavailable.
 func WithProvider(name string) Option { return func(c *config) { c.provider = name } }
 
-// WithDevice makes the engine compute on an opened provider with its own memory.
-// Open takes the provider over, even when it fails.
+// WithDevice makes the engine compute on an opened provider. One that computes in host
+// memory, such as a wrapper of the CPU's, takes the CPU's place; its threads are its
+// own, so it does not go with WithThreads. Open takes the provider over, even when it
+// fails.
 func WithDevice(p provider.Provider) Option { return func(c *config) { c.device = p } }
 
 // WithThreads sets the number of threads that the CPU's kernels run on; 0, the
@@ -107,12 +109,20 @@ func open(cfg *config) (*Engine, error) {
 	if err != nil {
 		return nil, closing(err)
 	}
-	cpu, err := providers.OpenCPU(cfg.threads)
+	var cpu provider.Provider
+	switch {
+	case dev == nil || !dev.Info().HostMemory:
+		cpu, err = providers.OpenCPU(cfg.threads)
+	case cfg.threads != 0:
+		err = fmt.Errorf("%d threads: the provider that computes in host memory was opened with its own", cfg.threads)
+	default:
+		cpu, dev = dev, nil
+	}
 	if err != nil {
 		return nil, closing(err)
 	}
 	name, eager := cfg.choice()
-	if dev == nil {
+	if cfg.device == nil {
 		if dev, err = providers.Open(name); err != nil {
 			return nil, errors.Join(err, cpu.Close())
 		}
@@ -122,7 +132,7 @@ func open(cfg *config) (*Engine, error) {
 		return nil, err
 	}
 	threads := cfg.threads
-	if threads == 0 {
+	if threads == 0 && (cfg.device == nil || dev != nil) {
 		threads = runtime.NumCPU()
 	}
 	e := &Engine{

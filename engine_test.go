@@ -95,6 +95,38 @@ func TestFailedOpenClosesDevice(t *testing.T) {
 	}
 }
 
+// A provider that computes in host memory takes the CPU's place, in every build, and is
+// closed with the engine.
+func TestHostProvider(t *testing.T) {
+	p, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := 0
+	e, err := fucina.Open(fucina.WithDevice(closing{p, &closed}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := e.NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := numbered(t, c, "d:3")
+	y := check{t}.of(x.Add(c, x))
+	if s := p.Stats(); s.Submits[provider.OpAdd] != 1 || s.LiveBlocks != 0 {
+		t.Errorf("the provider counts %+v", s)
+	}
+	if e.Provider() != "cpu" || e.Threads() != 0 {
+		t.Errorf("provider %s, %d threads", e.Provider(), e.Threads())
+	}
+	if err := errors.Join(x.Release(), y.Release(), e.Close()); err != nil {
+		t.Error(err)
+	}
+	if closed != 1 {
+		t.Errorf("the provider was closed %d times", closed)
+	}
+}
+
 // Counters see the operations of both sides.
 func TestStats(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
