@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/harness"
 )
 
 // patience is how long one schedule may take before it counts as a deadlock. It
@@ -21,18 +21,6 @@ const patience = time.Minute
 
 func configurations() []configuration {
 	return append([]configuration{{"cpu", openCPU}}, devices()...)
-}
-
-func envNumber(t *testing.T, name string) (n uint64, set bool) {
-	s := os.Getenv(name)
-	if s == "" {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatalf("%s is %q, want a number", name, s)
-	}
-	return n, true
 }
 
 // try runs a schedule on a configuration and describes a failure.
@@ -54,11 +42,11 @@ func try(s *schedule, c *configuration) error {
 func TestSchedules(t *testing.T) {
 	list := configurations()
 	before := offheap.Stats()
-	if seed, ok := envNumber(t, "FUCINA_COHERENCE_SEED"); ok {
+	if seed, ok := harness.Number(t, "FUCINA_COHERENCE_SEED"); ok {
 		replay(t, seed, list)
 		return
 	}
-	base, ok := envNumber(t, "FUCINA_TEST_SEED")
+	base, ok := harness.Number(t, "FUCINA_TEST_SEED")
 	if !ok {
 		base = 1
 	}

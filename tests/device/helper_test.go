@@ -6,12 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -20,8 +17,8 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/internal/invariants"
-	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/sim/discrete"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
@@ -37,35 +34,13 @@ func within(t testing.TB, what string, f func() error) {
 	}
 }
 
-var errHang = errors.New("hangs")
+var errHang = harness.ErrHang
 
-func bounded(f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	timer := time.NewTimer(watchdog)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		buf := make([]byte, 1<<20)
-		return fmt.Errorf("%w:\n%s", errHang, buf[:runtime.Stack(buf, true)])
-	}
-}
+func bounded(f func() error) error { return harness.Bounded(watchdog, f) }
 
-// testSeed returns FUCINA_TEST_SEED, or a seed that is new each time, and prints it.
 func testSeed(t testing.TB) uint64 {
 	t.Helper()
-	seed := rand.Uint64N(1 << 31)
-	if s := os.Getenv("FUCINA_TEST_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatalf("FUCINA_TEST_SEED: %v", err)
-		}
-		seed = n
-	}
-	t.Logf("FUCINA_TEST_SEED=%d", seed)
-	return seed
+	return harness.Seed(t)
 }
 
 // share returns which of n cases to run: all with FUCINA_TEST_FULL=1, else about
@@ -116,16 +91,13 @@ func openFile(t testing.TB, opt tinyllama.Options) *gguf.File {
 
 // rig is an engine on a simulated device, and what there was before it.
 type rig struct {
-	dev        *discrete.Device
-	eng        *fucina.Engine
-	blocks     int64
-	bytes      int64
-	goroutines int
+	dev    *discrete.Device
+	eng    *fucina.Engine
+	before harness.Counts
 }
 
 func newRig(opt discrete.Options, opts ...fucina.Option) (*rig, error) {
-	s := offheap.Stats()
-	r := &rig{blocks: int64(s.LiveBlocks), bytes: int64(s.LiveBytes), goroutines: runtime.NumGoroutine()}
+	r := &rig{before: harness.Now()}
 	var err error
 	if r.dev, err = discrete.New(opt); err != nil {
 		return nil, err
@@ -151,23 +123,9 @@ func (r *rig) close() error {
 
 // left returns what a closed engine left behind outside itself.
 func (r *rig) left() error {
-	var errs []error
-	if d := r.dev.Stats(); d.LiveBlocks != 0 || d.LiveBytes != 0 || d.LiveQueues != 0 || d.PinnedBytes != 0 || d.Allocs != d.Frees {
-		errs = append(errs, fmt.Errorf("after close, on the device: %+v", d))
-	}
+	errs := []error{harness.LeftOn(r.dev.Stats()), r.before.Left()}
 	for _, h := range r.dev.Hazards() {
 		errs = append(errs, fmt.Errorf("hazard: %s", h))
-	}
-	if s := offheap.Stats(); int64(s.LiveBlocks) != r.blocks || int64(s.LiveBytes) != r.bytes {
-		errs = append(errs, fmt.Errorf("after close: %d host blocks with %d bytes, %d with %d before", s.LiveBlocks, s.LiveBytes, r.blocks, r.bytes))
-	}
-	// A goroutine that has done its last may still be counted.
-	for end := time.Now().Add(time.Second); runtime.NumGoroutine() > r.goroutines; runtime.Gosched() {
-		if time.Now().After(end) {
-			buf := make([]byte, 1<<20)
-			errs = append(errs, fmt.Errorf("after close: %d goroutines, %d before:\n%s", runtime.NumGoroutine(), r.goroutines, buf[:runtime.Stack(buf, true)]))
-			break
-		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,103 @@
+// Package harness is what tests of the whole path share: a watchdog, a seed, and the
+// count of what a run left behind.
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+// ErrHang reports that a function did not return in time.
+var ErrHang = errors.New("hangs")
+
+// Bounded runs f on a goroutine of its own and returns its error, or ErrHang with the
+// stacks of all goroutines if f does not return within limit.
+func Bounded(limit time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("%w:\n%s", ErrHang, stacks())
+	}
+}
+
+func stacks() []byte {
+	buf := make([]byte, 1<<20)
+	return buf[:runtime.Stack(buf, true)]
+}
+
+// Seed returns FUCINA_TEST_SEED, or a seed that is new each time, and prints it.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed, ok := Number(t, "FUCINA_TEST_SEED")
+	if !ok {
+		seed = rand.Uint64N(1 << 31)
+	}
+	t.Logf("FUCINA_TEST_SEED=%d", seed)
+	return seed
+}
+
+// Number returns the number in an environment variable, and whether the variable is
+// set.
+func Number(t testing.TB, name string) (n uint64, set bool) {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("%s is %q, want a number", name, s)
+	}
+	return n, true
+}
+
+// Counts is what a process holds at one time.
+type Counts struct {
+	blocks, bytes int64 // off the Go heap
+	goroutines    int
+}
+
+// Now returns what the process holds.
+func Now() Counts {
+	s := offheap.Stats()
+	return Counts{s.LiveBlocks, s.LiveBytes, runtime.NumGoroutine()}
+}
+
+// Left describes what the process holds more or less than before, once what is ending
+// has ended.
+func (before Counts) Left() error {
+	var errs []error
+	if now := Now(); now.blocks != before.blocks || now.bytes != before.bytes {
+		errs = append(errs, fmt.Errorf("%d host blocks with %d bytes are live, %d with %d were before", now.blocks, now.bytes, before.blocks, before.bytes))
+	}
+	// A goroutine that has done its last may still be counted.
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before.goroutines; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			errs = append(errs, fmt.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before.goroutines, stacks()))
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// LeftOn describes what is left on a provider that was closed.
+func LeftOn(s provider.Stats) error {
+	if s.LiveBlocks != 0 || s.LiveBytes != 0 || s.LiveQueues != 0 || s.PinnedBytes != 0 || s.Allocs != s.Frees {
+		return fmt.Errorf("left on the provider: %+v", s)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+// Package inject wraps a provider so that chosen calls fail, or something else happens
+// just before them. It is for tests of everything above a provider.
+//
+// A fault concerns the calls of one kind, and of one caller if it says so: a caller is
+// whoever put a label into the context that reaches the provider, with [As]. NewQueue,
+// Alloc and AllocPinned take no context, so their calls belong to nobody.
+package inject
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/provider"
+)
+
+// Call is a kind of call of a provider.
+type Call uint8
+
+const (
+	NewQueue Call = iota
+	Submit
+	WaitFor
+	Alloc
+	AllocPinned
+	Upload
+	Download
+
+	// Calls is one past the last kind.
+	Calls
+)
+
+var callNames = [Calls]string{
+	NewQueue: "new queue", Submit: "submit", WaitFor: "wait for", Alloc: "alloc", AllocPinned: "alloc pinned",
+	Upload: "upload", Download: "download",
+}
+
+// String returns the kind's name.
+func (c Call) String() string {
+	if c >= Calls {
+		return "invalid call"
+	}
+	return callNames[c]
+}
+
+// Fault is what happens at one call.
+type Fault struct {
+	Call Call
+	// Who restricts the fault to the calls with this label, which is comparable; nil
+	// stands for the calls of everybody.
+	Who any
+	// Nth is the call that the fault strikes, counting from 1 when it was armed.
+	Nth int
+	// Do, if set, is called before the call, on its goroutine, with the queue that the
+	// call is for, or nil.
+	Do func(q provider.Queue)
+	// Err, if set, is wrapped by the error that the call returns. The provider does not
+	// see the call.
+	Err error
+}
+
+// Provider is a provider with faults. It is safe for concurrent use as far as the
+// wrapped provider is.
+type Provider struct {
+	provider.Provider
+
+	mu     sync.Mutex
+	armed  []Fault
+	counts map[caller]int
+}
+
+type caller struct {
+	call Call
+	who  any
+}
+
+// New returns a wrapper of p, without faults.
+func New(p provider.Provider) *Provider {
+	return &Provider{Provider: p, counts: make(map[caller]int)}
+}
+
+type label struct{}
+
+// As returns a context whose holder's calls are who's.
+func As(ctx context.Context, who any) context.Context {
+	return context.WithValue(ctx, label{}, who)
+}
+
+// Arm arms a fault. It panics if the fault can never strike.
+func (p *Provider) Arm(f Fault) {
+	if f.Call >= Calls || f.Nth < 1 || f.Do == nil && f.Err == nil {
+		panic(fmt.Sprintf("inject: fault at %s %d, want a kind of call, a number from 1 on, and something to do", f.Call, f.Nth))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed = append(p.armed, f)
+}
+
+// Disarm disarms every fault.
+func (p *Provider) Disarm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed = nil
+}
+
+// Forget disarms the faults of the calls with the label who, and drops their counts.
+func (p *Provider) Forget(who any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed = slices.DeleteFunc(p.armed, func(f Fault) bool { return f.Who == who })
+	for c := range Calls {
+		delete(p.counts, caller{c, who})
+	}
+}
+
+// Count returns how many calls of the kind there were with the label who, or with any
+// label and none if who is nil.
+func (p *Provider) Count(call Call, who any) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[caller{call, who}]
+}
+
+// before lets happen what is due at a call, and returns the error of the call, if any.
+func (p *Provider) before(ctx context.Context, call Call, q provider.Queue) error {
+	who := ctx.Value(label{})
+	for _, f := range p.due(call, who) {
+		if f.Do != nil {
+			f.Do(q)
+		}
+		if f.Err != nil {
+			return fmt.Errorf("injected at %s: %w", call, f.Err)
+		}
+	}
+	return nil
+}
+
+// due counts a call and returns the faults whose call it is, disarmed.
+func (p *Provider) due(call Call, who any) []Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts[caller{call, nil}]++
+	if who != nil {
+		p.counts[caller{call, who}]++
+	}
+	var due []Fault
+	kept := p.armed[:0]
+	for _, f := range p.armed {
+		if f.Call == call && (f.Who == nil || f.Who == who) {
+			f.Nth--
+		}
+		if f.Nth == 0 {
+			due = append(due, f)
+			continue
+		}
+		kept = append(kept, f)
+	}
+	clear(p.armed[len(kept):])
+	p.armed = kept
+	return due
+}
+
+// NewQueue implements provider.Provider.
+func (p *Provider) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
+	if err := p.before(context.Background(), NewQueue, nil); err != nil {
+		return nil, err
+	}
+	return p.Provider.NewQueue(kind)
+}
+
+// Submit implements provider.Provider.
+func (p *Provider) Submit(ctx context.Context, q provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+	if err := p.before(ctx, Submit, q); err != nil {
+		return accel.Work{}, err
+	}
+	return p.Provider.Submit(ctx, q, op, a)
+}
+
+// WaitFor implements provider.Provider.
+func (p *Provider) WaitFor(ctx context.Context, q provider.Queue, w accel.Work) error {
+	if err := p.before(ctx, WaitFor, q); err != nil {
+		return err
+	}
+	return p.Provider.WaitFor(ctx, q, w)
+}
+
+// Alloc implements provider.Provider.
+func (p *Provider) Alloc(n int) (provider.Mem, error) {
+	if err := p.before(context.Background(), Alloc, nil); err != nil {
+		return provider.Mem{}, err
+	}
+	return p.Provider.Alloc(n)
+}
+
+// Upload implements provider.Provider.
+func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
+	if err := p.before(ctx, Upload, q); err != nil {
+		return accel.Work{}, err
+	}
+	return p.Provider.Upload(ctx, q, dst, src)
+}
+
+// Download implements provider.Provider.
+func (p *Provider) Download(ctx context.Context, q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
+	if err := p.before(ctx, Download, q); err != nil {
+		return accel.Work{}, err
+	}
+	return p.Provider.Download(ctx, q, dst, src)
+}
+
+// Pinned is a [Provider] over one with pinned memory.
+type Pinned struct {
+	*Provider
+	provider.PinnedAllocator
+}
+
+// AllocPinned implements provider.PinnedAllocator.
+func (p *Pinned) AllocPinned(n int) ([]byte, error) {
+	if err := p.before(context.Background(), AllocPinned, nil); err != nil {
+		return nil, err
+	}
+	return p.PinnedAllocator.AllocPinned(n)
+}
+
+// Device is a wrapper as an engine takes it: with pinned memory if p wraps a provider
+// that has it.
+func (p *Provider) Device() provider.Provider {
+	if pinned, ok := p.Provider.(provider.PinnedAllocator); ok {
+		return &Pinned{p, pinned}
+	}
+	return p
+}
