@@ -13,7 +13,10 @@ export GO
 # The build tags that this repository knows besides the default of none.
 ACCEL := -tags accel
 
-.PHONY: all build cross test full race invariants discrete arm64 fuzz bench lint fmt generated clean $(GOTEST)
+# One in how many of the runs of make faults to run, chosen by FUCINA_TEST_SEED.
+FAULT_SHARDS ?= 1
+
+.PHONY: all build cross test full race invariants discrete faults arm64 fuzz bench lint fmt generated clean $(GOTEST)
 
 all: build lint test
 
@@ -51,6 +54,15 @@ invariants: $(GOTEST)
 # The tests that have a device, on the simulated discrete one.
 discrete: $(GOTEST)
 	FUCINA_TEST_PROVIDER=discrete $(GOTEST) $(ACCEL) ./...
+
+# Random triples of faults, delays and cancellations against two sessions: 2000 runs,
+# 200 under the race detector, 300 with invariants. A run is repeated by the variables
+# that its failure prints (tests/faults/doc.go).
+faults: export FUCINA_FAULT_SHARDS := $(FAULT_SHARDS)
+faults:
+	FUCINA_FAULT_RUNS=2000 $(GO) test -count=1 -v $(ACCEL) ./tests/faults
+	CGO_ENABLED=1 FUCINA_FAULT_RUNS=200 $(GO) test -count=1 -v -race $(ACCEL) ./tests/faults
+	FUCINA_FAULT_RUNS=300 $(GO) test -count=1 -v -tags 'invariants accel' ./tests/faults
 
 # The tests as arm64 code, by user-mode emulation. -short leaves out what takes
 # minutes there.

@@ -1,0 +1,5 @@
+//go:build !accel
+
+package faults
+
+func devices() []configuration { return nil }

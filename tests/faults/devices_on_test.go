@@ -1,0 +1,108 @@
+//go:build accel
+
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/tests/inject"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+func devices() []configuration {
+	return []configuration{{
+		name: "discrete",
+		open: openDiscrete,
+		events: []func(*planner) event{
+			failCall(inject.Submit, nil), failCall(inject.Submit, accel.ErrDeviceFailed),
+			failCall(inject.WaitFor, nil), failCall(inject.Upload, nil), failCall(inject.Download, nil),
+			failCall(inject.NewQueue, nil), failCall(inject.AllocPinned, nil),
+			failCall(inject.Alloc, nil), failCall(inject.Alloc, accel.ErrOutOfMemory),
+			failWork(inject.Submit, discrete.SubmitAsync, false), failWork(inject.Submit, discrete.SubmitAsync, false), failWork(inject.Submit, discrete.SubmitAsync, true),
+			failWork(inject.Upload, discrete.UploadAsync, true), failWork(inject.Download, discrete.DownloadAsync, true),
+			loss, delay, delay, cancelAtCall, cancelAtCall, cancelAfter, closeEarly,
+		},
+	}}
+}
+
+// openDiscrete opens a discrete device that is more or less prompt, and in one run of
+// two has too little memory for both sessions, or may use too little: weights are
+// evicted then, and the CPU takes over, with the same ids. In one of four it declines
+// some operations, so that values go to and fro.
+func openDiscrete(rng *rand.Rand) (*device, string, error) {
+	opt := discrete.Options{
+		Seed: rng.Uint64(), Chaos: discrete.Chaos(rng.IntN(3)), MaxDelay: 50 * time.Microsecond, Ring: 1 + rng.IntN(64),
+	}
+	budget := int64(0)
+	switch rng.IntN(4) {
+	case 0:
+		opt.MemoryBytes = 20<<10 + rng.Int64N(100<<10)
+	case 1:
+		budget = 20<<10 + rng.Int64N(100<<10)
+	}
+	var declined []provider.Op
+	if rng.IntN(4) == 0 {
+		for range 2 {
+			declined = append(declined, provider.Op(1+rng.IntN(int(provider.OpCount)-1)))
+		}
+		opt.Decline = func(op provider.Op, _ *provider.Args) string {
+			if slices.Contains(declined, op) {
+				return "chosen to be declined"
+			}
+			return ""
+		}
+	}
+	d, err := discrete.New(opt)
+	if err != nil {
+		return nil, "", err
+	}
+	dev := &device{faults: inject.New(d), disarm: d.Disarm, hazards: d.Hazards, budget: budget}
+	return dev, fmt.Sprintf("seed %d, chaos %d, ring %d, %d bytes, budget %d, without %s",
+		opt.Seed, opt.Chaos, opt.Ring, opt.MemoryBytes, budget, declined), nil
+}
+
+// inject tells the simulated device of a fault.
+func (r *run) inject(f discrete.Fault) {
+	if err := r.faults.Provider.(*discrete.Device).Inject(f); err != nil {
+		panic(err)
+	}
+}
+
+// failWork makes work fail after it was submitted, which ends its queue: the victim's
+// or, if shared, that of whoever submits. The transfer queues are everybody's.
+func failWork(call inject.Call, kind discrete.FaultKind, shared bool) func(*planner) event {
+	return func(p *planner) event {
+		nth := p.nth(call, shared)
+		err := fmt.Errorf("injected failure of %s %d", call, nth)
+		f := inject.Fault{Call: call, Who: who(p.victim), Nth: nth}
+		if shared {
+			f.Who = nil
+		}
+		return event{
+			what: fmt.Sprintf("work of %s %d fails", call, nth), shared: shared, errs: []error{err},
+			arm: func(r *run) {
+				f.Do = func(q provider.Queue) { r.inject(discrete.Fault{Kind: kind, Nth: 1, On: q, Err: err}) }
+				r.faults.Arm(f)
+			},
+		}
+	}
+}
+
+// loss makes the device disappear.
+func loss(p *planner) event {
+	nth := p.nth(inject.Submit, true)
+	err := fmt.Errorf("injected loss at submit %d", nth)
+	return event{
+		what: fmt.Sprintf("the device is lost at submit %d", nth), shared: true, errs: []error{err},
+		arm: func(r *run) {
+			r.faults.Arm(inject.Fault{Call: inject.Submit, Nth: nth, Do: func(provider.Queue) {
+				r.inject(discrete.Fault{Kind: discrete.Loss, Nth: 1, Err: err})
+			}})
+		},
+	}
+}

@@ -1,0 +1,531 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/inject"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// patience is how long one run may take before it counts as a deadlock. It takes
+// milliseconds.
+const patience = time.Minute
+
+// tokens is how many ids a session generates.
+const tokens = 10
+
+// prompts are those of the two sessions, of different lengths.
+var prompts = [2][]int32{{1, 260, 270}, {1, 263, 258, 290, 271, 265, 280}}
+
+// configuration is where the sessions compute.
+type configuration struct {
+	name string
+	// open returns a provider that chooses delays and limits at random, and describes
+	// the choice.
+	open func(rng *rand.Rand) (*device, string, error)
+	// events returns the events that can strike, each as often as it is likely.
+	events []func(p *planner) event
+}
+
+// device is a provider under test.
+type device struct {
+	faults *inject.Provider
+	// disarm drops the faults that the provider has been told of, and hazards returns
+	// the misuse that it has seen; nil where a provider does neither.
+	disarm  func()
+	hazards func() []string
+	budget  int64 // of device memory; 0 is the default
+}
+
+// event is one of three that a run meets.
+type event struct {
+	what string
+	// shared says that the event may strike either session, because it is one of
+	// something that both use.
+	shared bool
+	// errs are what an error that comes of the event matches; none for a delay.
+	errs []error
+	// arm arranges for the event.
+	arm func(r *run)
+}
+
+// plan is what is to happen in a run.
+type plan struct {
+	number uint64
+	device string // the choices of configuration.open
+	victim int    // the session that events are meant for
+	batch  int
+	events [3]event
+}
+
+func (p *plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "run %d: %s, victim %d, batch %d", p.number, p.device, p.victim, p.batch)
+	for _, e := range p.events {
+		fmt.Fprintf(&b, "; %s", e.what)
+		if e.shared {
+			b.WriteString(" (shared)")
+		}
+	}
+	return b.String()
+}
+
+// planner makes the events of a run.
+type planner struct {
+	rng    *rand.Rand
+	victim int
+	counts *counts
+}
+
+// counts are the calls of a run without faults, by kind: of each session, and of all.
+type counts struct {
+	of  [2][inject.Calls]int
+	all [inject.Calls]int
+}
+
+// nth returns a random call of the kind among those of the victim, or of all.
+func (p *planner) nth(call inject.Call, shared bool) int {
+	n := p.counts.of[p.victim][call]
+	if shared {
+		n = p.counts.all[call]
+	}
+	return 1 + p.rng.IntN(max(n, 1))
+}
+
+// who is the label of a session's calls.
+type who int
+
+// run is a run in progress.
+type run struct {
+	device
+	plan   *plan
+	model  *llm.Model
+	ctx    [2]context.Context
+	cancel [2]context.CancelFunc
+
+	mu       sync.Mutex
+	sessions [2]*llm.Session // while they are open, for who closes one early
+	helpers  sync.WaitGroup
+
+	failed [2]atomic.Bool // how the sessions ended
+}
+
+// failCall makes a call fail at once: of the victim if calls of the kind have a caller.
+func failCall(call inject.Call, sentinel error) func(*planner) event {
+	return func(p *planner) event {
+		shared := call == inject.NewQueue || call == inject.Alloc || call == inject.AllocPinned
+		nth := p.nth(call, shared)
+		err := fmt.Errorf("injected error of %s %d", call, nth)
+		if sentinel != nil {
+			err = fmt.Errorf("%w: %w", sentinel, err)
+		}
+		f := inject.Fault{Call: call, Who: who(p.victim), Nth: nth, Err: err}
+		if shared {
+			f.Who = nil
+		}
+		return event{
+			what: fmt.Sprintf("%s %d fails", call, nth), shared: shared, errs: []error{err},
+			arm: func(r *run) { r.faults.Arm(f) },
+		}
+	}
+}
+
+// delay holds up some calls, of either session.
+func delay(p *planner) event {
+	call := []inject.Call{inject.Submit, inject.Submit, inject.WaitFor, inject.Upload, inject.Download}[p.rng.IntN(5)]
+	nth, n := p.nth(call, true), 1+p.rng.IntN(5)
+	d := time.Duration(p.rng.IntN(1000)) * time.Microsecond
+	return event{
+		what: fmt.Sprintf("%d calls from %s %d on wait %s", n, call, nth, d),
+		arm: func(r *run) {
+			for i := range n {
+				r.faults.Arm(inject.Fault{Call: call, Nth: nth + i, Do: func(provider.Queue) { time.Sleep(d) }})
+			}
+		},
+	}
+}
+
+// cancelAtCall cancels the victim before one of its calls.
+func cancelAtCall(p *planner) event {
+	call := []inject.Call{inject.Submit, inject.Submit, inject.WaitFor, inject.Upload, inject.Download}[p.rng.IntN(5)]
+	nth, victim := p.nth(call, false), p.victim
+	return event{
+		what: fmt.Sprintf("cancelled at %s %d", call, nth), errs: []error{context.Canceled},
+		arm: func(r *run) {
+			r.faults.Arm(inject.Fault{Call: call, Who: who(victim), Nth: nth, Do: func(provider.Queue) { r.cancel[victim]() }})
+		},
+	}
+}
+
+// cancelAfter cancels the victim some time after its start.
+func cancelAfter(p *planner) event {
+	d, victim := time.Duration(p.rng.IntN(5000))*time.Microsecond, p.victim
+	return event{
+		what: fmt.Sprintf("cancelled after %s", d), errs: []error{context.Canceled},
+		arm: func(r *run) {
+			r.helpers.Go(func() {
+				time.Sleep(d)
+				r.cancel[victim]()
+			})
+		},
+	}
+}
+
+// closeEarly closes the victim's session between two of its steps, as soon as it can
+// after one of its calls. The next step finds it closed, or about to be.
+func closeEarly(p *planner) event {
+	nth, victim := p.nth(inject.Submit, false), p.victim
+	return event{
+		what: fmt.Sprintf("closed at submit %d", nth), errs: []error{fucina.ErrClosed, fucina.ErrBusy},
+		arm: func(r *run) {
+			r.faults.Arm(inject.Fault{Call: inject.Submit, Who: who(victim), Nth: nth, Do: func(provider.Queue) {
+				r.helpers.Go(func() { r.closeEarly(victim) })
+			}})
+		},
+	}
+}
+
+func (r *run) closeEarly(i int) {
+	for {
+		r.mu.Lock()
+		s := r.sessions[i]
+		r.mu.Unlock()
+		if s == nil || !errors.Is(s.Close(), fucina.ErrBusy) {
+			return
+		}
+		time.Sleep(10 * time.Microsecond)
+	}
+}
+
+// small is a model with all kinds of op, few of each.
+var small = tinyllama.Options{Layers: 1, Embedding: 16, Heads: 2, KVHeads: 1, FeedForward: 32, Context: 64}
+
+func openCPU(*rand.Rand) (*device, string, error) {
+	c, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		return nil, "", err
+	}
+	return &device{faults: inject.New(c)}, "cpu", nil
+}
+
+// configurations are where this build can compute. The CPU computes in the calls
+// themselves, and everything is one session's but the queues.
+func configurations() []configuration {
+	list := []configuration{{
+		name: "cpu",
+		open: openCPU,
+		events: []func(*planner) event{
+			failCall(inject.Submit, nil), failCall(inject.Submit, accel.ErrDeviceFailed), failCall(inject.NewQueue, nil),
+			delay, cancelAtCall, cancelAfter, closeEarly,
+		},
+	}}
+	return append(list, devices()...)
+}
+
+// fixture is what the runs share.
+type fixture struct {
+	file *gguf.File
+	want [2][]int32
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := tinyllama.WriteFile(path, small); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	x := &fixture{file: f}
+	eng, err := fucina.Open(fucina.WithProvider("cpu"), fucina.WithThreads(1), fucina.WithExact(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := llm.New(eng, f, llm.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range x.want {
+		if x.want[i], err = generate(t.Context(), m, prompts[i], 512, func(*llm.Session) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(m.Close(), eng.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Equal(x.want[0], x.want[1]) {
+		t.Fatalf("both sessions generate %v", x.want[0])
+	}
+	return x
+}
+
+// generate runs a session of its own on m and returns the likeliest tokens, as many as
+// there were before an error. It calls opened with the session, and with nil before it
+// closes the session.
+func generate(ctx context.Context, m *llm.Model, prompt []int32, batch int, opened func(*llm.Session)) (ids []int32, err error) {
+	s, err := m.NewSession(llm.SessionOptions{Batch: batch})
+	if err != nil {
+		return nil, err
+	}
+	opened(s)
+	defer func() {
+		opened(nil)
+		// Whoever closes the session early may be at it.
+		e := s.Close()
+		for errors.Is(e, fucina.ErrBusy) {
+			time.Sleep(10 * time.Microsecond)
+			e = s.Close()
+		}
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("%w: %w", errClose, e))
+		}
+	}()
+	logits := make([]float32, m.Params().Vocabulary)
+	for next := prompt; len(ids) < tokens; next = ids[len(ids)-1:] {
+		if err := s.Decode(ctx, next, logits); err != nil {
+			return ids, err
+		}
+		best := 0
+		for i, v := range logits {
+			if v > logits[best] {
+				best = i
+			}
+		}
+		ids = append(ids, int32(best))
+	}
+	return ids, nil
+}
+
+// errClose reports a session that did not close well, which no event excuses.
+var errClose = errors.New("close of a session")
+
+// count returns the calls of a run without events.
+func (x *fixture) count(c *configuration, rng *rand.Rand) (*counts, error) {
+	dev, _, err := c.open(rng)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{device: *dev, plan: &plan{batch: 512}}
+	var n counts
+	err = r.do(x, func() {
+		for call := range inject.Calls {
+			for i := range n.of {
+				n.of[i][call] = dev.faults.Count(call, who(i))
+			}
+			n.all[call] = dev.faults.Count(call, nil)
+		}
+	})
+	if err == nil && n.of[1][inject.Submit] < tokens*10 {
+		err = fmt.Errorf("unlikely calls %v", n)
+	}
+	return &n, err
+}
+
+// plan returns the run with a number, on a device of its own.
+func (x *fixture) plan(c *configuration, n *counts, seed, number uint64) (*run, error) {
+	rng := rand.New(rand.NewPCG(seed, number))
+	dev, described, err := c.open(rng)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{number: number, device: described, victim: rng.IntN(2), batch: 1 + rng.IntN(8)}
+	for i := range p.events {
+		p.events[i] = c.events[rng.IntN(len(c.events))](&planner{rng, p.victim, n})
+	}
+	return &run{device: *dev, plan: p}, nil
+}
+
+// do runs the sessions and checks how they end and what they leave. done is called
+// when they have ended.
+func (r *run) do(x *fixture, done func()) error {
+	before := harness.Now()
+	err := harness.Bounded(patience, func() error { return r.onEngine(x, done) })
+	if errors.Is(err, harness.ErrHang) {
+		return err
+	}
+	errs := []error{err, before.Left(), harness.LeftOn(r.faults.Provider.Stats())}
+	if r.hazards != nil {
+		for _, h := range r.hazards() {
+			errs = append(errs, fmt.Errorf("hazard: %s", h))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *run) onEngine(x *fixture, done func()) error {
+	for i := range r.ctx {
+		r.ctx[i], r.cancel[i] = context.WithCancel(inject.As(context.Background(), who(i)))
+		defer r.cancel[i]()
+	}
+	for _, e := range r.plan.events {
+		if e.arm != nil {
+			e.arm(r)
+		}
+	}
+	defer r.helpers.Wait()
+	eng, err := fucina.Open(fucina.WithDevice(r.faults.Device()), fucina.WithExact(true), fucina.WithDeviceBudget(r.budget))
+	if err != nil {
+		return r.judge(-1, err)
+	}
+	if r.model, err = llm.New(eng, x.file, llm.Options{}); err != nil {
+		return errors.Join(r.judge(-1, err), eng.Close())
+	}
+	var wg sync.WaitGroup
+	var errs [3]error
+	for i := range r.ctx {
+		wg.Go(func() { errs[i] = r.session(x, i) })
+	}
+	wg.Wait()
+	r.helpers.Wait()
+	done()
+	// What failed is what the device computed, and what was lost is what only the
+	// device had. The weights are on the host. Work that a cancelled session has left
+	// under way may still fail.
+	r.faults.Disarm()
+	if r.disarm != nil {
+		r.disarm()
+	}
+	_ = r.faults.Sync(context.Background()) // who wants its results has had the failure
+	ids, err := generate(context.Background(), r.model, prompts[0], r.plan.batch, func(*llm.Session) {})
+	if err == nil {
+		err = same(ids, x.want[0])
+	}
+	if err != nil {
+		errs[2] = fmt.Errorf("the next session: %w", err)
+	}
+	err = errors.Join(append(errs[:], r.model.Close(), eng.Close())...)
+	if s := eng.Stats(); s.Handles != 0 || s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
+		err = errors.Join(err, fmt.Errorf("after close: %d handles, pool %+v", s.Handles, s.Pool))
+	}
+	return err
+}
+
+// session runs session i and judges its end.
+func (r *run) session(x *fixture, i int) error {
+	ids, err := generate(r.ctx[i], r.model, prompts[i], r.plan.batch, func(s *llm.Session) {
+		r.mu.Lock()
+		r.sessions[i] = s
+		r.mu.Unlock()
+	})
+	want := x.want[i]
+	r.failed[i].Store(err != nil)
+	if err == nil {
+		err = same(ids, want)
+	} else {
+		err = errors.Join(r.judge(i, err), same(ids, want[:min(len(ids), len(want))]))
+	}
+	if err != nil {
+		return fmt.Errorf("session %d: %w", i, err)
+	}
+	return nil
+}
+
+func same(ids, want []int32) error {
+	if !slices.Equal(ids, want) {
+		return fmt.Errorf("ids %v, want %v", ids, want)
+	}
+	return nil
+}
+
+// judge returns nil if an event explains the error of session i, or of what belongs to
+// no session if i is negative.
+func (r *run) judge(i int, err error) error {
+	if errors.Is(err, errClose) {
+		return err
+	}
+	for _, e := range r.plan.events {
+		if !e.shared && i != r.plan.victim {
+			continue
+		}
+		for _, sentinel := range e.errs {
+			if errors.Is(err, sentinel) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("no event explains: %w", err)
+}
+
+// Three random events meet two sessions, of which one is the victim.
+func TestFaults(t *testing.T) {
+	seed := harness.Seed(t)
+	runs, ok := harness.Number(t, "FUCINA_FAULT_RUNS")
+	if !ok {
+		runs = 100
+		if testing.Short() || invariants.RaceEnabled || invariants.Enabled {
+			runs = 25
+		}
+	}
+	shards, ok := harness.Number(t, "FUCINA_FAULT_SHARDS")
+	if !ok || shards == 0 {
+		shards = 1
+	}
+	only, replay := harness.Number(t, "FUCINA_FAULT_RUN")
+	x := newFixture(t)
+	for _, c := range configurations() {
+		t.Run(c.name, func(t *testing.T) {
+			n, err := x.count(&c, rand.New(rand.NewPCG(0, 0)))
+			if err != nil {
+				t.Fatalf("without events: %v", err)
+			}
+			var tried, victims, others int
+			try := func(number uint64) {
+				r, err := x.plan(&c, n, seed, number)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if replay {
+					t.Log(r.plan)
+				}
+				if err := r.do(x, func() {}); err != nil {
+					t.Fatalf("%s\n%v\nrepeat with FUCINA_TEST_SEED=%d FUCINA_FAULT_RUN=%d", r.plan, err, seed, number)
+				}
+				tried++
+				if r.failed[r.plan.victim].Load() {
+					victims++
+				}
+				if r.failed[1-r.plan.victim].Load() {
+					others++
+				}
+			}
+			if replay {
+				for range 200 {
+					try(only)
+				}
+				return
+			}
+			for number := seed % shards; number < runs; number += shards {
+				try(number)
+			}
+			t.Logf("of %d runs, the victim failed in %d and the other session in %d", tried, victims, others)
+			if tried >= 20 && (victims < tried/5 || others > victims) {
+				t.Error("the events do not strike whom they are meant for")
+			}
+		})
+	}
+}
