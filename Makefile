@@ -15,8 +15,10 @@ ACCEL := -tags accel
 
 # One in how many of the runs of make faults to run, chosen by FUCINA_TEST_SEED.
 FAULT_SHARDS ?= 1
+# How long each of the two runs of make soak takes.
+SOAKTIME     ?= 30m
 
-.PHONY: all build cross test full race invariants discrete faults arm64 fuzz bench lint fmt generated clean $(GOTEST)
+.PHONY: all build cross test full race invariants discrete faults soak arm64 fuzz bench lint fmt generated clean $(GOTEST)
 
 all: build lint test
 
@@ -63,6 +65,11 @@ faults:
 	FUCINA_FAULT_RUNS=2000 $(GO) test -count=1 -v $(ACCEL) ./tests/faults
 	CGO_ENABLED=1 FUCINA_FAULT_RUNS=200 $(GO) test -count=1 -v -race $(ACCEL) ./tests/faults
 	FUCINA_FAULT_RUNS=300 $(GO) test -count=1 -v -tags 'invariants accel' ./tests/faults
+
+# Sessions that come and go on one model for an hour, half of it on the CPU and half on
+# the simulated device: memory, goroutines and the time of an op stay where they are.
+soak:
+	FUCINA_SOAK_TIME=$(SOAKTIME) $(GO) test -count=1 -v -timeout 0 $(ACCEL) ./tests/soak
 
 # The tests as arm64 code, by user-mode emulation. -short leaves out what takes
 # minutes there.

@@ -1,0 +1,5 @@
+//go:build !accel
+
+package soak
+
+func devices() []configuration { return nil }

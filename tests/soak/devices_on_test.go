@@ -1,0 +1,25 @@
+//go:build accel
+
+package soak
+
+import (
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/tests/inject"
+	"github.com/fucina-go/fucina/tests/sim/discrete"
+)
+
+func devices() []configuration {
+	return []configuration{{"discrete", 4000, openDiscrete}}
+}
+
+func openDiscrete() (*device, error) {
+	d, err := discrete.New(discrete.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return &device{faults: inject.New(d), failWork: func(q provider.Queue) {
+		if err := d.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: 1, On: q, Err: errFault}); err != nil {
+			panic(err)
+		}
+	}}, nil
+}
