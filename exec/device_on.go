@@ -297,3 +297,9 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 		return mem.(*residency.Block).Mem(), nil
 	}
 }
+
+// explainRow is the error of a gather of rows that reported status.
+func explainRow(status uint64, rows int64) error {
+	at, id := provider.Reported(status)
+	return fmt.Errorf("%s: %w", provider.OpGetRows, rowError(at, id, int(rows)))
+}

@@ -205,12 +205,6 @@ func rowError(at int, id int64, rows int) error {
 	return fmt.Errorf("%w: id %d at position %d, the table has %d rows", tensor.ErrIndexOutOfBounds, id, at, rows)
 }
 
-// explainRow is the error of a gather of rows that reported status.
-func explainRow(status uint64, rows int64) error {
-	at, id := provider.Reported(status)
-	return fmt.Errorf("%s: %w", provider.OpGetRows, rowError(at, id, int(rows)))
-}
-
 // Add returns a + b, both f32, broadcast together.
 func (c *Queue) Add(a, b *tensor.Tensor) (tensor.Tensor, error) {
 	return c.pointwise(provider.OpAdd, a, b)
