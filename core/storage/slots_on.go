@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/fucina-go/fucina/core/accel"
@@ -33,7 +34,7 @@ type slots struct {
 
 	writer  accel.Work    // latest writer of the device bytes: an op or an upload
 	sources accel.Sources // what the device bytes may come from, beside the writer
-	readers accel.Fences  // latest reader of the device bytes, per queue
+	readers accel.Fences  // latest user of the device bytes beside the writer, per queue
 	failed  accel.Fences  // failed uses that newer uses replaced; the device may still be touching the memory
 	earlier accel.Fences  // what the transfer that is being begun follows
 
@@ -266,14 +267,23 @@ func (s *slots) setAside(f accel.Fences) accel.Fences {
 	return kept
 }
 
-// replaceUsers makes w, which follows every earlier user of the device bytes,
-// stand for them all.
+// replaceUsers makes w, which follows every earlier user of the device bytes, the latest
+// writer. It stands for the earlier users of its own queue. Those of other queues are
+// kept until they have ended: if w's queue dies, w ends before they do.
 func (s *slots) replaceUsers(w accel.Work) {
 	if s.writer.Err() != nil {
 		s.failed.Add(s.writer)
+		s.writer = accel.Work{}
 	}
-	s.writer, s.readers = w, s.setAside(s.readers)[:0]
+	s.readers = slices.DeleteFunc(s.setAside(s.readers), func(u accel.Work) bool { return replaced(u, w) })
+	if !replaced(s.writer, w) {
+		s.readers.Add(s.writer)
+	}
+	s.writer = w
 }
+
+// replaced reports whether w, which follows u, ends after it whatever fails.
+func replaced(u, w accel.Work) bool { return u.Timeline() == w.Timeline() || u.Done() }
 
 // EndDevice ends an operation that BeginDevice began. submitted says whether the
 // operation was accepted; w is its fence, and may be zero if it has completed. data is

@@ -295,8 +295,8 @@ func TestDeviceDependencies(t *testing.T) {
 	if !slices.Equal(deps, accel.Fences{r2, r3}) {
 		t.Errorf("a write depends on %v, want the readers of other queues", deps)
 	}
-	if _, deps = device(t, b, q2, Overwrite, nil); !slices.Equal(deps, accel.Fences{w1b}) {
-		t.Errorf("the next write depends on %v, want the latest writer, which stands for all before it", deps)
+	if _, deps = device(t, b, q2, Overwrite, nil); !slices.Equal(deps, accel.Fences{w1b, r3}) {
+		t.Errorf("the next write depends on %v, want the latest writer, and the reader that it does not outlast if its queue dies", deps)
 	}
 	q1.finish()
 	q2.finish()
@@ -319,6 +319,31 @@ func TestDeviceDependencies(t *testing.T) {
 	mustHost(t, b, Overwrite)
 	if _, deps = device(t, b, q1, Read, nil); !slices.Equal(deps, accel.Fences{m.up.Last()}) {
 		t.Errorf("a read after an upload depends on %v, want the upload", deps)
+	}
+}
+
+// A queue that dies ends its work at once, also work that was to follow that of other
+// queues. Their uses of the bytes are remembered until they have ended themselves.
+func TestUsesOutliveDeadQueue(t *testing.T) {
+	for _, first := range []Access{Read, Overwrite} {
+		b, m, _, _ := lazyOnDevice(t, 16, 'a')
+		q1, q2, q3 := newQueue("first"), newQueue("second"), newQueue("third")
+		w, _ := device(t, b, q1, first, nil)
+		if _, deps := device(t, b, q2, Overwrite, nil); !slices.Equal(deps, accel.Fences{w}) {
+			t.Errorf("access %d: a write depends on %v, want %v", first, deps, w)
+		}
+		q2.fail(errBroken)
+		q2.End()
+		if _, deps := device(t, b, q3, Overwrite, nil); !slices.Contains(deps, w) {
+			t.Errorf("access %d: a write after a dead queue's depends on %v, want %v too", first, deps, w)
+		}
+		q3.fail(errBroken)
+		q3.End()
+		b.Release()
+		if !slices.Contains(m.freeUses, w) {
+			t.Errorf("access %d: the bytes are freed under %v, want %v too", first, m.freeUses, w)
+		}
+		q1.finish()
 	}
 }
 
