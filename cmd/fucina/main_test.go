@@ -229,6 +229,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run -m x -p a --samplers top_k;temprature", `no stage is named "temprature", want names from penalties;`},
 		{"run -m x -p a --samplers top_k;temprature", `did you mean "temperature"?`},
 		{"run -m x -p a --sampler-seq kz", `letter 'z'`},
+		{"quantize a b Q4_KM", `fucina: quantize: unknown type: "Q4_KM"`},
 		{"quantize a b Q4_KM", `did you mean "Q4_K_M"?`},
 		{"completion bsh", `did you mean "bash"?`},
 		{"completion", "want bash|zsh|fish"},

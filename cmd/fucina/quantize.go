@@ -55,7 +55,7 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	}
 	typ, err := quantize.ParseFileType(fs.Arg(2))
 	if err != nil {
-		return usagef("quantize: %v%s", err, didYouMean(fs.Arg(2), types))
+		return usagef("%v%s", err, didYouMean(fs.Arg(2), types))
 	}
 	opt := quantize.Options{
 		Type:            typ,
