@@ -138,26 +138,6 @@ func newWindows(ctx context.Context, tok *tokenizer.Tokenizer, text string, size
 	return w, nil
 }
 
-// encode is tok.Encode for a text of any length, for which it does not wait once ctx is
-// done: the tokenizer then goes on alone, on memory that nothing else gives back.
-func encode(ctx context.Context, tok *tokenizer.Tokenizer, text string, opt tokenizer.EncodeOptions) ([]int32, error) {
-	type result struct {
-		ids []int32
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		ids, err := tok.Encode(text, opt)
-		done <- result{ids, err}
-	}()
-	select {
-	case r := <-done:
-		return r.ids, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 func (w *windows) count() int { return len(w.ids) / w.size }
 
 // window returns a copy of window i.

@@ -12,10 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/internal/invariants"
-	"github.com/fucina-go/fucina/llm"
-	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/providers"
 )
 
@@ -136,26 +133,6 @@ func TestPerplexityInterrupted(t *testing.T) {
 	}
 	if !some {
 		t.Error("no run kept its first estimates")
-	}
-}
-
-// Nobody waits for the tokens of a long text after an interrupt.
-func TestEncodeInterrupted(t *testing.T) {
-	f, err := gguf.Open(tinyModel(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tok, err := llm.NewTokenizer(f)
-	if err = errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	if ids, err := encode(ctx, tok, "the and", tokenizer.EncodeOptions{}); err != nil || len(ids) == 0 {
-		t.Errorf("%v, %v", ids, err)
-	}
-	cancel()
-	if ids, err := encode(ctx, tok, strings.Repeat("the and ", 1<<19), tokenizer.EncodeOptions{}); err != context.Canceled || ids != nil {
-		t.Errorf("%d tokens and %v, want %v", len(ids), err, context.Canceled)
 	}
 }
 

@@ -142,8 +142,12 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	defer func() { err = shorter(errors.Join(err, l.close())) }()
 
 	sampling.suit(&params, l.model.Tokenizer())
-	opt := llm.GenerateOptions{MaxTokens: *n, Sampling: params, Stop: sampling.stop, Special: *special}
-	opt.MaxTokens = max(*n, 0) // 0 is no limit to the session
+	opt := llm.GenerateOptions{
+		MaxTokens: max(*n, 0), // 0 is no limit to the session
+		Sampling:  params,
+		Stop:      sampling.stop,
+		Special:   *special,
+	}
 	if err := l.session.Check(opt); err != nil {
 		return err
 	}
@@ -164,7 +168,7 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 		Exact:     l.engine.Exact(),
 		Timings:   timings{Load: l.seconds},
 	}
-	if err := r.encode(l.model.Tokenizer(), *special); err != nil {
+	if err := r.encode(ctx, l.model.Tokenizer(), *special); err != nil {
 		return err
 	}
 	t.warnDoubled(l.model.Tokenizer(), r.PromptIDs)
@@ -264,8 +268,8 @@ func readText(r io.Reader, limit int) ([]byte, error) {
 }
 
 // encode sets the ids of the prompt.
-func (r *generation) encode(tok *tokenizer.Tokenizer, special bool) error {
-	ids, err := tok.Encode(string(r.Prompt), tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame, ParseSpecial: special})
+func (r *generation) encode(ctx context.Context, tok *tokenizer.Tokenizer, special bool) error {
+	ids, err := encode(ctx, tok, string(r.Prompt), tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame, ParseSpecial: special})
 	if err != nil {
 		return fmt.Errorf("prompt: %w", err)
 	}

@@ -692,7 +692,7 @@ func TestRunInterruptedJSON(t *testing.T) {
 		t.Fatalf("%d ids", len(whole.IDs))
 	}
 	some := false
-	for n := int64(loadLooks); ; n += n / 2 {
+	for n := int64(loadLooks + 1); ; n += n / 2 { // 1 for the prompt's tokens
 		r := invokeContext(t, newCountdown(t, n), args...)
 		if r.code == 0 {
 			break // it ended before the look at which it would have been interrupted

@@ -54,7 +54,7 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	if *noBOS {
 		frame = tokenizer.NoFrame
 	}
-	if r.IDs, err = tok.Encode(text, tokenizer.EncodeOptions{Frame: frame, ParseSpecial: *special}); err != nil {
+	if r.IDs, err = encode(ctx, tok, text, tokenizer.EncodeOptions{Frame: frame, ParseSpecial: *special}); err != nil {
 		return err
 	}
 	if frame != tokenizer.NoFrame {
@@ -72,6 +72,29 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 		return err
 	}
 	return r.print(t)
+}
+
+// encode returns the ids of a text of any length. It does not wait for them once ctx is
+// done: the tokenizer then finishes on its own, in memory that the collector frees.
+func encode(ctx context.Context, tok *tokenizer.Tokenizer, text string, opt tokenizer.EncodeOptions) ([]int32, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	type result struct {
+		ids []int32
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		ids, err := tok.Encode(text, opt)
+		done <- result{ids, err}
+	}()
+	select {
+	case r := <-done:
+		return r.ids, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // pieces returns the texts of ids, special tokens as they are spelled.

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -99,5 +104,38 @@ func TestTokenizeVocabulary(t *testing.T) {
 	}
 	if out := invoke(t, "tokenize", "-m", path, "-p", "the", "--ids").ok(t); out != "[1, 264]\n" {
 		t.Errorf("ids %q", out)
+	}
+}
+
+// No command waits for the tokens of a text after an interrupt.
+func TestEncodeInterrupted(t *testing.T) {
+	f, err := gguf.Open(tinyModel(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := llm.NewTokenizer(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if ids, err := encode(ctx, tok, "the and", tokenizer.EncodeOptions{}); err != nil || len(ids) == 0 {
+		t.Errorf("%v, %v", ids, err)
+	}
+	cancel()
+	if ids, err := encode(ctx, tok, strings.Repeat("the and ", 1<<19), tokenizer.EncodeOptions{}); err != context.Canceled || ids != nil {
+		t.Errorf("%d tokens and %v, want %v", len(ids), err, context.Canceled)
+	}
+	model := tinyModel(t)
+	for _, tc := range []struct {
+		looks int64
+		args  string
+	}{
+		{0, "tokenize -m " + model + " -p a"},
+		{loadLooks, "run -m " + model + " -p a"},
+		{loadLooks, "run -o json -m " + model + " -p a"},
+	} {
+		if r := invokeContext(t, newCountdown(t, tc.looks), strings.Fields(tc.args)...); r != (result{code: exitInterrupted}) {
+			t.Errorf("%s: %+v", tc.args, r)
+		}
 	}
 }
