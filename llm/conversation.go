@@ -142,7 +142,7 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 	if ids, err = c.s.resume(ids); err != nil {
 		return err
 	}
-	plain, err := newSpeech(c.s.m.tok, false, &opt)
+	plain, err := newTextDecoder(c.s.m.tok, false, &opt)
 	if err != nil {
 		return err
 	}

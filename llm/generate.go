@@ -25,9 +25,9 @@ type GenerateOptions struct {
 	// Special is set. An id outside of the vocabulary is an error (sample.ErrParams).
 	StopIDs []int32
 	// Special parses special tokens in the prompt and shows those in the output.
-	// [Conversation.Send] only shows them. A prompt that spells the token which the
-	// frame puts in front keeps both, which tokenizer.Tokenizer.Doubled tells of the
-	// ids that OnPrompt gets.
+	// [Conversation.Send] only shows them. If a prompt spells the token that the frame
+	// puts in front, both are kept; tokenizer.Tokenizer.Doubled finds that in the ids
+	// that OnPrompt gets.
 	Special bool
 	// OnPrompt, if set, is called with the prompt's ids before they are decoded, if
 	// they fit into the context; of Conversation.Send, with those that the session does
@@ -82,12 +82,18 @@ func (r EndReason) String() string {
 }
 
 // Generate appends the prompt to the session and streams the text that follows it.
-// The prompt has the frame of a prompt if the session is empty
+// If the session is empty, the prompt gets the frame of a prompt
 // (tokenizer.PromptFrame): the beginning-of-sequence token goes in front if the model
-// wants one, and no end goes behind, whatever the model does to whole texts. The sequence ends after MaxTokens, when the model ends its text (the
-// token that says so is the last, and adds no text of its own unless opt.Special
-// shows it), at a stop string or token, when the context is full, or with an error, which is
-// the last pair; ctx's error if ctx is done. Token.End tells these apart.
+// wants one, and nothing goes behind. The sequence ends
+//
+//   - after MaxTokens;
+//   - when the model ends its text: the token that says so is the last, and adds no text
+//     of its own unless opt.Special shows it;
+//   - at a stop string or token;
+//   - when the context is full;
+//   - with an error, which is the last pair. If ctx is done, that is ctx's error.
+//
+// Token.End tells these apart.
 //
 // The session holds the prompt and the tokens that were generated, save the last,
 // and can go on from there.
@@ -137,8 +143,8 @@ func (s *Session) claim(yield func(Token, error) bool, run func() error) {
 	}
 }
 
-// speech is the text of generated tokens, up to a stop string or token.
-type speech struct {
+// textDecoder turns generated tokens into text, up to a stop string or token.
+type textDecoder struct {
 	tok     *tokenizer.Tokenizer
 	special bool // special tokens are spelled
 	stream  *tokenizer.Stream
@@ -146,9 +152,9 @@ type speech struct {
 	stopIDs map[int32]bool
 }
 
-// newSpeech returns the text by opt.Stop and opt.StopIDs; special stands above
-// opt.Special.
-func newSpeech(tok *tokenizer.Tokenizer, special bool, opt *GenerateOptions) (*speech, error) {
+// newTextDecoder returns a decoder that stops as opt says, and spells special tokens if
+// special is set, whatever opt.Special is.
+func newTextDecoder(tok *tokenizer.Tokenizer, special bool, opt *GenerateOptions) (*textDecoder, error) {
 	stops, err := sample.NewStopMatcher(opt.Stop...)
 	if err != nil {
 		return nil, fmt.Errorf("llm: %w", err)
@@ -162,37 +168,37 @@ func newSpeech(tok *tokenizer.Tokenizer, special bool, opt *GenerateOptions) (*s
 			stopIDs[id] = true
 		}
 	}
-	return &speech{tok, special, tok.NewStream(tokenizer.StreamOptions{Special: special}), stops, stopIDs}, nil
+	return &textDecoder{tok, special, tok.NewStream(tokenizer.StreamOptions{Special: special}), stops, stopIDs}, nil
 }
 
 // next returns the text that id adds, and whether a stop string or token has ended the
 // text. The token that ends a generation is a special one, whatever its type. Nothing
 // is held back after the last token.
-func (s *speech) next(id int32, last bool) (text string, stopped bool) {
-	stop := s.stopIDs[id]
+func (d *textDecoder) next(id int32, last bool) (text string, stopped bool) {
+	stop := d.stopIDs[id]
 	last = last || stop
-	if !stop && (s.special || !s.tok.IsEOG(id)) {
-		text = s.stream.Next(id)
+	if !stop && (d.special || !d.tok.IsEOG(id)) {
+		text = d.stream.Next(id)
 	}
 	if last {
-		text += s.stream.Flush()
+		text += d.stream.Flush()
 	}
-	text, stopped = s.stops.Next(text)
+	text, stopped = d.stops.Next(text)
 	if last && !stopped {
-		text += s.stops.Flush()
+		text += d.stops.Flush()
 	}
 	return text, stopped || stop
 }
 
-// beside returns what t, which another speech with special tokens has given out, adds
-// to one without. A special token parts the text: no stop string reaches across it.
-func (s *speech) beside(t Token) string {
+// beside returns the text that t adds without special tokens, where another decoder has
+// spelled them. No stop string reaches across a special token.
+func (d *textDecoder) beside(t Token) string {
 	parted := ""
-	if len(s.tok.AppendPiece(nil, t.ID, true)) > len(s.tok.AppendPiece(nil, t.ID, false)) {
-		parted = s.stops.Flush()
-		s.stops.Reset()
+	if len(d.tok.AppendPiece(nil, t.ID, true)) > len(d.tok.AppendPiece(nil, t.ID, false)) {
+		parted = d.stops.Flush()
+		d.stops.Reset()
 	}
-	text, _ := s.next(t.ID, t.End != EndNone)
+	text, _ := d.next(t.ID, t.End != EndNone)
 	return parted + text
 }
 
@@ -213,7 +219,7 @@ func (s *Session) Check(opt GenerateOptions) error {
 }
 
 // prepare checks opt and returns what chooses the tokens and what spells them.
-func (s *Session) prepare(opt GenerateOptions) (*sample.Sampler, *speech, error) {
+func (s *Session) prepare(opt GenerateOptions) (*sample.Sampler, *textDecoder, error) {
 	if opt.MaxTokens < 0 {
 		return nil, nil, fmt.Errorf("llm: %d tokens to generate, want 1 or more, or 0 for no limit", opt.MaxTokens)
 	}
@@ -229,13 +235,13 @@ func (s *Session) prepare(opt GenerateOptions) (*sample.Sampler, *speech, error)
 			return nil, nil, fmt.Errorf("llm: %w: stop token %d, want 0 to %d", sample.ErrParams, id, n-1)
 		}
 	}
-	speech, err := newSpeech(s.m.tok, opt.Special, &opt)
-	return sampler, speech, err
+	decoder, err := newTextDecoder(s.m.tok, opt.Special, &opt)
+	return sampler, decoder, err
 }
 
 // generate owns ids. The caller has claimed the session.
 func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions, yield func(Token, error) bool) error {
-	sampler, speech, err := s.prepare(opt)
+	sampler, decoder, err := s.prepare(opt)
 	if err != nil {
 		return err
 	}
@@ -278,7 +284,7 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 		case s.Past() == s.opt.Context:
 			end = EndContext
 		}
-		text, stopped := speech.next(id, end != EndNone)
+		text, stopped := decoder.next(id, end != EndNone)
 		if stopped && end != EndToken {
 			end = EndStop
 		}

@@ -82,9 +82,9 @@ type conversation struct {
 	verbose bool    // tell the timings of each answer
 	load    float64 // seconds, for the timings of the first
 
-	// person says that a person types the input: there is a prompt, and an interrupt
+	// interactive says that a person types the input: there is a prompt, and an interrupt
 	// during an answer ends no more than that.
-	person bool
+	interactive bool
 }
 
 // converse runs a conversation from standard input to standard output, beginning
@@ -102,7 +102,7 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 	for text := first; ; text = "" {
 		if text == "" {
 			var more bool
-			if text, more, err = t.ask(ctx, lines, c.person); err != nil || !more {
+			if text, more, err = t.ask(ctx, lines, c.interactive); err != nil || !more {
 				return err
 			}
 		}
@@ -128,7 +128,7 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 		}
 		err := t.answer(ctx, talk, text, c)
 		switch {
-		case err != nil && !c.person:
+		case err != nil && !c.interactive:
 			return err
 		case errors.Is(err, llm.ErrContextFull):
 			// The conversation has outgrown the session; the person decides.
@@ -152,9 +152,9 @@ func mistyped(message string) bool {
 }
 
 // ask returns the next line, if there is one more.
-func (t *tool) ask(ctx context.Context, lines <-chan inputLine, person bool) (text string, more bool, err error) {
+func (t *tool) ask(ctx context.Context, lines <-chan inputLine, interactive bool) (text string, more bool, err error) {
 	line := &lineWriter{w: t.stdout}
-	if person {
+	if interactive {
 		if err := line.write("> "); err != nil {
 			return "", false, err
 		}
@@ -177,7 +177,7 @@ func (t *tool) answer(ctx context.Context, talk *llm.Conversation, text string, 
 	turn, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var begun, stopped atomic.Bool
-	if c.person {
+	if c.interactive {
 		t.turn.begin(func() {
 			stopped.Store(true)
 			if !begun.Load() {

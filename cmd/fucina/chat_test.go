@@ -175,7 +175,7 @@ func TestChatFull(t *testing.T) {
 	in.lines <- "hello\n"
 	close(in.lines)
 	var out, errs bytes.Buffer
-	c := &conversation{flags: &chatFlags{template: "chatml"}, person: true, opt: llm.GenerateOptions{MaxTokens: 4}}
+	c := &conversation{flags: &chatFlags{template: "chatml"}, interactive: true, opt: llm.GenerateOptions{MaxTokens: 4}}
 	err := newTool(in, &out, &errs, false, false).converse(t.Context(), openSession(t), c, "")
 	if err != nil || errs.String() != "fucina: the context is full: /clear begins anew\n" || strings.Trim(out.String(), "> \n") == "" {
 		t.Errorf("%v, stdout %q, stderr %q", err, out.String(), errs.String())
@@ -210,7 +210,7 @@ func TestChatAnswerInterrupted(t *testing.T) {
 		return nil
 	}
 	tl = newTool(in, out, io.Discard, false, false)
-	c := &conversation{flags: &chatFlags{template: "chatml"}, person: true}
+	c := &conversation{flags: &chatFlags{template: "chatml"}, interactive: true}
 	if err := tl.converse(ctx, s, c, ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}

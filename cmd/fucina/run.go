@@ -153,7 +153,7 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	}
 	t.warnLength(l)
 	if talk.on {
-		c := &conversation{flags: talk, opt: opt, verbose: *verbose, load: l.seconds, person: isTerminal(t.stdin)}
+		c := &conversation{flags: talk, opt: opt, verbose: *verbose, load: l.seconds, interactive: isTerminal(t.stdin)}
 		return t.converse(ctx, l.session, c, *prompt)
 	}
 	r := &generation{
