@@ -15,13 +15,14 @@
 //
 // # Files that change
 //
-// A file that another replaces, by a rename, stays what it was for those who have it
-// open. One that is cut, or written over, is an error that wraps [ErrFileChanged]: of
-// Open, [File.View], [File.Buffer] where it copies, and [Write], and of the operations of
-// this module that read a buffer of it. Two things show the change: reads of pages
-// that are no longer there fault, and the size is another, which [Source.Check]
-// looks at, since in the last page the bytes behind the new end read as zeros. Only
-// code that reads the bytes of [File.Data] by itself is ended by the system.
+// If another file replaces an open one by a rename, the open one does not change. If an
+// open file is cut, these fail with an error that wraps [ErrFileChanged]: Open,
+// [File.View], [File.Buffer] if it copies, [Write], and the operations of this module
+// that read a buffer of the file. They find the change in two ways. Reads of pages that
+// are no longer there fault. [Source.Check] compares the size, because bytes behind the
+// new end but in the same page read as zeros. Bytes that are written over without a
+// change of the size are not found. Code that reads the bytes of [File.Data] by itself
+// is ended by the system.
 //
 // A model may be split into files that are named and numbered as llama.cpp's
 // gguf-split does ([SplitPath]); opening any of them opens all as one [File]. Each

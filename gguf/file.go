@@ -134,8 +134,7 @@ func (f *File) Source() Source { return Source{f.parts} }
 // Check returns an error that wraps [ErrFileChanged] if one of the files has another
 // size than when it was opened. If Check succeeds, what was read before it was in the
 // files. A file that was replaced by a rename has not changed. Files that neither the
-// [File] nor a buffer keeps open any more are left out, and so are images given to
-// [Parse]. Check allocates nothing unless it fails, and may be called at any time.
+// [File] nor a buffer keeps open are left out, and so are images given to [Parse]. Check allocates nothing unless it fails, and may be called at any time.
 func (s Source) Check() error {
 	for _, m := range s.parts {
 		if m.check == nil || !m.retain() {

@@ -47,7 +47,7 @@ func (m *mapping) read(use func() error) error {
 		return use()
 	}
 	err := offheap.Guard(use)
-	// First, because what the bytes of a changed file say is not to be believed.
+	// The change comes first: an error about the bytes of a changed file is misleading.
 	if changed := m.check(); changed != nil {
 		return fmt.Errorf("gguf: %w", changed)
 	}

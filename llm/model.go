@@ -82,8 +82,9 @@ type projection struct {
 // copies as they are first used. Errors match ErrUnsupportedModel, ErrInvalidModel
 // or those of package gguf, and nothing is held after one.
 //
-// The file may be replaced by another of its name while the model is open, but not cut
-// or written over: what needs the weights then fails with ErrFileChanged.
+// While the model is open, another file may replace the file by a rename, but nothing
+// may cut it or write over it. If its size changes, whatever needs the weights fails
+// with ErrFileChanged.
 //
 // The caller closes the model before the engine, whose Close otherwise reports its
 // weights with fucina.ErrLeak.
@@ -268,7 +269,7 @@ func (l *loader) load(p *Params) {
 		}
 		b.down = l.projection(block+"ffn_down", fam.ffnBias, d, ff)
 		for _, p := range []*projection{&b.gate, &b.up, &b.down} {
-			p.scalesBias = true // so llama.cpp has it, in the MLP only
+			p.scalesBias = true // as in llama.cpp, which does so in the MLP only
 		}
 		if fam.postNorms {
 			b.attnPost, b.ffnPost = norm("post_attention_norm", d), norm("post_ffw_norm", d)
@@ -524,8 +525,8 @@ func (m *Model) Context() int { return m.context }
 func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 
 // ChatTemplate returns the text of the chat template that the file carries, and
-// whether there is one: a value that is no text counts as none. It is a program, which
-// chat.Recognise knows by its marks.
+// whether there is one: a value that is not a text counts as none. The template is a
+// program, which chat.Recognise identifies.
 func (m *Model) ChatTemplate() (text string, ok bool) {
 	return m.chatTemplate, m.chatTemplate != ""
 }

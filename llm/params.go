@@ -15,8 +15,8 @@ var (
 	ErrUnsupportedModel = errors.New("unsupported model")
 	// ErrInvalidModel reports a file whose metadata and tensors do not make a model.
 	ErrInvalidModel = errors.New("invalid model")
-	// ErrFileChanged reports a model whose file was cut, or written over, while it was
-	// in use. The model and its sessions can only be closed.
+	// ErrFileChanged reports a model whose file changed its size while it was in use.
+	// The model and its sessions can only be closed.
 	ErrFileChanged = gguf.ErrFileChanged
 )
 
@@ -53,7 +53,7 @@ type Params struct {
 	WindowPattern int
 	LocalRoPE     fucina.RoPE
 
-	// Notes say, a sentence each, which values of the file are not taken as they are.
+	// Notes has a sentence for each value of the file that is not taken as it is.
 	Notes []string
 }
 
