@@ -106,9 +106,9 @@ func patterns(list []describedFlag) string {
 	return strings.Join(words, "|")
 }
 
-// bySuccessor parts the flags by what may follow them: one of a few words, by these; a
-// file; a value that cannot be told. Flags that nothing follows are left out, and those
-// that need no value are with their words.
+// bySuccessor groups the flags by what may follow them: one of a few words, under these
+// words; a file; any other value. Flags that take no value are left out. Flags that may
+// be given without a value are under the words that they may have.
 func bySuccessor(list []describedFlag) (words map[string][]describedFlag, files, free []describedFlag) {
 	words = make(map[string][]describedFlag)
 	for _, fl := range list {
@@ -127,7 +127,7 @@ func bySuccessor(list []describedFlag) (words map[string][]describedFlag, files,
 
 // writeCases writes, for bash and zsh alike, what follows the words $command and $prev:
 // it sets the flags, without dashes, and the operands, and calls _fucina_files. Words
-// hold letters, digits, dashes and underscores only, so that none needs quotes.
+// hold only letters, digits, dashes and underscores, so none of them needs quotes.
 func writeCases(b *strings.Builder, commands []described) {
 	b.WriteString("    case $command in\n")
 	for _, c := range commands {

@@ -14,18 +14,25 @@
 //
 // Flags have llama.cpp's names, short and long, and may be written with one dash or
 // two; fucina help run says how it differs. Flags of llama.cpp that have nothing to act
-// on here are accepted and ignored, with a note on standard error. Of a number that says
-// how much of something, -1 is the default. An error about a mistyped name suggests the
-// nearest one. Results go to standard output, as text
-// or, with -o json, as one JSON value on one line, where a text that is no valid UTF-8
-// is the array of its bytes instead of a string; everything else goes to standard
-// error. FUCINA_EXACT=1 and FUCINA_PROVIDER stand for --exact and --provider.
+// on here are accepted and ignored, with a note on standard error. The value -1 of a
+// count or a size is its default. An error about a mistyped name suggests the nearest
+// one. FUCINA_EXACT=1 and FUCINA_PROVIDER stand for --exact and --provider.
 //
-// The exit status is 0; 1 after an error, which is told in one line; 2 for a
-// wrong command line, told likewise; and 128 and its number after a signal: 130 after an
-// interrupt, 143 after SIGTERM, 129 where the terminal went, 141 where the reader of the
-// output did. Each ends a text cleanly and keeps what was printed; a second one kills. To a
-// chat with a person, an interrupt during an answer ends the answer alone.
+// Results go to standard output, as text or, with -o json, as one JSON value on one
+// line. In JSON, a text that is not valid UTF-8 is the array of its bytes instead of a
+// string. Everything else goes to standard error. A terminal gets control characters of
+// texts, names and metadata escaped.
 //
-// A terminal gets control characters of texts, names and metadata escaped.
+// The exit status is
+//
+//	0    after success
+//	1    after an error, which is one line on standard error
+//	2    after a wrong command line, likewise
+//	129  after SIGHUP
+//	130  after an interrupt
+//	141  if standard output was closed
+//	143  after SIGTERM
+//
+// A signal ends a text cleanly and keeps what was printed; a second one kills. In a chat
+// on a terminal, an interrupt during an answer ends that answer and not the program.
 package main

@@ -26,7 +26,7 @@ type flags struct {
 	synopsis string            // what the usage line shows after [FLAGS]
 	note     string            // what the help ends with
 	main     map[string]string // from further names of flags to those that they stand for
-	ignored  []string          // what the command line has beside inert flags that does nothing
+	ignored  []string          // parts of the command line that do nothing and are not inert flags
 
 	// What operands are, for completion: files, words, or both.
 	operandFiles bool
@@ -158,8 +158,8 @@ func (f *flags) readFlag(arg string, args []string) ([]string, error) {
 	return args, nil
 }
 
-// unknown returns the error of a flag that there is not, or flag.ErrHelp if it asks
-// for help.
+// unknown returns the error for a flag that does not exist, or flag.ErrHelp if the flag
+// asks for help.
 func (f *flags) unknown(dash, name string) error {
 	if name == "h" || name == "help" {
 		return flag.ErrHelp
@@ -246,8 +246,8 @@ func (f *flags) intRange(name string, def, low, high int, usage string) *int {
 	return f.int(intValue{def: def, low: low, high: high}, name, usage)
 }
 
-// size defines a flag that says how much of something: it takes values from low to
-// high, and -1 for the default. A default below low has no number.
+// size defines a flag for a count or a size: it takes values from low to high, and -1
+// for the default. A default below low is not shown as a number.
 func (f *flags) size(name string, def, low, high int, usage string) *int {
 	return f.int(intValue{def: def, low: low, high: high, back: true}, name, usage)
 }

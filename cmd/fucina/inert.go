@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// inert is a flag of llama.cpp's that has nothing to act on here, so that commands
+// inert is a flag of llama.cpp that has nothing to act on here, so that commands
 // written for llama-cli and llama-completion run. It is accepted and ignored, and a
 // note says so.
 type inert struct {

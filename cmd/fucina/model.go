@@ -130,8 +130,8 @@ type loaded struct {
 
 // load opens the engine, the model and a session of the given length, or one that
 // defaultLength or ownLength stand for. The caller closes the result. None of these
-// steps can be cut short, but load does not wait for them once ctx is done: what they
-// open is then closed behind its back.
+// steps can be cut short, but load does not wait for them once ctx is done: another
+// goroutine then closes what they open.
 func (t *tool) load(ctx context.Context, m *modelFlags, length int) (*loaded, error) {
 	start := time.Now()
 	l := &loaded{}
@@ -153,7 +153,7 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (*loaded, er
 		progress.clear()
 		go func() {
 			<-opened
-			_ = l.close() // nobody is there to be told
+			_ = l.close() // load has returned, so no caller gets the error
 		}()
 		return nil, ctx.Err()
 	}

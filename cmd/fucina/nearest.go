@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// didYouMean returns what an error adds to a word that is none of names: the name
-// that was probably meant, or nothing where none is near.
+// didYouMean returns what an error adds about a word that is not one of names: the name
+// that was probably meant, or nothing if none is near.
 func didYouMean(word string, names []string) string {
 	if name := nearest(word, names); name != "" {
 		return fmt.Sprintf("; did you mean %q?", name)

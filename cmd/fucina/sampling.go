@@ -148,7 +148,7 @@ type stageList struct {
 	f      *flags
 }
 
-// absentStages are those of llama.cpp's that are not here, by their letters in
+// absentStages are the stages of llama.cpp that are not here, by their letters in
 // -sampler-seq. Each is off until a flag of its own turns it on, and those flags are
 // refused: leaving the stages out changes nothing.
 var absentStages = map[byte]string{'a': "adaptive_p", 'd': "dry", 's': "top_n_sigma", 'x': "xtc"}
