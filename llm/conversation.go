@@ -26,10 +26,10 @@ type Conversation struct {
 }
 
 // NewConversation begins a conversation on s. template is a name that package chat
-// knows; empty, the template is the one that the model's file carries, with all that it
-// does to earlier turns as far as chat.Recognise knows it, and an error that matches
-// chat.ErrTemplate says that there is none or it is not known. system is what the model
-// is told first; if it is empty, that is what the template says then, mostly nothing.
+// knows. If it is empty, the template is that of the model's file, with what it does to
+// earlier turns as far as chat.Recognise knows it; an error that matches
+// chat.ErrTemplate says that the file has none or that it is not known. system is the
+// system message. If it is empty, the template decides: most have none then.
 func (s *Session) NewConversation(template, system string) (*Conversation, error) {
 	t, err := s.template(template)
 	if err != nil {
@@ -114,15 +114,15 @@ func (c *Conversation) check(system, turns []chat.Message) error {
 func (c *Conversation) Clear() { c.turns = nil }
 
 // Send says text as the user and streams the model's answer, as Generate does, with
-// the same claim on the session. Only what the session does not hold yet is decoded;
-// where the template changes an earlier turn, that is all from the change on.
+// the same claim on the session. Only what the session does not hold yet is decoded. If
+// the template changes an earlier turn, everything from the change on is decoded again.
 // When the stream ends, by itself or because the caller breaks off, the question and
 // the answer so far are turns of the conversation; after an error they are not.
 //
 // Special tokens are never recognised in messages, whatever opt.Special says, which
-// only shows those of the answer to the caller: the turn that is kept is without, and
-// without what chat.Strip takes out. The marks of thoughts stay in it where the template
-// deals with thoughts.
+// only shows those of the answer to the caller. The turn that is kept has none, and
+// nothing that chat.Strip takes out. If the template deals with thoughts, the marks of
+// thoughts stay in the turn.
 // Sampling's seed is a conversation's: every turn draws numbers of its own.
 //
 // The sequence is for one loop: another one sends text again.
@@ -170,7 +170,7 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 }
 
 // thoughtMark returns the spelling of a token that begins or ends thoughts and has no
-// text, where the template has to find the thoughts again.
+// text, if the template looks for thoughts, and "" otherwise.
 func (c *Conversation) thoughtMark(id int32) string {
 	tok := c.s.m.tok
 	text := tok.Text(id)

@@ -12,6 +12,13 @@
 // tensors before use, and a file with tensors that the family does not use is
 // refused, because ignoring them would give wrong results.
 //
+// # Cancellation
+//
+// Whatever computes takes a context.Context and returns its error when it is done: soon on
+// the CPU, which looks at it within an op too, and after the work that a device was given.
+// A session remains usable then. Loading a model and encoding a text into tokens cannot be
+// cancelled.
+//
 // # Families
 //
 //   - llama: grouped-query attention, biases where a file has them, tied embeddings;

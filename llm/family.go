@@ -138,9 +138,9 @@ func (fam *family) localRoPE(r *reader, p *Params) fucina.RoPE {
 	return rope
 }
 
-// windowPattern returns after how many blocks one sees all. Files may have an array in
-// its place that says of each block whether it has a window. llama.cpp ignores such
-// arrays in these families and takes the default; in the files there are, the two agree.
+// windowPattern returns the period of blocks without a window. A file may have an array
+// instead, which says of each block whether it has a window. llama.cpp ignores such an
+// array in these families and takes the default; known files agree with the default.
 func (r *reader) windowPattern(p *Params, def int) int {
 	const key = "attention.sliding_window_pattern"
 	v, ok := r.f.Value(r.arch + "." + key)

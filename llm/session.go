@@ -237,9 +237,9 @@ func (s *Session) keep(ids []int32) {
 // It fails with ErrContextFull if the sequence would outgrow the session, with
 // ErrFileChanged if the model's file was cut or written over, and with ctx's error if
 // ctx is done. Decode looks at ctx between ops, in waits and, on the CPU, at least
-// every 5 ms of work inside an op, whatever the batch; what a device has been given
-// already it finishes on its own. The session goes on after that: decoding the tokens
-// that are missing gives the same logits as if nothing had been.
+// every 5 ms of work inside an op, whatever the batch; a device finishes the work that
+// it was given. The session remains usable: decoding the missing tokens gives the same
+// logits as an uninterrupted Decode.
 func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) error {
 	if err := s.enter(); err != nil {
 		return err

@@ -127,9 +127,9 @@ func EncodeRows(dst []byte, d dtype.DType, src []float32, rowLen int, importance
 	return EncodeRowsContext(context.Background(), dst, d, src, rowLen, importance)
 }
 
-// EncodeRowsContext is [EncodeRows] that looks at ctx before it begins and at least
-// every 1024 elements, a few milliseconds of the slowest format, also within a row.
-// When ctx is done, it ends with ctx's error.
+// EncodeRowsContext is [EncodeRows] with a context: it looks at ctx before it begins and
+// at least every 1024 elements, also within a row, and returns ctx's error if ctx is
+// done. The slowest format takes a few milliseconds for 1024 elements.
 func EncodeRowsContext(ctx context.Context, dst []byte, d dtype.DType, src []float32, rowLen int, importance []float32) error {
 	l := looker{ctx: ctx}
 	switch {
@@ -250,8 +250,8 @@ func putFloats(dst []byte, d dtype.DType, src []float32) {
 	}
 }
 
-// encodeRow encodes one row. An error is about the block of which it returns the first
-// element, or of l's context, with -1.
+// encodeRow encodes one row. After an error, first is the first element of the block at
+// fault, or -1 if the error is that of l's context.
 func encodeRow(l *looker, dst []byte, d dtype.DType, src, importance []float32) (first int, err error) {
 	e, n, size := &encoders[d], d.BlockSize(), d.Size()
 	mean := float32(0)
@@ -286,8 +286,8 @@ func encodeRow(l *looker, dst []byte, d dtype.DType, src, importance []float32) 
 	return 0, nil
 }
 
-// encodeBlocks encodes blocks of a row of that mean square. An error is about the block
-// of which it returns the first element.
+// encodeBlocks encodes blocks of a row whose mean square is rowMean. After an error, first
+// is the first element of the block at fault.
 func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32, rowMean float32) (first int, err error) {
 	e, n, size := &encoders[d], d.BlockSize(), d.Size()
 	b := block{rowMean: rowMean}

@@ -10,7 +10,7 @@ type rule struct {
 }
 
 // rules are tried in order: llm_chat_detect_template of llama.cpp, up to the last
-// template that this package has, but for one rule that is told below.
+// template that this package has, with one difference, which the comment below explains.
 var rules = []rule{
 	{"phi4", []string{"<|im_start|>", "<|im_sep|>"}},
 	{"", []string{"<|im_start|>", "<end_of_utterance>"}}, // SmolVLM
@@ -44,10 +44,11 @@ var rules = []rule{
 	{"llama3", []string{"<|start_header_id|>", "<|end_header_id|>"}},
 }
 
-// Detect returns the name of the framing of the template whose program is text, as found in a
-// model file under tokenizer.chat_template, and whether it is one of this package's.
-// A name is its own. It goes by a few strings that text contains, and reads no more
-// of it: [Recognise] also finds what the template does to contents.
+// Detect returns the name of the framing of the template whose program is text, as found
+// in a model file under tokenizer.chat_template, and whether it is one of this
+// package's. If text is a name of [Names], Detect returns it. Otherwise it looks for a
+// few strings in text and reads no more of it; [Recognise] also finds what the template
+// does to contents.
 func Detect(text string) (name string, ok bool) {
 	if _, ok := templates[text]; ok {
 		return text, true

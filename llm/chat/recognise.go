@@ -6,8 +6,8 @@ import (
 )
 
 // Recognise returns the template whose program is text, as found in a model file under
-// tokenizer.chat_template, and whether it is one that this package has. A name is its
-// own.
+// tokenizer.chat_template, and whether it is one that this package has. If text is a name
+// of [Names], Recognise returns what [Named] does.
 //
 // The program is not run. Its framing is known by its marks, and what it does to
 // contents by the spellings that programs in use have for that; the package comment
@@ -141,7 +141,7 @@ func thoughts(t *Template, program string) {
 	}
 }
 
-// trimmed finds whether a program trims contents: everybody's or nobody's.
+// trimmed finds whether a program trims contents: of all roles or of none.
 func trimmed(t *Template, program string) {
 	t.Trim = 0
 	if trimContent.MatchString(program) {
@@ -149,8 +149,8 @@ func trimmed(t *Template, program string) {
 	}
 }
 
-// opening finds the block of thoughts that a program opens an answer with. Where it can
-// be told to think or not to, that of the branch for which it is told nothing.
+// opening finds the block of thoughts that a program opens an answer with. If a program
+// has a branch for enable_thinking, opening takes the branch in which it is not defined.
 func opening(t *Template, program string) {
 	i := strings.LastIndex(program, "add_generation_prompt")
 	if i < 0 {

@@ -10,9 +10,9 @@ import (
 // are prepared, to b.
 type framing func(b *builder, msgs []Message, addAssistant bool) error
 
-// templates are by llama.cpp's names (llama-chat.cpp), and do what the templates have in
-// common that llama.cpp knows by one name. Recognise adds what the template of a file
-// does beyond; the package comment has both in words.
+// templates are by llama.cpp's names (llama-chat.cpp). Each does what all programs have in
+// common that llama.cpp knows by that name. Recognise adds what the program of a file
+// does beyond that. The package comment describes both.
 var templates = map[string]Template{
 	"chatml":            {frame: chatML},
 	"gemma":             {frame: gemma, Trim: AllRoles},

@@ -181,7 +181,7 @@ func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 		}
 	}
 	if cut := e.ctx.Err(); cut != nil {
-		return cut // which may have misled locate
+		return cut // err may be due to it, and locate may be wrong
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %s as %s: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, err)
@@ -265,8 +265,8 @@ func (e *encoder) encodeRows(dst []byte, values, weights []float32) error {
 
 // locate returns where rows that did not encode have the value at fault: in the first
 // such row, what is not finite or else the largest magnitude; or column -1 where that
-// row encodes with equal weights. dst is overwritten. If the context is done, the place
-// is any.
+// row encodes with equal weights. dst is overwritten. If the context is done, the result
+// means nothing.
 func (e *encoder) locate(dst []byte, values, weights []float32) (row, col int) {
 	dst = dst[:e.toBytes(1)]
 	for (row+1)*e.cols < len(values) && e.encodeRows(dst, values[row*e.cols:][:e.cols], weights) == nil {

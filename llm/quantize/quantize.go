@@ -44,8 +44,8 @@ type Options struct {
 // see [ErrOutput]. It returns what was done to each tensor.
 //
 // File looks at ctx every few milliseconds while it encodes, decodes, checks and writes,
-// also within a row, and ends with ctx's error when ctx is done. What the system still
-// writes to the disk at the end, it waits for.
+// also within a row, and ends with ctx's error when ctx is done. It does not interrupt
+// the system's final write to the disk.
 func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err error) {
 	f, err := gguf.Open(in)
 	if err != nil {
@@ -67,11 +67,14 @@ func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err err
 	return list, nil
 }
 
-// Write declares and writes f, quantized, with w, which it does not close. See
-// [File]. Errors are those of [Plan], [ErrTensor] for values that a format cannot hold
-// and for those of any tensor that are not finite, [gguf.ErrFileChanged] if f's file is
-// cut or written over meanwhile, ctx's, and w's: one of these is [gguf.ErrWrite] where tensors that are copied are in
-// the other format of GGUF's type 42 than those that are converted.
+// Write declares and writes f, quantized, with w, which it does not close. See [File].
+// Errors are those of [Plan], ctx's, those of w, and
+//
+//   - [ErrTensor] for values that a format cannot hold, and for those of any tensor that
+//     are not finite;
+//   - [gguf.ErrFileChanged] if the size of f's file changes meanwhile;
+//   - [gguf.ErrWrite] if tensors that are copied and tensors that are converted are in
+//     different formats of GGUF's type 42.
 func Write(ctx context.Context, w *gguf.Writer, f *gguf.File, opt Options) error {
 	list, err := Plan(f, opt)
 	if err != nil {

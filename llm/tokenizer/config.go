@@ -78,8 +78,8 @@ type Config struct {
 	EOT, EOM      int32 // end of turn, end of message
 	FIM           FIM
 
-	// AddBOS and AddEOS say whether a Frame puts BOS in front and EOS behind. For ModelWordPiece they say nothing: BOS, which is [CLS],
-	// goes in front and SEP behind.
+	// AddBOS and AddEOS say whether a Frame puts BOS in front and EOS behind. They have
+	// no effect for ModelWordPiece: BOS, which is [CLS], goes in front and SEP behind.
 	AddBOS, AddEOS bool
 	// AddSpacePrefix says whether a text of ModelSPM starts with one space more
 	// than it is given, and loses it again in decoding. Other models ignore it.
@@ -247,7 +247,7 @@ func needed(key, model string) bool {
 	return true
 }
 
-// readFlags reads the yes and no that the model knows.
+// readFlags reads the flags that the model knows.
 func readFlags(get func(string) (any, bool), cfg *Config) error {
 	if cfg.Model == ModelWordPiece {
 		if err := read(get, "tokenizer.ggml.normalizer.lowercase", &cfg.Lowercase); err != nil {

@@ -152,9 +152,9 @@ func (s *spm) pair(text string, l, r *symbol) (priority uint32, id int32, ok boo
 }
 
 // descending maps floats to integers in the opposite order. NaN comes behind all
-// numbers, so that its token merges last. To llama.cpp's queue a NaN is as good as any
-// other score, and when its token merges depends on what else is queued: that order is
-// none to reproduce.
+// numbers, so that its token merges last. In llama.cpp's queue a NaN compares as equal to
+// any score, so when its token merges depends on what else is queued. That order is not
+// reproduced.
 func descending(f float32) uint32 {
 	if f != f {
 		return math.MaxUint32

@@ -116,9 +116,10 @@ type EncodeOptions struct {
 	ParseSpecial bool
 }
 
-// Encode returns the ids of text. Empty text has none but those of opt.Frame. Text need not be valid UTF-8. Encode fails with ErrTooLong for text of
-// 2 GiB or more, where each space (ModelSPM) or invalid byte (ModelBPE) counts as
-// three bytes, and with ErrNoVocab without a vocabulary, even for empty text.
+// Encode returns the ids of text. Empty text has only those of opt.Frame. Text need not
+// be valid UTF-8. Encode fails with ErrTooLong for text of 2 GiB or more, where each
+// space (ModelSPM) or invalid byte (ModelBPE) counts as three bytes, and with ErrNoVocab
+// without a vocabulary, even for empty text.
 func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
 	var ids []int32
 	if opt.Frame != NoFrame && t.head != None {
