@@ -1,7 +1,6 @@
 package gguf
 
 import (
-	"fmt"
 	"io/fs"
 	"sync/atomic"
 
@@ -49,7 +48,7 @@ func (m *mapping) read(use func() error) error {
 	err := offheap.Guard(use)
 	// The change comes first: an error about the bytes of a changed file is misleading.
 	if changed := m.check(); changed != nil {
-		return fmt.Errorf("gguf: %w", changed)
+		return changed
 	}
 	return err
 }
