@@ -45,6 +45,7 @@ type encoder struct {
 
 	band    []byte
 	rest    []byte // of the band, unread
+	err     error  // what reading failed with
 	scratch [][]float32
 }
 
@@ -77,15 +78,15 @@ func (e *encoder) bytesOf(rows int, d dtype.DType) int {
 
 // Read implements io.Reader.
 func (e *encoder) Read(p []byte) (int, error) {
-	if err := e.ctx.Err(); err != nil {
-		return 0, err
+	if e.err = e.ctx.Err(); e.err != nil {
+		return 0, e.err
 	}
 	if len(e.rest) == 0 {
 		if e.next == e.rows {
 			return 0, io.EOF
 		}
-		if err := e.fill(); err != nil {
-			return 0, err
+		if e.err = e.fill(); e.err != nil {
+			return 0, e.err
 		}
 	}
 	n := copy(p, e.rest)

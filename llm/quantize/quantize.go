@@ -1,6 +1,7 @@
 package quantize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,11 @@ func write(ctx context.Context, w *gguf.Writer, f *gguf.File, list []Choice, opt
 			if err := e.start(c, data, weights); err != nil {
 				return err
 			}
-			return w.CopyTensor(c.Tensor.Name, e)
+			// The encoder's error names the tensor by itself.
+			if err := w.CopyTensor(c.Tensor.Name, e); err != nil {
+				return cmp.Or(e.err, err)
+			}
+			return nil
 		})
 		if err != nil {
 			return err

@@ -940,8 +940,8 @@ func TestKeptIsChecked(t *testing.T) {
 			continue
 		}
 		if !errors.Is(err, quantize.ErrTensor) || !errors.Is(err, quant.ErrRange) ||
-			!strings.Contains(err.Error(), strconv.Quote(tc.name)) || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s, %s to %s: error %v, want one that says %q", tc.name, tc.d, tc.opt.Type, err, tc.want)
+			strings.Count(err.Error(), strconv.Quote(tc.name)) != 1 || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s, %s to %s: error %v, want one that names the tensor once and says %q", tc.name, tc.d, tc.opt.Type, err, tc.want)
 		}
 		onlyFile(t, dir, "in.gguf", image)
 	}
