@@ -155,7 +155,9 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 			said = plain.beside(t)
 		}
 		answer.WriteString(said)
-		answer.WriteString(c.thoughtMark(t.ID))
+		if t.End != EndStop { // a stop token is no part of the text
+			answer.WriteString(c.thoughtMark(t.ID))
+		}
 		return yield(t, err)
 	})
 	if err != nil {

@@ -317,6 +317,35 @@ func TestConversationCutsThoughts(t *testing.T) {
 	}
 }
 
+// A mark of thoughts that ends the answer as a stop token is no part of the turn.
+func TestConversationStopsAtThought(t *testing.T) {
+	model := tinyllama.New(tinyllama.Options{Context: 1024})
+	model.Set("tokenizer.chat_template", "<|im_start|>{{ content.split('</think>')[-1] }}")
+	model.Set("tokenizer.ggml.add_space_prefix", false)
+	setToken(model, 300, chat.ThinkStart, tokenizer.Control)
+	setToken(model, 301, chat.ThinkEnd, tokenizer.Control)
+	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
+	ids, err := m.Tokenizer().Encode("<think>wise</think>Well", tokenizer.EncodeOptions{ParseSpecial: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, opt := range map[string]llm.GenerateOptions{
+		"by id": {StopIDs: []int32{301}}, "by spelling": {Stop: []string{chat.ThinkEnd}},
+	} {
+		c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.MaxTokens, opt.OnLogits = len(ids), force(ids)
+		if _, err := send(c, "hello", opt); err != nil {
+			t.Fatal(err)
+		}
+		if turn := c.Messages()[1].Content; turn != "<think>wise" {
+			t.Errorf("%s: the turn is %q, want %q", name, turn, "<think>wise")
+		}
+	}
+}
+
 // A template with a system message of its own says it where none is given.
 func TestConversationDefaultSystem(t *testing.T) {
 	const template = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}" +
