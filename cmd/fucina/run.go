@@ -168,27 +168,35 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 		Exact:     l.engine.Exact(),
 		Timings:   timings{Load: l.seconds},
 	}
-	if err := r.encode(ctx, l.model.Tokenizer(), *special); err != nil {
+	g := &generator{result: r, session: l.session, display: *display, promptOnly: *n == 0, logits: *logits}
+	return t.complete(ctx, g, opt, *out, *verbose)
+}
+
+// complete generates what follows the prompt of g's result, and prints it. After an
+// interrupt it prints what there is, and returns ctx's error.
+func (t *tool) complete(ctx context.Context, g *generator, opt llm.GenerateOptions, out format, verbose bool) error {
+	r, tok := g.result, g.session.Model().Tokenizer()
+	if err := r.encode(ctx, tok, opt.Special); err != nil {
 		return err
 	}
-	t.warnDoubled(l.model.Tokenizer(), r.PromptIDs)
+	t.warnDoubled(tok, r.PromptIDs)
 	line := &lineWriter{w: t.stdout}
-	if *out == jsonl {
+	if out == jsonl {
 		line.w = io.Discard
 	}
-	g := &generator{result: r, session: l.session, display: *display, promptOnly: *n == 0, logits: *logits, emit: line.write}
-	err = errors.Join(g.run(ctx, opt), line.end())
+	g.emit = line.write
+	err := errors.Join(g.run(ctx, opt), line.end())
 	r.Interrupted = ctx.Err() != nil && errors.Is(err, ctx.Err())
 	if err != nil && !r.Interrupted {
 		return err
 	}
-	if *out == jsonl {
+	if out == jsonl {
 		if werr := t.writeJSON(r); werr != nil {
 			return werr
 		}
 	}
-	if t.tty || *verbose {
-		t.tellTimings(r.Timings, &params)
+	if t.tty || verbose {
+		t.tellTimings(r.Timings, &opt.Sampling)
 	}
 	return err
 }
