@@ -179,7 +179,7 @@ func (t *tool) complete(ctx context.Context, g *generator, opt llm.GenerateOptio
 	if err := r.encode(ctx, tok, opt.Special); err != nil {
 		return err
 	}
-	t.warnDoubled(tok, r.PromptIDs)
+	t.warnDoubled(tok, r.PromptIDs, tokenizer.PromptFrame)
 	line := &lineWriter{w: t.stdout}
 	if out == jsonl {
 		line.w = io.Discard
@@ -285,12 +285,12 @@ func (r *generation) encode(ctx context.Context, tok *tokenizer.Tokenizer, speci
 	return nil
 }
 
-// warnDoubled says so if ids have a token twice that the vocabulary adds to a text.
-func (t *tool) warnDoubled(tok *tokenizer.Tokenizer, ids []int32) {
+// warnDoubled warns if ids, encoded with that frame, have a token of the frame twice.
+func (t *tool) warnDoubled(tok *tokenizer.Tokenizer, ids []int32, frame tokenizer.Frame) {
 	warn := func(does string, id int32) {
 		fmt.Fprintf(t.stderr, "fucina: warning: the text %s with %s twice: it has one of its own beside the one that the vocabulary adds\n", does, visible(tok.Text(id)))
 	}
-	head, tail := tok.Doubled(ids)
+	head, tail := tok.Doubled(ids, frame)
 	if head {
 		warn("begins", ids[0])
 	}

@@ -117,6 +117,7 @@ func TestDoubledFrame(t *testing.T) {
 		warnings []string
 	}{
 		{"run -n 0 -o json --special -p <s>the", `"prompt_ids":[1,1,264]`, []string{"begins with <s> twice"}},
+		{"run -n 0 -o json --special -p the</s></s>", `"prompt_ids":[1,264,2,2]`, nil},
 		{"run -n 0 -o json -p <s>the", `"prompt_ids":[1,`, nil},
 		{"run -n 0 -o json --special -p the", `"prompt_ids":[1,264]`, nil},
 		{"tokenize --ids --parse-special -p <s>the</s>", "[1, 1, 264, 2, 2]", []string{"begins with <s> twice", "ends with </s> twice"}},

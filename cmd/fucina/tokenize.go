@@ -57,9 +57,7 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	if r.IDs, err = encode(ctx, tok, text, tokenizer.EncodeOptions{Frame: frame, ParseSpecial: *special}); err != nil {
 		return err
 	}
-	if frame != tokenizer.NoFrame {
-		t.warnDoubled(tok, r.IDs)
-	}
+	t.warnDoubled(tok, r.IDs, frame)
 	if r.IDs == nil {
 		r.IDs = []int32{}
 	}

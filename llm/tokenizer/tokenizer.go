@@ -135,19 +135,23 @@ func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
 	return ids, nil
 }
 
-// Doubled reports whether ids begin with the token that a Frame puts in front of a text
-// twice, and whether they end with the one that TextFrame puts behind it twice. That
-// happens where a text spells the token itself and ParseSpecial recognises it. Encode
+// Doubled reports whether ids, which Encode returned for that frame, begin with the token
+// in front of the text twice, and whether they end with the one behind it twice. That
+// happens if the text spells the token itself and ParseSpecial recognises it. Encode
 // keeps both, since it cannot tell which one is meant; models are not trained on such
 // texts, so a caller does well to warn.
-func (t *Tokenizer) Doubled(ids []int32) (head, tail bool) {
-	n := len(ids)
-	if n < 2 {
+func (t *Tokenizer) Doubled(ids []int32, frame Frame) (head, tail bool) {
+	first, end := 0, len(ids) // of the text
+	if frame != NoFrame && t.head != None {
+		first++
+	}
+	if frame == TextFrame && t.tail != None {
+		end--
+	}
+	if first >= end {
 		return false, false
 	}
-	head = t.head != None && ids[0] == t.head && ids[1] == t.head
-	tail = t.tail != None && ids[n-1] == t.tail && ids[n-2] == t.tail
-	return head, tail
+	return first > 0 && ids[first] == t.head, end < len(ids) && ids[end-1] == t.tail
 }
 
 // EncodeBetween returns the ids of text that stands between two special tokens,

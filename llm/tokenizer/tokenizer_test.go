@@ -224,18 +224,29 @@ func TestFrames(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%s, frame %d: %v, want %v", tc.name, frame, got, want)
 			}
-			if head, tail := tok.Doubled(got); head || tail {
+			if head, tail := tok.Doubled(got, frame); head || tail {
 				t.Errorf("%s, frame %d: %v is told to double its frame", tc.name, frame, got)
 			}
 		}
 		spelled := tok.Text(tc.cfg.BOS) + "a" + tok.Text(end)
 		got := encode(t, tok, spelled, EncodeOptions{Frame: TextFrame, ParseSpecial: true})
-		if head, tail := tok.Doubled(got); head != tc.head || tail != tc.tail {
+		if head, tail := tok.Doubled(got, TextFrame); head != tc.head || tail != tc.tail {
 			t.Errorf("%s: %v doubles %v, %v, want %v, %v", tc.name, got, head, tail, tc.head, tc.tail)
 		}
+		got = encode(t, tok, spelled+tok.Text(end), EncodeOptions{Frame: PromptFrame, ParseSpecial: true})
+		if head, tail := tok.Doubled(got, PromptFrame); head != tc.head || tail {
+			t.Errorf("%s: the prompt %v doubles %v, %v, want %v, false", tc.name, got, head, tail, tc.head)
+		}
 	}
-	if head, tail := mustNew(t, spm(true, true)).Doubled([]int32{1}); head || tail {
+	if head, tail := mustNew(t, spm(true, true)).Doubled([]int32{1}, TextFrame); head || tail {
 		t.Error("one token is told to be doubled")
+	}
+	cfg := spm(true, true)
+	cfg.EOS = cfg.BOS
+	tok := mustNew(t, cfg)
+	empty := encode(t, tok, "", EncodeOptions{Frame: TextFrame})
+	if head, tail := tok.Doubled(empty, TextFrame); head || tail || len(empty) != 2 {
+		t.Errorf("the frame %v of an empty text is told to be doubled", empty)
 	}
 }
 
