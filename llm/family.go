@@ -152,7 +152,7 @@ func (r *reader) windowPattern(p *Params, def int) int {
 		windowed[i] = i%def != def-1
 	}
 	if list, ok := v.Interface().([]bool); !ok || !slices.Equal(list, windowed) {
-		p.Notes = append(p.Notes, fmt.Sprintf("%s.%s is an array, which is not followed: one block in %d has no window, as in llama.cpp", r.arch, key, def))
+		p.Notes = append(p.Notes, fmt.Sprintf("%s.%s is an array and is ignored, as in llama.cpp: one block in %d has no window", r.arch, key, def))
 	}
 	return def
 }

@@ -200,7 +200,7 @@ func (r *reader) needed(key string, low float64) float64 {
 func (r *reader) base(key string, def float64, p *Params) float64 {
 	v := r.number(key, def, 0)
 	if v == 0 && r.err == nil {
-		p.Notes = append(p.Notes, fmt.Sprintf("%s.%s is 0, which is no base: %v takes its place", r.arch, key, def))
+		p.Notes = append(p.Notes, fmt.Sprintf("%s.%s is 0, which is not a frequency base: %v is used", r.arch, key, def))
 		return def
 	}
 	return v

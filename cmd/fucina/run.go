@@ -288,7 +288,7 @@ func (r *generation) encode(ctx context.Context, tok *tokenizer.Tokenizer, speci
 // warnDoubled warns if ids, encoded with that frame, have a token of the frame twice.
 func (t *tool) warnDoubled(tok *tokenizer.Tokenizer, ids []int32, frame tokenizer.Frame) {
 	warn := func(does string, id int32) {
-		fmt.Fprintf(t.stderr, "fucina: warning: the text %s with %s twice: it has one of its own beside the one that the vocabulary adds\n", does, visible(tok.Text(id)))
+		fmt.Fprintf(t.stderr, "fucina: warning: the text %s with %s twice: the vocabulary adds one, and the text has its own\n", does, visible(tok.Text(id)))
 	}
 	head, tail := tok.Doubled(ids, frame)
 	if head {
