@@ -121,7 +121,7 @@ func TestFileChanges(t *testing.T) {
 	}
 }
 
-// Whoever has a file open keeps it when another takes its name, or it is removed.
+// An open file remains readable when another file takes its name, or it is removed.
 func TestFileIsReplaced(t *testing.T) {
 	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestFileIsReplaced(t *testing.T) {
 	}
 }
 
-// A change of any part of a split file is told, by the name of that part.
+// If any part of a split file changes, the error names that part.
 func TestPartChanges(t *testing.T) {
 	for changed := range 3 {
 		prefix := filepath.Join(t.TempDir(), "m")

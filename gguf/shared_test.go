@@ -73,7 +73,7 @@ func TestRealFiles(t *testing.T) {
 	}
 }
 
-// So does each seeded one.
+// Each seeded file opens, and its tensors are read through buffers.
 func TestSeededFiles(t *testing.T) {
 	for name, image := range seededFiles(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {

@@ -9,19 +9,18 @@ import (
 	"path/filepath"
 )
 
-// WriteFile makes or replaces the file at path with what fill declares and writes.
-// The file is written aside, in the same directory, forced to the disk and then
-// renamed, so that path holds the old file or the whole new one whatever happens;
-// files that are open keep the old bytes, except on Windows, where a file that is
-// open or mapped cannot be replaced: a fill that reads the old file closes it before
-// it returns. WriteFile closes the Writer. After an error, which may be fill's, or a
-// panic of fill, nothing is left aside.
+// WriteFile creates or replaces the file at path with what fill declares and writes. It
+// writes a temporary file in the same directory, forces it to the disk and renames it, so
+// path always holds the old file or the whole new one. Files that are open keep the old
+// bytes, except on Windows, where a file that is open or mapped cannot be replaced: a fill
+// that reads the old file closes it before it returns. WriteFile closes the Writer. If
+// fill or WriteFile fails, or fill panics, the temporary file is removed.
 //
-// A symbolic link is followed, as by any output: what it leads to is made or
-// replaced, beside which the file is written aside. A new file has the permissions
-// that the system gives to any; a replaced one keeps its permission bits, though not
-// its owner or further names (hard links). Before fill is called, WriteFile refuses a
-// path that is there and is not a regular file, or is read-only.
+// If path is a symbolic link, the file that it leads to is created or replaced, and the
+// temporary file lies beside that. A new file has the system's usual permissions. A
+// replaced one keeps its permission bits, but not its owner or further names (hard links).
+// If there is something at path that is not a regular file, or is read-only, WriteFile
+// fails before it calls fill.
 func WriteFile(path string, fill func(w *Writer) error) (err error) {
 	asked := path
 	path, old, err := followLinks(path)

@@ -202,7 +202,7 @@ func TestWriteFileRefusals(t *testing.T) {
 	refused("loop", gguf.ErrWrite)
 }
 
-// Errors that only the end brings leave nothing aside either.
+// An error of the final steps leaves no temporary file either.
 func TestWriteFileLateErrors(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.gguf")
@@ -230,7 +230,8 @@ func TestWriteFileHere(t *testing.T) {
 	}
 }
 
-// A name as long as systems allow is written, though the one aside is another.
+// A file whose name is as long as systems allow is written, though the temporary name
+// adds to it.
 func TestWriteFileLongName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), strings.Repeat("n", 255))
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

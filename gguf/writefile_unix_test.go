@@ -44,11 +44,11 @@ func TestWriteFileMode(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := gguf.WriteFile(path, func(w *gguf.Writer) error {
-			aside, err := filepath.Glob(filepath.Join(dir, ".m.gguf.*.tmp"))
-			if err != nil || len(aside) != 1 {
-				t.Fatalf("aside are %q, %v", aside, err)
+			temp, err := filepath.Glob(filepath.Join(dir, ".m.gguf.*.tmp"))
+			if err != nil || len(temp) != 1 {
+				t.Fatalf("temporary files %q, %v", temp, err)
 			}
-			if got := mode(aside[0]); got != want {
+			if got := mode(temp[0]); got != want {
 				t.Errorf("while it is written: mode %v, want %v", got, want)
 			}
 			return nil
@@ -62,9 +62,9 @@ func TestWriteFileMode(t *testing.T) {
 	}
 }
 
-// A disk that fills up leaves the old file, and nothing aside; the error names the file
-// that was asked for, and not the one aside, however the tensor was written. A limit on
-// the size of files stands for the disk.
+// If the disk fills up, the old file remains and no temporary file is left. The error names
+// the file that was asked for and not the temporary one, however the tensor was written. A
+// limit on the size of files takes the place of a full disk.
 func TestWriteFileDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.gguf")

@@ -124,7 +124,7 @@ func TestGenerateWhileFileIsCut(t *testing.T) {
 	wantChanged(t, last, path)
 }
 
-// A model goes on as it was when another file takes the place of its own.
+// When another file replaces that of a model, the model gives the same results as before.
 func TestModelFileIsReplaced(t *testing.T) {
 	path := writeModel(t, tinyllama.New(tinyllama.Options{}))
 	s := openSession(t, openModel(t, openExact(t), path, llm.Options{}), llm.SessionOptions{})
@@ -164,7 +164,7 @@ func TestFactorsOfCutFile(t *testing.T) {
 	wantChanged(t, err, path)
 }
 
-// A tensor over a mapped file is read with an error, too, also by what is no model.
+// Reading a tensor of a mapped file that was cut is an error without a model, too.
 func TestTensorOfCutFile(t *testing.T) {
 	path := writeModel(t, tinyllama.New(tinyllama.Options{}))
 	f, err := gguf.Open(path)

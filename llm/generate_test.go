@@ -96,7 +96,7 @@ func TestGenerateStopsAtTokens(t *testing.T) {
 	}
 }
 
-// A vocabulary that ends whole texts does not end a prompt, which is to be continued.
+// A vocabulary that ends whole texts does not end a prompt, because the model continues it.
 func TestPromptHasNoEnd(t *testing.T) {
 	for _, add := range []bool{false, true} {
 		model := tinyllama.New(tinyllama.Options{Context: 1024})

@@ -298,7 +298,7 @@ func TestUnusedMetadata(t *testing.T) {
 	}
 }
 
-// A chat template that is no text is told to who wants the file's own, and to no other.
+// A chat template that is not a text is an error only for a conversation that uses it.
 func TestTemplateOfAnotherType(t *testing.T) {
 	const key = "tokenizer.chat_template"
 	m := tinyllama.New(tinyllama.Options{})
@@ -316,7 +316,7 @@ func TestTemplateOfAnotherType(t *testing.T) {
 	}
 }
 
-// A frequency base of 0 is none: the default takes its place, and the model says so.
+// For a frequency base of 0 the default is used, and the model has a note about it.
 func TestZeroFrequencyBase(t *testing.T) {
 	eng := openExact(t)
 	for _, tc := range []struct {

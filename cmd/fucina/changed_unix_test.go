@@ -49,9 +49,9 @@ var working = []struct {
 	{name: "tokenize", args: []string{"tokenize", "-m", "in.gguf", "-p", "a b"}, after: "a", done: true},
 }
 
-// A model file that is cut while a command works on it is told in one line, with status
-// 1, and nothing is left of an output; one that another file replaces stays what it was,
-// and so does what a command has read before the change.
+// If a model file is cut while a command works on it, the command ends with one line and
+// status 1, and leaves no output. If another file replaces it, or the command has read it
+// before the change, the command succeeds.
 func TestFileChangesAtWork(t *testing.T) {
 	image := tinyllama.GGUF(tinyllama.Options{})
 	page := os.Getpagesize()
@@ -104,7 +104,7 @@ func TestFileChangesAtWork(t *testing.T) {
 						results[name] = r
 					}
 				} else {
-					// What else a terminal is told comes before.
+					// Other messages to a terminal come before.
 					r.stderr = r.stderr[max(0, strings.LastIndex(r.stderr, "fucina: ")):]
 					r.failed(t, exitError, "file changed while it was in use: ")
 					if !strings.Contains(r.stderr, "in.gguf has ") {
@@ -125,8 +125,8 @@ func TestFileChangesAtWork(t *testing.T) {
 	}
 }
 
-// A disk that fills up is said of the file that was asked for, and nothing is left. A
-// limit on the size of files stands for the disk.
+// If the disk fills up, the error names the file that was asked for, and no file is left.
+// A limit on the size of files takes the place of a full disk.
 func TestQuantizeDiskFull(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {

@@ -116,7 +116,7 @@ func TestCompletionBash(t *testing.T) {
 			t.Errorf("%q completes to %q", line, got)
 		}
 	}
-	// The value of a number is the user's, and a flag is no value of a list.
+	// A number has no completion, and a flag is not completed as the value of a list.
 	for _, line := range []string{"fucina run -n ", "fucina run -n -", "fucina run -o -", "fucina nothing -"} {
 		if got := complete(line); got != "\n" {
 			t.Errorf("%q completes to %q", line, got)

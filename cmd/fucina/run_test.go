@@ -108,7 +108,7 @@ func TestStopToken(t *testing.T) {
 	}
 }
 
-// A token of the frame that the text has already stays, with a warning.
+// If a text spells a token of its frame, both remain, and there is a warning.
 func TestDoubledFrame(t *testing.T) {
 	path := metadataModel(t, "tokenizer.ggml.add_eos_token", true)
 	for _, tc := range []struct {
@@ -334,7 +334,7 @@ func TestRunSizes(t *testing.T) {
 	}
 }
 
-// What the model's file does not say as it should is told in a note.
+// A value of the file that is not taken as it is leads to a note.
 func TestRunNotes(t *testing.T) {
 	m := tinyllama.New(tinyllama.Options{})
 	m.Set("llama.rope.freq_base", float32(0))

@@ -107,9 +107,9 @@ func TestReaderGone(t *testing.T) {
 			if !errors.As(err, &exit) || exit.ExitCode() != 141 {
 				t.Errorf("ended with %v, want status 141", err)
 			}
-			aside, err := filepath.Glob(filepath.Join(dir, ".*"))
-			if err != nil || len(aside) != 0 {
-				t.Errorf("left %v, %v", aside, err)
+			left, err := filepath.Glob(filepath.Join(dir, ".*"))
+			if err != nil || len(left) != 0 {
+				t.Errorf("left %v, %v", left, err)
 			}
 		})
 	}

@@ -66,8 +66,7 @@ func TestFileCancelledAnywhere(t *testing.T) {
 	}
 }
 
-// A row of many elements is one unit to nobody: decoding, encoding, checking and
-// copying look at the context as they go.
+// Decoding, encoding, checking and copying look at the context within a row, too.
 func TestLongRowLooks(t *testing.T) {
 	const cols = 1 << 18
 	dir := t.TempDir()

@@ -17,9 +17,9 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// An input that is cut, or written over, while it is read is an error, whether its
-// tensors are converted or kept, and leaves nothing. One that is replaced by another
-// file stays what it was.
+// If the size of the input changes while it is read, File fails and leaves no output,
+// whether the tensors are converted or kept. If another file replaces the input, File
+// succeeds.
 func TestInputChanges(t *testing.T) {
 	image := tinyllama.GGUF(tinyllama.Options{})
 	page := os.Getpagesize()
@@ -81,8 +81,7 @@ func TestInputChanges(t *testing.T) {
 	}
 }
 
-// A cut that only the size shows, in the last bytes of the last tensor to be read,
-// is found before the result is taken for whole.
+// A cut in the last bytes of the last tensor, which only the size shows, is an error.
 func TestInputCutAtTheEnd(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in.gguf")
 	image := oneMatrix("blk.0.attn_q.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))

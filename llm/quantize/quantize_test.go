@@ -883,8 +883,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// What is not finite is refused in tensors that stay as they are, too, by name and
-// place, and no file is left; what holds integers stays as it is.
+// A value that is not finite in a tensor that is kept is an error with its name and place,
+// and no file is left. Tensors of integers are copied unchecked.
 func TestKeptIsChecked(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(-1)
 	f64 := make([]byte, 8*40)

@@ -91,7 +91,7 @@ func TestStripFromMetadata(t *testing.T) {
 	}
 }
 
-// What does not matter to texts of a model may be anything; what does, may not.
+// A key of the wrong type is an error only if the model's texts depend on it.
 func TestUnusedKeys(t *testing.T) {
 	const ggml = "tokenizer.ggml."
 	for _, tc := range []struct{ model, unused, used string }{

@@ -185,8 +185,8 @@ func TestSpecialGolden(t *testing.T) {
 	}
 }
 
-// A prompt that is to be continued has no end, whatever whole texts have. Tokens that
-// text repeats are kept, and told.
+// A prompt has no end token, whatever a whole text has. If a text spells a token of its
+// frame, both remain, and Doubled reports it.
 func TestFrames(t *testing.T) {
 	spm := func(bos, eos bool) Config {
 		cfg := small("a")
