@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
@@ -109,7 +110,8 @@ func defaultSystem(t *Template, program string) {
 		t.System = quoted(m)
 	}
 	if m := systemTurn.FindStringSubmatch(program); m != nil {
-		t.System = quoted(m)
+		// The first group is text outside of literals, where nothing is escaped.
+		t.System = cmp.Or(m[1], quoted(m))
 	}
 }
 

@@ -318,3 +318,15 @@ func FuzzRecognise(f *testing.F) {
 		}
 	})
 }
+
+// Text of a program outside of literals has no escapes.
+func TestRecogniseRawSystem(t *testing.T) {
+	for program, want := range map[string]string{
+		`{% if x %}<|im_start|>system` + "\n" + `C:\new and \\.<|im_end|>` + "\n{% endif %}": `C:\new and \\.`,
+		`{{ '<|im_start|>system\nC:\\new\n.<|im_end|>\n' }}`:                                 "C:\\new\n.",
+	} {
+		if got, ok := chat.Recognise(program); !ok || got.System != want {
+			t.Errorf("%q: system message %q, want %q", program, got.System, want)
+		}
+	}
+}
