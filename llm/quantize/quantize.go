@@ -39,10 +39,10 @@ type Options struct {
 }
 
 // File quantizes the model at in, one file or the parts of a split one, to the file
-// at out. The result is written aside and renamed, as [gguf.WriteFile] does: out
-// holds the old file or the whole new one, and after an error nothing is left. As with
-// llama.cpp's tool, out is not the input, under this or another name, nor a part of it:
-// see [ErrOutput]. It returns what was done to each tensor.
+// at out. [gguf.WriteFile] writes the result: out holds the old file or the whole new one,
+// and after an error no temporary file is left. As with llama.cpp's tool, out must not be
+// the input, under this or another name, nor a part of it: see [ErrOutput]. File returns
+// what was done to each tensor.
 //
 // File looks at ctx every few milliseconds while it encodes, decodes, checks and writes,
 // also within a row, and ends with ctx's error when ctx is done. It does not interrupt
