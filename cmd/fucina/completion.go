@@ -70,8 +70,7 @@ func (f *flags) describe() []describedFlag {
 		}
 		placeholder, usage := flag.UnquoteUsage(fl)
 		d := describedFlag{names: []string{fl.Name}, usage: usage, file: placeholder == "file"}
-		alone, ok := fl.Value.(interface{ IsBoolFlag() bool })
-		d.value = !ok || !alone.IsBoolFlag()
+		d.value = !standsAlone(fl.Value)
 		if v, ok := fl.Value.(listed); ok {
 			d.words = v.words()
 		}

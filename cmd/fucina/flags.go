@@ -140,22 +140,30 @@ func (f *flags) readFlag(arg string, args []string) ([]string, error) {
 		return args, f.unknown(dash, name)
 	}
 	if !given {
-		alone, ok := fl.Value.(interface{ IsBoolFlag() bool })
 		words, mayHave := fl.Value.(optional)
 		switch {
 		case mayHave && len(args) > 0 && slices.Contains(words.optional(), args[0]),
-			!(ok && alone.IsBoolFlag()) && len(args) > 0:
+			!standsAlone(fl.Value) && len(args) > 0:
 			value, args = args[0], args[1:]
-		case ok && alone.IsBoolFlag():
+		case standsAlone(fl.Value):
 			value = "true"
 		default:
 			return args, usagef("%s: flag needs an argument: %s; see fucina %s -h", f.Name(), arg, f.Name())
 		}
 	}
 	if err := f.Set(fl.Name, value); err != nil {
-		return args, usagef("%s: invalid value %q for flag -%s: %v; see fucina %s -h", f.Name(), value, fl.Name, err, f.Name())
+		if standsAlone(fl.Value) {
+			err = errors.New("want true or false")
+		}
+		return args, usagef("%s: invalid value %q for flag -%s: %v", f.Name(), value, fl.Name, err)
 	}
 	return args, nil
+}
+
+// standsAlone reports whether v is the value of a flag that needs no word after it.
+func standsAlone(v flag.Value) bool {
+	b, ok := v.(interface{ IsBoolFlag() bool })
+	return ok && b.IsBoolFlag()
 }
 
 // unknown returns the error for a flag that does not exist, or flag.ErrHelp if the flag
@@ -261,11 +269,10 @@ func (v negation) IsBoolFlag() bool { return true }
 
 func (v negation) Set(s string) error {
 	off, err := strconv.ParseBool(s)
-	if err != nil {
-		return errors.New("want true or false")
+	if err == nil {
+		*v.p = !off
 	}
-	*v.p = !off
-	return nil
+	return err
 }
 
 // not defines a flag that turns p off.
