@@ -149,15 +149,10 @@ func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, n
 // while waiting.
 func (s *slots) still(ctx context.Context) error {
 	for s.busy {
-		s.mu.Unlock()
-		err := s.moving.Lock(ctx)
-		if err == nil {
-			s.moving.Unlock()
-		}
-		s.mu.Lock()
-		if err != nil {
+		if err := s.unlocked(func() error { return s.moving.Lock(ctx) }); err != nil {
 			return err
 		}
+		s.moving.Unlock()
 	}
 	return nil
 }
@@ -168,10 +163,7 @@ func (s *slots) still(ctx context.Context) error {
 func (s *slots) begin(ctx context.Context) (waited bool, err error) {
 	if !s.moving.TryLock() {
 		waited = true
-		s.mu.Unlock()
-		err = s.moving.Lock(ctx)
-		s.mu.Lock()
-		if err != nil {
+		if err := s.unlocked(func() error { return s.moving.Lock(ctx) }); err != nil {
 			return waited, err
 		}
 	}
@@ -233,24 +225,29 @@ func (s *slots) upload(ctx context.Context, b *Buffer) error {
 	s.readers = s.setAside(s.readers)
 	s.earlier = append(s.earlier[:0], s.readers...)
 	mem, gen, earlier := s.mem, b.gen.Load(), s.earlier
-	s.mu.Unlock()
 	// Whatever made the device copy stale has waited for its writer.
-	w, err := mem.Upload(ctx, 0, b.bytes(), earlier)
-	s.mu.Lock()
-	if err != nil {
-		s.readers.Add(w) // a part may be under way
+	var w accel.Work
+	err := s.unlocked(func() (err error) {
+		w, err = mem.Upload(ctx, 0, b.bytes(), earlier)
 		return err
-	}
-	if b.gen.Load() != gen {
-		// An operation that was begun before has written meanwhile, and its bytes are
-		// the newest.
+	})
+	if err != nil || b.gen.Load() != gen {
+		// Either a part may be under way, or an operation that was begun before has
+		// written meanwhile, and its bytes are the newest.
 		s.readers.Add(w)
-		return nil
+		return err
 	}
 	s.replaceUsers(w)
 	s.sources = s.sources[:0]
 	s.devValid = true
 	return nil
+}
+
+// unlocked calls f with mu given up, and takes mu again also if f panics.
+func (s *slots) unlocked(f func() error) error {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	return f()
 }
 
 // setAside returns the works of f that have not failed, and keeps those that have
@@ -534,9 +531,11 @@ func (s *slots) beginFetch(ctx context.Context, b *Buffer) error {
 		return nil
 	}
 	mem, writer, gen := s.mem, s.writer, b.gen.Load()
-	s.mu.Unlock()
-	w, err := mem.Download(ctx, b.bytes(), 0, writer)
-	s.mu.Lock()
+	var w accel.Work
+	err = s.unlocked(func() (err error) {
+		w, err = mem.Download(ctx, b.bytes(), 0, writer)
+		return err
+	})
 	s.readers.Add(w)
 	s.hostUse.Add(w)
 	if err != nil {
@@ -553,10 +552,7 @@ func (s *slots) beginFetch(ctx context.Context, b *Buffer) error {
 // has changed meanwhile.
 func (s *slots) awaitFetch(ctx context.Context, b *Buffer) error {
 	fetch, gen := s.fetch, s.fetchGen
-	s.mu.Unlock()
-	err := fetch.Wait(ctx)
-	s.mu.Lock()
-	if err != nil {
+	if err := s.unlocked(func() error { return fetch.Wait(ctx) }); err != nil {
 		if fetch.Done() && s.fetch == fetch {
 			s.fetch = accel.Work{}
 		}
@@ -580,9 +576,7 @@ func (s *slots) fetched(b *Buffer, fetch accel.Work, gen uint64) {
 // await waits until w has ended, well or not, with mu given up meanwhile, and returns
 // ctx's error if that comes first.
 func (s *slots) await(ctx context.Context, w accel.Work) error {
-	s.mu.Unlock()
-	defer s.mu.Lock()
-	if err := w.Wait(ctx); err != nil && !w.Done() {
+	if err := s.unlocked(func() error { return w.Wait(ctx) }); err != nil && !w.Done() {
 		return err
 	}
 	return nil
@@ -629,14 +623,22 @@ func (s *slots) readDevice(ctx context.Context, b *Buffer, dst []byte, off int) 
 			return false, err
 		}
 		s.sources.Forget()
-		mem, writer := s.mem, s.writer
-		s.pins++ // keeps the device bytes from being given back
-		s.mu.Unlock()
-		pending, err := mem.Read(ctx, dst, off, writer)
-		s.mu.Lock()
-		s.pins--
-		s.readers.Add(pending)
-		return true, err
+		return true, s.readPinned(ctx, dst, off)
 	}
 	return false, s.ensureHost(b)
+}
+
+// readPinned reads from the device, which has the newest bytes. The caller holds mu, which
+// is given up meanwhile.
+func (s *slots) readPinned(ctx context.Context, dst []byte, off int) error {
+	s.pins++ // keeps the device bytes from being given back
+	defer func() { s.pins-- }()
+	mem, writer := s.mem, s.writer
+	var pending accel.Work
+	err := s.unlocked(func() (err error) {
+		pending, err = mem.Read(ctx, dst, off, writer)
+		return err
+	})
+	s.readers.Add(pending)
+	return err
 }

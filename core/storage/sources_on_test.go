@@ -403,6 +403,48 @@ func TestRangedReadKeepsDeviceBytes(t *testing.T) {
 	}
 }
 
+// A panic of a device's memory reaches the caller as it is, and leaves the buffer as an
+// error would.
+func TestPanicInTransfer(t *testing.T) {
+	boom := func() { panic("boom") }
+	for _, c := range []struct {
+		name string
+		run  func(b *Buffer)
+	}{
+		{"upload", func(b *Buffer) {
+			mustHost(t, b, Update)
+			_, _ = b.BeginDevice(bg, newQueue("other").Timeline, Read, &Needs{})
+		}},
+		{"download", func(b *Buffer) { _, _ = b.Host(bg, Read) }},
+		{"ranged read", func(b *Buffer) { _ = b.ReadAt(bg, make([]byte, 1), 0) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := &hookedMemory{fakeMemory: newMemory(16)}
+			b, q := mustNew(t, 16), newQueue("compute")
+			defer b.Release()
+			b.Attach(m, nil, &Retired{})
+			device(t, b, q, Overwrite, nil)
+			q.finish()
+			if c.name == "upload" {
+				wouldWait(t, b, Read)
+				m.finish()
+			}
+			m.onUpload, m.onDownload, m.onRead = boom, boom, boom
+			if msg := panicOf(func() { c.run(b) }); msg != "boom" {
+				t.Fatalf("panic %q, want boom", msg)
+			}
+			if s := &b.slots; s.pins != 0 || s.busy || !s.moving.TryLock() {
+				t.Fatalf("%d pins and busy %v are left, or the lock of transfers", s.pins, s.busy)
+			}
+			b.slots.moving.Unlock()
+			m.onUpload, m.onDownload, m.onRead = nil, nil, nil
+			wouldWait(t, b, Read)
+			m.finish()
+			mustHost(t, b, Read)
+		})
+	}
+}
+
 // While a transfer is being begun nobody takes the bytes away, begins another, writes to
 // either copy, or is held up longer than its context.
 func TestTransferBeingBegun(t *testing.T) {
