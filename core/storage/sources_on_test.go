@@ -403,6 +403,73 @@ func TestRangedReadKeepsDeviceBytes(t *testing.T) {
 	}
 }
 
+// Operations that are begun at the same time do not follow one another, whichever ends
+// first: device bytes that are given back wait for all of them, and so does the next
+// write.
+func TestUsersBegunTogether(t *testing.T) {
+	begin := func(b *Buffer, q *fakeQueue, a Access) func() accel.Work {
+		if _, err := b.BeginDevice(bg, q.Timeline, a, &Needs{}); err != nil {
+			t.Fatal(err)
+		}
+		return func() accel.Work {
+			w := q.enqueue(func() {})
+			b.EndDevice(a, w, true, nil)
+			return w
+		}
+	}
+	for _, c := range []struct {
+		name string
+		run  func(b *Buffer, m *hookedMemory, first, second *fakeQueue) []accel.Work
+	}{
+		{"a reader and a writer", func(b *Buffer, _ *hookedMemory, first, second *fakeQueue) []accel.Work {
+			read, write := begin(b, first, Read), begin(b, second, Update)
+			return []accel.Work{read(), write()}
+		}},
+		{"two writers", func(b *Buffer, _ *hookedMemory, first, second *fakeQueue) []accel.Work {
+			one, two := begin(b, first, Update), begin(b, second, Update)
+			return []accel.Work{one(), two()}
+		}},
+		{"a reader and an upload", func(b *Buffer, m *hookedMemory, first, second *fakeQueue) []accel.Work {
+			read := begin(b, first, Read)
+			mustHost(t, b, Update)
+			var w accel.Work
+			m.onUpload = func() { w = read() }
+			other := begin(b, second, Read)
+			return []accel.Work{w, m.up.Last(), other()}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := &hookedMemory{fakeMemory: newMemory(16)}
+			b := mustNew(t, 16)
+			mustHost(t, b, Overwrite)
+			b.Attach(m, nil, &Retired{})
+			first, second := newQueue("first"), newQueue("second")
+			begin(b, second, Read)()
+			m.finish()
+			second.finish()
+
+			users := c.run(b, m, first, second)
+			var needs Needs
+			if _, err := b.BeginDevice(bg, newQueue("third").Timeline, Update, &needs); err != nil {
+				t.Fatal(err)
+			}
+			b.EndDevice(Update, accel.Work{}, false, nil)
+			b.Release()
+			for _, w := range users {
+				if !slices.Contains(needs.Order, w) {
+					t.Errorf("the next write does not follow %s %d", w.Timeline().Name(), w.Seq())
+				}
+				if !slices.Contains(m.freeUses, w) {
+					t.Errorf("the device bytes are given back without the fence %s %d", w.Timeline().Name(), w.Seq())
+				}
+			}
+			m.finish()
+			first.finish()
+			second.finish()
+		})
+	}
+}
+
 // A panic of a device's memory reaches the caller as it is, and leaves the buffer as an
 // error would.
 func TestPanicInTransfer(t *testing.T) {
