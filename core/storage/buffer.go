@@ -288,7 +288,7 @@ func (b *Buffer) Host(ctx context.Context, a Access) ([]byte, error) {
 		return nil, err
 	}
 	if a != Read {
-		b.mutated()
+		b.dropShadow()
 	}
 	return b.bytes(), nil
 }
@@ -302,11 +302,6 @@ func (b *Buffer) ReadAt(ctx context.Context, dst []byte, off int) error {
 		return fmt.Errorf("storage: read of %d bytes at %d of %s: %w", len(dst), off, b.origin(), ErrRange)
 	}
 	return b.slots.readAt(ctx, b, dst, off)
-}
-
-func (b *Buffer) mutated() {
-	b.gen.Add(1)
-	b.dropShadow()
 }
 
 // SetShadow attaches a derived copy, replacing and destroying an earlier one.

@@ -14,9 +14,15 @@ type slots struct{}
 func (*slots) release(*Buffer) {}
 func (*slots) destroy()        {}
 
-func (*slots) host(_ context.Context, b *Buffer, _ Access) error {
+// host gives b host memory and counts a write; see Buffer.Host.
+func (*slots) host(_ context.Context, b *Buffer, a Access) error {
 	if b.host.Load() == nil {
-		return b.allocateHost()
+		if err := b.allocateHost(); err != nil {
+			return err
+		}
+	}
+	if a != Read {
+		b.gen.Add(1)
 	}
 	return nil
 }

@@ -295,7 +295,7 @@ func (b *Buffer) EndDevice(a Access, w accel.Work, submitted bool, data accel.So
 		s.replaceUsers(w)
 		s.sources = append(s.sources[:0], data...)
 		s.devValid, s.hostValid = true, false
-		b.gen.Add(1) // under mu: a fetch belongs to one generation
+		b.gen.Add(1) // under mu: a transfer belongs to one generation
 	case submitted:
 		s.readers.Add(w)
 	}
@@ -404,10 +404,22 @@ func (s *slots) destroy() {
 	}
 }
 
-// host validates the host copy for the access a; see Buffer.Host.
+// host validates the host copy for the access a, and counts a write; see Buffer.Host.
 func (s *slots) host(ctx context.Context, b *Buffer, a Access) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.openHost(ctx, b, a); err != nil {
+		return err
+	}
+	if a != Read {
+		b.gen.Add(1) // under mu: a transfer belongs to one generation
+	}
+	return nil
+}
+
+// openHost waits for what the access a has to follow, and makes the host copy valid and,
+// for a write, the only one. The caller holds mu, which is given up while waiting.
+func (s *slots) openHost(ctx context.Context, b *Buffer, a Access) error {
 	for s.mem != nil {
 		if a != Overwrite {
 			if err := s.validateHost(ctx, b); err != nil {

@@ -470,6 +470,22 @@ func TestUsersBegunTogether(t *testing.T) {
 	}
 }
 
+// A host write counts before an upload of what it writes can begin. An upload that saw
+// the count move would take itself for one that an operation has overtaken, and its
+// operation would run on a device copy that is not valid, without following the upload.
+func TestHostWriteCountsBeforeUpload(t *testing.T) {
+	b := mustNew(t, 16)
+	defer b.Release()
+	b.Attach(newMemory(16), nil, &Retired{})
+	before := b.Generation()
+	if err := b.slots.host(bg, b, Update); err != nil {
+		t.Fatal(err)
+	}
+	if b.Generation() != before+1 {
+		t.Error("the state of the host copy changed before the write was counted")
+	}
+}
+
 // A panic of a device's memory reaches the caller as it is, and leaves the buffer as an
 // error would.
 func TestPanicInTransfer(t *testing.T) {
