@@ -1,8 +1,12 @@
 package exec
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/providers/cpu"
@@ -74,5 +78,22 @@ func TestQueueForgetsOperands(t *testing.T) {
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The error of an op that a context ended names the context's error once.
+func TestDescribeEnd(t *testing.T) {
+	ended := context.Canceled
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("residency: 4096 bytes: %w", ended), "add: residency: 4096 bytes: context canceled"},
+		{provider.ErrClosed, "add: context canceled, after: closed"},
+	} {
+		err := describeEnd(provider.OpAdd, ended, c.err)
+		if err.Error() != c.want || !errors.Is(err, ended) || !errors.Is(err, c.err) {
+			t.Errorf("error %q, want %q", err, c.want)
+		}
 	}
 }

@@ -100,7 +100,7 @@ func (c *Queue) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tensor
 		}
 		buf.Release()
 		if !c.fallBack(op, err) {
-			return tensor.Tensor{}, fmt.Errorf("%s: %w, after: %w", op, c.std.Err(), err)
+			return tensor.Tensor{}, describeEnd(op, c.std.Err(), err)
 		}
 		why = err
 	}
@@ -130,7 +130,7 @@ func (c *Queue) runInto(op provider.Op, out *tensor.Tensor) error {
 			return nil
 		}
 		if !c.fallBack(op, err) {
-			return fmt.Errorf("%s: %w, after: %w", op, c.std.Err(), err)
+			return describeEnd(op, c.std.Err(), err)
 		}
 		why = err
 	}
@@ -140,7 +140,17 @@ func (c *Queue) runInto(op provider.Op, out *tensor.Tensor) error {
 	return nil
 }
 
-// describe names the op, and why it was not run on the device if that is the story.
+// describeEnd wraps ended, the error of the context that ended the op, with the op's name
+// and with err, which the device returned, where err says more.
+func describeEnd(op provider.Op, ended, err error) error {
+	if errors.Is(err, ended) {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return fmt.Errorf("%s: %w, after: %w", op, ended, err)
+}
+
+// describe wraps err with the op's name and, if the device was tried first, with why, the
+// error of the device.
 func describe(op provider.Op, err, why error) error {
 	if why != nil && !errors.Is(err, why) && err.Error() != why.Error() {
 		return fmt.Errorf("%s: %w (on the cpu, after: %w)", op, err, why)
