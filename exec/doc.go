@@ -1,10 +1,10 @@
-// Package exec runs operations on raw tensors: it owns the engine, the buffer
-// pool, tensor handles and scopes, decides where each operation runs, and holds
-// the op library.
+// Package exec runs operations on raw tensors: it owns the providers, the device
+// memory and the buffer pool, decides where each operation runs, and holds the op
+// library.
 //
-// An [Engine] is shared by goroutines: providers, residency, pool. A [Context] is
-// one queue over an engine and is driven by one goroutine at a time, which is
-// checked. An op validates, allocates, submits and returns; nothing is deferred.
+// An [Engine] is shared by goroutines. A [Queue] is driven by one goroutine at a time,
+// which its owner makes sure of: exec does not check it. An op validates, allocates,
+// submits and returns; nothing is deferred.
 //
 // Placement: with a device, an op runs there if the provider's plan supports it
 // and either some operand other than weights is newest on the device, or the work

@@ -12,8 +12,8 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
-// Queue is a queue over an engine. Its owner drives it from one goroutine at a time,
-// which nothing here checks, and closes it before the engine.
+// Queue runs operations on an engine, in order. Its owner drives it from one goroutine
+// at a time, which Queue does not check, and closes it before the engine.
 type Queue struct {
 	e   *Engine
 	cpu provider.Queue
