@@ -17,9 +17,9 @@ type request struct {
 	size int             // of a new block
 	most int             // size of an idle block that will do
 
-	// While there is memory, weights and activations keep to blocks of their own kind:
-	// each has sizes that come again.
-	weight bool
+	weight bool // the block is for a weight
+	// either lets a weight take an activation's idle block and the reverse. While there is
+	// memory each keeps to blocks of its own kind, because its sizes come again.
 	either bool
 
 	// fill says that an upload is the first use. It waits for earlier uses of the block,
@@ -84,7 +84,7 @@ func (m *Manager) search(ctx context.Context, r request) (*Block, error) {
 	r.most = r.size + r.size/classes // what is larger is worth more than the new block
 	r.either = true
 	for settled := false; ; {
-		// Nothing is given up for one who no longer wants it.
+		// A request whose context is done evicts nothing.
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -113,8 +113,8 @@ type step uint8
 const (
 	found      step = iota // a block, or an error that says why there is none
 	again                  // memory became free, or will
-	settleLeft             // what the search gave up is enough, once its uses have ended
-	settleAll              // only idle blocks that are in use are left
+	settleLeft             // the stale idle blocks suffice once their uses have ended
+	settleAll              // only idle blocks whose uses have not ended are left
 )
 
 // look is one pass: it takes a block, or gives up what others need least until enough
@@ -233,7 +233,7 @@ func (m *Manager) spoilt(b *Block) bool {
 	if !b.uses.Quiet() {
 		return true
 	}
-	b.uses = b.uses[:0] // the failure is not the next user's
+	b.uses = b.uses[:0] // an earlier user's failure does not concern the next user
 	return false
 }
 

@@ -29,9 +29,9 @@ var _ accel.Memory = (*Block)(nil)
 // Mem returns the provider's memory.
 func (b *Block) Mem() provider.Mem { return b.mem }
 
-// Upload implements accel.Memory. It first waits until the works of after have ended:
-// a copy in the upload queue never stands behind unfinished work of another queue.
-// Their failures are not this copy's.
+// Upload implements accel.Memory. It first waits until the works of after have ended,
+// because a copy that waited on the device would hold up the copies of other contexts
+// behind it. A failure of these works does not fail the copy.
 func (b *Block) Upload(ctx context.Context, off int, src []byte, after accel.Fences) (accel.Work, error) {
 	r, err := b.m.up.open(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package residency manages what lives on a device with its own memory.
+// Package residency manages the memory of a device that has its own.
 //
 // A [Manager] hands out device memory in stream-ordered blocks, keeps adopted
 // weights resident within a byte budget, and moves bytes over an upload and a
@@ -12,14 +12,14 @@
 //     reuse it at once, another queue waits for them on the device.
 //   - A block is given back to the provider only when its fences have ended. A block
 //     behind a failed fence is quarantined until the failed queue has ended.
-//   - A transfer waits on the host for what it follows. Its queue never stands behind
-//     work of another queue.
-//   - Every wait ends with the caller's context, and nobody waits for the device while
-//     holding a lock of the manager. Only for room in a full transfer queue does one
-//     wait at its head.
+//   - A transfer waits on the host for what it follows, so that a transfer queue never
+//     waits for another queue.
+//   - Every wait ends with the caller's context. Nobody waits for the device while holding
+//     a lock of the manager, with one exception: whoever submits to a transfer queue that
+//     is full holds that queue's submitting lock until there is room.
 //   - The budget counts what blocks hold, not what was asked for.
 //   - A transfer queue that failed stays dead, and so does the manager: Err says
-//     so, and its user turns to the host.
+//     so, and exec then runs operations on the CPU.
 //   - Bytes handed to Upload are copied before it returns.
 //
 // # Sizes
@@ -32,9 +32,9 @@
 //
 // # Memory that has run out
 //
-// A request that can never be met is refused at once and costs nobody anything: one
-// larger than the budget, than an allocation can be, or than idle blocks and weights
-// together. Otherwise memory is looked for in this order:
+// A request that can never be met is refused at once and evicts nothing: one larger than
+// the budget, than the largest allocation, or than idle blocks and weights together.
+// Otherwise memory is looked for in this order:
 //
 //   - a reusable block, and the provider;
 //   - idle blocks that were a weight's, or that nobody took for two rounds of the model;

@@ -11,7 +11,7 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 )
 
-// Eviction foresees. A forward pass uses the weights of a model in the same order each
+// Eviction looks ahead. A forward pass uses the weights of a model in the same order each
 // time, so the time between the uses of a weight, its interval, says when it is used
 // next. The weight that is used next at the latest time goes first: in a loop that is
 // one that was just used, so that a model over its budget keeps a fixed part resident
@@ -53,8 +53,8 @@ func (h *history) next(now int64) int64 {
 const (
 	// roundFade is how fast, in ticks, the length of a round forgets a longer one.
 	roundFade = 64
-	// deadRounds is the number of rounds without a use after which a weight is taken
-	// for one that nobody uses any more.
+	// deadRounds is the number of rounds without a use after which a weight is taken to
+	// be out of use.
 	deadRounds = 3
 	// spareShare of the budget is what the last used weights may hold and keep: the
 	// device may still be at work on them, and their memory would have to be waited for.
@@ -127,7 +127,7 @@ type candidate struct {
 	size int64
 	last int64 // the tick of its last use
 	next int64 // ticks until its next use
-	dead bool  // nobody uses it any more
+	dead bool  // it was not used for deadRounds
 	keep bool  // the device may still be at work on it
 	take bool  // it is to be given up
 }
@@ -151,8 +151,8 @@ func (m *Manager) candidates() []candidate {
 }
 
 // choose marks the weights to give up for a block of size bytes, for which missing
-// bytes have to become free, and returns them in order: first those that nobody uses
-// any more, then those that are used next at the latest time. It returns none if all
+// bytes have to become free, and returns them in order: first the dead ones, then those
+// that are used next at the latest time. It returns none if all
 // of them are not enough.
 //
 // Sizes differ, so order is not all: a large weight that went for a small one would

@@ -45,10 +45,11 @@ type Manager struct {
 	down    *ring
 	retired storage.Retired
 
-	// Locks in their order. Nobody waits for work of the device while it holds one.
-	scarce      ctxlock.Lock // of who looks for memory that has run out
-	growing     ctxlock.Lock // of who asks the provider for more
-	mu          sync.Mutex   // of the fields below; never held while the provider is called
+	// Locks, in the order in which they are taken. Nobody waits for the device while
+	// holding one.
+	scarce      ctxlock.Lock // held while looking for memory that has run out
+	growing     ctxlock.Lock // held while asking the provider for more
+	mu          sync.Mutex   // guards the fields below; never held while the provider is called
 	idle        idleBlocks
 	quarantined []*Block
 	adopted     []*Block
@@ -125,8 +126,8 @@ func (m *Manager) Stats() Stats {
 	return s
 }
 
-// Err returns the failure of a transfer queue. After one, bytes can no longer be
-// brought to the device, or from it.
+// Err returns the failure of a transfer queue. After a failure, bytes cannot be moved in
+// that direction.
 func (m *Manager) Err() error {
 	if err := m.up.dead(); err != nil {
 		return err

@@ -21,7 +21,7 @@ type ring struct {
 	kind        provider.QueueKind
 	slots, size int
 
-	making ctxlock.Lock // of who makes the staging, or ends the ring
+	making ctxlock.Lock // held while making the staging or closing the ring
 	closed bool         // guarded by making
 	made   atomic.Pointer[staging]
 }
