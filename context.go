@@ -60,7 +60,7 @@ func (e *Engine) NewContext() (*Context, error) {
 	return c, nil
 }
 
-// forget ends the engine's knowledge of c.
+// forget removes c from the engine's contexts.
 func (e *Engine) forget(c *Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,9 +85,9 @@ func (c *Context) SetCancel(ctx context.Context) {
 }
 
 // Close waits for the context's work, closes its scopes and gives its queues back;
-// no other context waits for that. It fails with ErrBusy, and leaves the context
-// open, while a call is inside. Closing again does nothing but wait, if need be, until
-// the first Close, or that of the engine, has ended.
+// no other context waits for that. While a call is inside, it fails with ErrBusy and
+// leaves the context open. A second Close only waits until the first one, or the
+// engine's, has ended.
 func (c *Context) Close() error {
 	if c.none() {
 		return nil

@@ -57,12 +57,12 @@ func ReadInto[T dtype.Element](ctx context.Context, t Tensor, dst []T) error {
 // a block format), and returns f's error as it is. It waits for the elements, however
 // long that takes, and brings them to the host, where they stay.
 //
-// v is the tensor's own memory. It is f's until f returns, whatever becomes of the
-// tensor meanwhile, and f only reads it. If it lies in a mapped file that was cut, and f
-// reads what is gone, Read fails with ErrFileChanged. A use of v after f returned is an error that
-// only a build with the tag invariants catches: there v is a copy, which is made
-// inaccessible. Nothing keeps other goroutines from writing to the tensor while f runs:
-// then v changes under f.
+// v is the tensor's own memory. It stays valid until f returns, even if the tensor is
+// released meanwhile, and f only reads it. If v lies in a mapped file that was cut, and f
+// reads what is gone, Read fails with ErrFileChanged. A use of v after f returned is an
+// error that only a build with the tag invariants catches: there v is a copy, which is
+// made inaccessible. If another goroutine writes to the tensor while f runs, v changes
+// under f.
 func Read[T dtype.Element](t Tensor, f func(v []T) error) error {
 	return lend(t, "read", storage.Read, f)
 }

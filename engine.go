@@ -35,9 +35,9 @@ type config struct {
 }
 
 // WithProvider chooses where the engine computes, by the name of a provider such
-// as "cpu". "auto" is the best that can be had. The default, as for "", is the
-// variable FUCINA_PROVIDER, and "auto" without it. Asking by name for a provider
-// that cannot be had makes Open fail with ErrUnavailable.
+// as "cpu". "auto" is the best that this machine and build have. The default, as for
+// "", is the variable FUCINA_PROVIDER, and "auto" without it. If the provider that name
+// asks for is not available, Open fails with ErrUnavailable.
 func WithProvider(name string) Option { return func(c *config) { c.provider = name } }
 
 // WithDevice makes the engine compute on an opened provider. One that computes in host
@@ -81,8 +81,9 @@ var engines atomic.Uint32
 
 // Open returns an engine on the provider that the options choose, or else the variable
 // FUCINA_PROVIDER, or else the best that this build has; FUCINA_EXACT=1 turns exact mode
-// on. The caller closes it, after all that lives on it. Open fails with ErrUnavailable for
-// a provider that cannot be had; a FUCINA_EXACT other than 0 and 1 is an error too.
+// on. Close the engine last, after every context, tensor and model that uses it. Open
+// fails with ErrUnavailable for a provider that this machine or build does not have; a
+// FUCINA_EXACT other than 0 and 1 is an error too.
 func Open(opts ...Option) (*Engine, error) {
 	var cfg config
 	for _, o := range opts {
@@ -235,11 +236,11 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// Close closes the contexts, waits for the device and gives everything back. While a
-// context is in use, which one that is being made or closed is too, it fails with
-// ErrBusy and does nothing: no call on any context notices. It reports tensors that
-// were never released with ErrLeak; their memory is freed when they are. Closing again
-// does nothing but wait, if need be, until the first Close has ended.
+// Close closes the contexts, waits for the device and gives everything back. It fails
+// with ErrBusy and does nothing while a context is in use, being made or being closed; no
+// call on any context notices. It reports tensors that were never released with ErrLeak;
+// their memory is freed when they are. A second Close only waits until the first has
+// ended.
 //
 // A read of elements that is under way fails with ErrClosed if it still needs the
 // device.
@@ -301,10 +302,10 @@ func (e *Engine) shut() ([]*Context, error) {
 
 // Weight returns a tensor over buf, whose bytes have format d and the row-major
 // layout of axes, no more and no fewer, and stay as they are while the engine lives, so
-// that a device may keep a copy. On success it takes the caller's reference to buf. A
-// buffer may be the weights of several tensors of one engine, but for life only of one:
-// another one's Weight fails with ErrEngine. The tensor belongs to the caller, whatever
-// scopes are open.
+// that a device may keep a copy. On success it takes the caller's reference to buf.
+// Several tensors may share a buffer, but all of them belong to the engine that had it
+// first: Weight of another engine fails with ErrEngine. The tensor belongs to the
+// caller, whatever scopes are open.
 func (e *Engine) Weight(buf *storage.Buffer, d dtype.DType, axes ...Axis) (Tensor, error) {
 	names, s, err := layout("weight", axes)
 	if err != nil {

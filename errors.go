@@ -43,8 +43,8 @@ var (
 	// ErrReadOnly reports a write to storage that was lent for reading, as that of
 	// a mapped model file.
 	ErrReadOnly = tensor.ErrReadOnly
-	// ErrFileChanged reports a tensor whose bytes lie in a mapped file that was cut, or
-	// written over, while it was in use.
+	// ErrFileChanged reports a tensor whose bytes lie in a mapped file that was cut or
+	// overwritten after it was mapped.
 	ErrFileChanged = offheap.ErrFileChanged
 	// ErrBusy reports a context used by two goroutines at once.
 	ErrBusy = errors.New("context in use by another goroutine")
@@ -60,8 +60,7 @@ var (
 
 // Errors about devices and memory.
 var (
-	// ErrUnavailable reports a provider that cannot be had on this machine or in
-	// this build.
+	// ErrUnavailable reports a provider that this machine or this build does not have.
 	ErrUnavailable = provider.ErrUnavailable
 	// ErrUnsupported reports an operation that no provider of the engine takes.
 	ErrUnsupported = exec.ErrUnsupported
@@ -69,9 +68,9 @@ var (
 	ErrDeviceFailed = accel.ErrDeviceFailed
 	// ErrDeviceLost reports a device that is gone, with what only it held.
 	ErrDeviceLost = accel.ErrDeviceLost
-	// ErrOutOfMemory reports device memory that could not be had.
+	// ErrOutOfMemory reports a device allocation that failed.
 	ErrOutOfMemory = accel.ErrOutOfMemory
-	// ErrNoMemory reports host memory that could not be had.
+	// ErrNoMemory reports a host allocation that failed.
 	ErrNoMemory = offheap.ErrNoMemory
 )
 

@@ -47,7 +47,7 @@ func layout(what string, axes []Axis) (tags.List, shape.Shape, error) {
 	return names, s, nil
 }
 
-// shapeOf is shape.Of, but that no dims are a scalar's.
+// shapeOf is shape.Of, except that no dims give the shape of a scalar.
 func shapeOf(dims []int) (shape.Shape, error) {
 	if len(dims) == 0 {
 		return shape.Must(1), nil
@@ -199,7 +199,7 @@ func (t Tensor) AsRaw() (Raw, error) {
 }
 
 // operand is a tensor during a call: a reference, to be released, with the names of
-// its axes. Ops put views of it in its place; shape is as it came, for messages.
+// its axes. Ops replace t by views of it; shape stays the original one, for messages.
 type operand struct {
 	t     tensor.Tensor
 	names tags.List
@@ -255,7 +255,7 @@ func (o *operand) axis(what, name string) (int, error) {
 	return i, nil
 }
 
-// set puts v, whose reference it takes, in the operand's place.
+// set replaces the operand's tensor by v, whose reference it takes.
 func (o *operand) set(v tensor.Tensor) {
 	o.t.Release()
 	o.t = v

@@ -119,8 +119,8 @@ func (q *deviceQueue) close() error {
 	return err
 }
 
-// statusWords is how many operations of a queue can be under way whose status was not
-// looked at.
+// statusWords is the number of status words of a queue. Once as many operations that
+// report through one are under way, the next waits for the first.
 const statusWords = 64
 
 // takeStatus returns a status word for an operation.
@@ -161,7 +161,7 @@ func (c *Queue) onDevice(op provider.Op) bool {
 		return false
 	}
 	if err := d.res.Err(); err != nil {
-		// A result could be had, but not be read.
+		// The device could compute the result, but nobody could read it.
 		d.count(op, err)
 		return false
 	}
@@ -189,7 +189,7 @@ func (c *Queue) fallBack(op provider.Op, err error) bool {
 	return true
 }
 
-// count counts an op that the CPU runs in the device's place.
+// count counts an op that the CPU runs instead of the device, because of err.
 func (d *device) count(op provider.Op, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -283,7 +283,7 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 		}
 		mem, err := buf.BeginDevice(ctx, t, access, &q.needs)
 		if errors.Is(err, storage.ErrNoDeviceMemory) && ctx.Err() == nil {
-			// Another context took the memory in between, and gets on with it.
+			// Another context evicted the buffer in between, so that context makes progress.
 			continue
 		}
 		if err != nil {

@@ -103,8 +103,8 @@ func TestPoolCap(t *testing.T) {
 	}
 }
 
-// A pool that is full of sizes that nobody wants any more once kept them for ever, and
-// nothing of the sizes in use.
+// A pool that is full of idle memory gives up the sizes that were asked for longest ago,
+// so that it can keep the sizes in use.
 func TestPoolGivesUpOldSizes(t *testing.T) {
 	before := offheap.Stats().LiveBlocks
 	p := NewPool(1 << 20)

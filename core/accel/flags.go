@@ -5,18 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// An operation whose operands can be wrong only at run time, such as row numbers that
-// a device computed, does not fail its queue. Its kernel clamps what is wrong, and says
-// so in a status word: host memory, zero until then, that the device writes. The
-// functions of this file keep a queue's words and turn what they say into errors of the
-// operation's point. The values that were computed from it learn of it through their
-// [Sources].
+// Some operands, such as row numbers that a device computed, are checked only when the
+// operation runs. A wrong one does not fail the queue. The kernel clamps it and reports
+// it in a status word, which is host memory that is zero before. The functions of this
+// file keep a queue's status words and turn each report into an error of the operation's
+// point. A value computed from the operation's result has the point among its [Sources].
 
 // Explain turns a status word that is not zero into the operation's error. arg is what
 // Watch was given.
 type Explain func(status uint64, arg int64) error
 
-// watch is an operation whose word was not looked at yet.
+// watch is an operation whose status word look has not read yet.
 type watch struct {
 	seq     uint64
 	word    *atomic.Uint64
@@ -24,20 +23,20 @@ type watch struct {
 	arg     int64
 }
 
-// flag is the error that an operation reported through its word, and after many of them
-// that of one among the operations from first to last.
+// flag is the error that an operation reported through its status word. A merged flag is
+// the error of one of the operations from first to last.
 type flag struct {
 	first, last uint64
 	err         error
 }
 
-// maxFlags bounds the flags that a timeline keeps apart. The older half of more becomes
-// one: whoever still depends on an operation between them, so long after it, may get
-// the error of its neighbour.
+// maxFlags bounds the flags of a timeline. When there are as many, the older half is
+// merged into one. A value that still depends on an operation of the merged stretch may
+// then get the error of another operation of it.
 const maxFlags = 1024
 
-// AddStatus gives the timeline clean status words to hand out. They must stay allocated
-// until the queue was closed.
+// AddStatus adds status words that are zero. They must stay allocated until the queue is
+// closed and Settle has returned.
 func (t *Timeline) AddStatus(words []atomic.Uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,8 +80,8 @@ func (t *Timeline) Watch(w Work, word *atomic.Uint64, explain Explain, arg int64
 	t.mu.Unlock()
 }
 
-// WatchedFirst returns the first point that has a word and was not looked at, or the
-// zero Work.
+// WatchedFirst returns the first point whose status word look has not read, or the zero
+// Work.
 func (t *Timeline) WatchedFirst() Work {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,8 +91,8 @@ func (t *Timeline) WatchedFirst() Work {
 	return Work{t, t.watches[0].seq}
 }
 
-// Settle looks at the words of everything that has ended. The owner of the words calls
-// it before it frees them.
+// Settle reads the status words of everything that has ended, and forgets the idle words.
+// The owner of the words calls it after the queue is closed and before it frees them.
 func (t *Timeline) Settle() {
 	t.mu.Lock()
 	t.look()

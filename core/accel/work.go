@@ -16,7 +16,7 @@ var (
 	// ErrDeviceLost reports bytes whose only copy was on a device that is gone,
 	// and work sent to such a device.
 	ErrDeviceLost = errors.New("device lost")
-	// ErrOutOfMemory reports a device allocation that could not be had.
+	// ErrOutOfMemory reports a device allocation that failed.
 	ErrOutOfMemory = errors.New("out of device memory")
 )
 
@@ -59,7 +59,7 @@ type Timeline struct {
 	mu        sync.Mutex  // guards what follows; no other timeline is looked at under it
 	failures  []failure
 	waiting   []*waiter
-	idle      []*waiter // for reuse
+	idle      []*waiter // waiters that Wait reuses
 	watches   []watch
 	flags     []flag
 	words     []*atomic.Uint64 // clean status words
@@ -197,12 +197,12 @@ func (t *Timeline) Dead() error {
 	return t.failureOf(Forever)
 }
 
-// End records that the queue is closed: nothing of it touches memory any more. The
-// queue's owner calls it once every point has ended. It wakes nobody.
+// End records that the queue is closed, so none of its work touches memory. The queue's
+// owner calls it once every point has ended; no waiter depends on it.
 func (t *Timeline) End() {
 	t.ended.Store(true)
-	// Whoever keeps a fence keeps its timeline. What the queue followed would keep the
-	// queues before it, and they those before them.
+	// A fence keeps its timeline reachable. The works that the queue followed would keep
+	// the timelines of closed queues reachable too, one behind the other.
 	t.following.Lock()
 	t.followed = nil
 	t.following.Unlock()
@@ -255,9 +255,9 @@ func (w Work) Done() bool {
 	return ended
 }
 
-// Quiet reports whether the work touches no memory any more: it ended well, or it
-// failed and its queue has ended. Failed work of a queue that is still open may have
-// left the device writing. It never waits.
+// Quiet reports whether the work has stopped touching memory: it ended well, or it
+// failed and its queue has ended. After a failure on a queue that is still open, the
+// device may still be writing. It never waits.
 func (w Work) Quiet() bool {
 	return w.t == nil || w.Done() && (w.Err() == nil || w.t.Ended())
 }
@@ -361,7 +361,7 @@ func (f Fences) Done() bool {
 	return true
 }
 
-// Quiet reports whether no work of the set touches memory any more.
+// Quiet reports whether every work of the set has stopped touching memory.
 func (f Fences) Quiet() bool {
 	for _, w := range f {
 		if !w.Quiet() {

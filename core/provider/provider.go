@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// ErrUnavailable reports a provider that cannot be had on this machine or in
-	// this build; the error says why.
+	// ErrUnavailable reports a provider that this machine or this build does not have;
+	// the error says why.
 	ErrUnavailable = errors.New("provider unavailable")
 	// ErrClosed reports use of a provider or queue after it was closed.
 	ErrClosed = errors.New("closed")
@@ -34,14 +34,14 @@ type Provider interface {
 
 	// Submit enqueues the operation. A provider that computes in host memory may
 	// have completed it when Submit returns, and then returns the zero Work. The end
-	// of ctx ends a Submit that waits or computes, with ctx's error: nothing was
-	// enqueued then, and the output of a computation that was cut short is undefined.
-	// What was enqueued goes on whatever becomes of ctx. The same holds for WaitFor,
-	// Upload and Download.
+	// of ctx ends a Submit that waits or computes, with ctx's error: then nothing was
+	// enqueued, and the output of a computation that was cut short is undefined. Work
+	// that was enqueued goes on after the end of ctx. The same holds for WaitFor, Upload
+	// and Download.
 	Submit(ctx context.Context, q Queue, op Op, a *Args) (accel.Work, error)
 	// WaitFor makes what is submitted to q later run after w has ended, well or not,
-	// without waiting here. It only orders: w's failure is not that of q or of its
-	// work, and whoever reads results looks at what they come from.
+	// without waiting here. It only orders: w's failure fails neither q nor its work.
+	// Whoever reads a result asks the work that the result comes from.
 	WaitFor(ctx context.Context, q Queue, w accel.Work) error
 
 	// Alloc returns n bytes of device memory, aligned for every kernel, contents

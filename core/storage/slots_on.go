@@ -87,8 +87,8 @@ func (b *Buffer) NewestOnDevice() bool {
 type Needs struct {
 	// Order is the work of other queues that the operation must follow.
 	Order accel.Fences
-	// Data is the work that the operands' contents come from: its failure is that of
-	// the operation's results. What is only ordered fails nobody.
+	// Data is the work that the operands' contents come from. If it fails, the
+	// operation's results fail too. A failure of work that is only in Order does not.
 	Data accel.Sources
 }
 
@@ -157,8 +157,8 @@ func (s *slots) still(ctx context.Context) error {
 	return nil
 }
 
-// begin makes the caller the one who begins a transfer, until begun. It reports whether
-// it had to wait for another: then what was known of the buffer may no longer hold. The
+// begin lets the caller alone begin a transfer, until begun. If it had to wait for
+// another transfer, waited is true and the caller looks at the buffer's state again. The
 // caller holds mu, which is given up while waiting.
 func (s *slots) begin(ctx context.Context) (waited bool, err error) {
 	if !s.moving.TryLock() {
@@ -435,8 +435,8 @@ func (s *slots) openHost(ctx context.Context, b *Buffer, a Access) error {
 			}
 			continue
 		}
-		// A write waits for every user of both copies. A reader's failure is not
-		// this buffer's, and a writer's no longer matters to Overwrite.
+		// A write waits for every user of both copies. A failed reader leaves the
+		// contents intact, and Overwrite replaces what a failed writer left.
 		if w := s.pendingUse(); !w.IsZero() {
 			if err := s.await(ctx, w); err != nil {
 				return err

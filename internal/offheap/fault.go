@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// ErrFileChanged reports a mapped file that is no longer what it was when it was
-// mapped: it has another size, or bytes of it cannot be read any more.
+// ErrFileChanged reports a mapped file that changed after it was mapped: its size is
+// different, or some of its bytes cannot be read.
 var ErrFileChanged = errors.New("file changed while it was in use")
 
 // origin is the file behind a mapping, and its size when it was mapped.
@@ -20,15 +20,15 @@ type origin struct {
 	size int64
 }
 
-// check compares the file's size with what it was. It allocates nothing unless it
-// fails.
+// check compares the file's size with its size when it was mapped. It allocates nothing
+// unless it fails.
 func (o *origin) check() error {
 	size, err := fileSize(o.file)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: the size of %s cannot be had: %w", ErrFileChanged, o.file.Name(), err)
+		return fmt.Errorf("%w: the size of %s cannot be read: %w", ErrFileChanged, o.file.Name(), err)
 	case size != o.size:
-		return fmt.Errorf("%w: %s has %d bytes, and had %d", ErrFileChanged, o.file.Name(), size, o.size)
+		return fmt.Errorf("%w: %s has %d bytes, and had %d when it was mapped", ErrFileChanged, o.file.Name(), size, o.size)
 	}
 	return nil
 }
@@ -59,8 +59,8 @@ func unregister(p unsafe.Pointer) {
 	delete(mappings.origins, uintptr(p))
 }
 
-// faultAt returns the error of a read at addr that the system refused, and whether
-// addr lies in a mapped file.
+// faultAt reports whether addr lies in a mapped file, and returns the error of a read
+// there that faulted.
 func faultAt(addr uintptr) (err error, ok bool) {
 	mappings.Lock()
 	defer mappings.Unlock()
@@ -77,15 +77,15 @@ func faultAt(addr uintptr) (err error, ok bool) {
 }
 
 // Guard returns f's error, or an error that wraps [ErrFileChanged] if f panicked
-// because it read bytes of a mapped file that are no longer there. f's other panics
-// pass through.
+// because it read bytes that were cut from a mapped file. Every other panic of f passes
+// through.
 //
 // Guard covers reads on the calling goroutine, and those on goroutines whose faults reach
 // f as a panic that wraps them, as those of a team's workers do. Whatever f was changing
 // is as the fault left it.
 //
 // Bytes behind the new end of a file, but within its last page, read as zeros and
-// cause no fault: [Mapping.Check] finds those.
+// cause no fault. [Mapping.Check] reports such a file.
 func Guard(f func() error) (err error) {
 	before := runtimedebug.SetPanicOnFault(true)
 	returned := false

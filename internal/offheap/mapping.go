@@ -14,9 +14,9 @@ import (
 //
 // Writing to the bytes faults. If another process shortens the file, reading
 // bytes that are no longer there faults too (on Unix as SIGBUS), which ends the
-// process unless the read is inside of [Guard]; those in the file's last page read as
-// zeros, which [Mapping.Check] finds. A file that is replaced by another of its name
-// stays what it was.
+// process unless the read is inside of [Guard]. The bytes behind the new end in the
+// file's last page read as zeros; [Mapping.Check] reports such a file. If another file
+// is renamed over this one, the mapping still shows the old file.
 //
 // Where the system cannot map files, the bytes are a copy on the Go heap.
 type Mapping struct {

@@ -252,8 +252,8 @@ func (t *Team) look(g uint64) uint64 {
 
 // serve is worker i, to enter runs after number seen.
 func (t *Team) serve(i int, seen uint64) {
-	// So that the caller of Run, to whom panics go, can deal with a fault of a worker as
-	// with its own.
+	// Run panics in its caller with a worker's panic. A fault of a worker has to be such
+	// a panic, so that the caller can deal with it as with a fault of its own.
 	debug.SetPanicOnFault(true)
 	ended := false
 	defer func() {

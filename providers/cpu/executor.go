@@ -19,8 +19,8 @@ type kernel interface {
 	// bind checks the operands' memory and holds on to it. It may return s.err.
 	bind(a *provider.Args, s *scratch) error
 	// work returns the number of independent units, and the cost of one in
-	// multiply-adds, by which units are grouped into tasks: rather too much than too
-	// little, as a task is what a lane does between two looks at the context.
+	// multiply-adds, by which units are grouped into tasks. The cost is an upper estimate,
+	// because a lane does not look at the context within a task of small units.
 	work() (units, cost int)
 	// run computes the units lo to hi-1. A unit that may cost more than lookEvery
 	// is counted with s as it goes, and run returns when s says that the context is
@@ -35,7 +35,7 @@ type scratch struct {
 	e      *Executor
 	lane   int
 	left   int   // multiply-adds until the next look at the context
-	err    error // the context's, once a look has found it done
+	err    error // the context's error, once a look has found the context done
 	floats [256]float32
 	from   [8 * 256]byte
 	to     [8 * 256]byte
@@ -114,8 +114,8 @@ func (s *scratch) gather(dst []float32, src []byte, stride int, d dtype.DType, d
 	return s.err == nil
 }
 
-// dot4 is the function of that name for rows of any length. Its result is good if
-// s.err is nil.
+// dot4 returns the dot products of x with four rows of at least its length. The result is
+// valid if s.err is nil.
 func (s *scratch) dot4(x []float32, w *[tile][]float32) [tile]float32 {
 	var d dots
 	p := s.pieces(len(x), tile)

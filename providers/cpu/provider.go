@@ -94,8 +94,8 @@ type queue struct {
 	p        *Provider
 	timeline *accel.Timeline
 
-	// mu is held while something runs. The goroutine that submits is the only one
-	// to want it, but for CloseQueue and Close.
+	// mu is held while something runs. Only the goroutine that submits, CloseQueue and
+	// Close take it.
 	mu     sync.Mutex
 	exec   *Executor
 	after  accel.Fences // works of other queues to wait for
@@ -173,7 +173,7 @@ func (p *Provider) enter(ctx context.Context, pq provider.Queue) (*queue, error)
 		return nil, fmt.Errorf("cpu: queue %s: %w", q.timeline.Name(), provider.ErrClosed)
 	}
 	if len(q.after) > 0 {
-		// A failure of that work is not this queue's.
+		// The wait only orders: a failure of that work does not fail this queue.
 		if err := q.after.Wait(ctx); err != nil && !q.after.Done() {
 			q.mu.Unlock()
 			return nil, fmt.Errorf("cpu: queue %s: waiting for other work: %w", q.timeline.Name(), err)
