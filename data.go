@@ -149,7 +149,11 @@ func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T
 		}()
 	}
 	// The elements may lie in a mapped file.
-	return offheap.Guard(func() error { return f(lent) })
+	var result error // f's own error, to which lend adds nothing
+	if err := offheap.Guard(func() error { result = f(lent); return nil }); err != nil {
+		return failed(what, &o, err, "%v", err)
+	}
+	return result
 }
 
 var errNoFunction = errors.New("no function")
