@@ -48,7 +48,7 @@ func ReadInto[T dtype.Element](ctx context.Context, t Tensor, dst []T) error {
 		return err
 	}
 	if n := o.t.StorageLen(); len(dst) != n {
-		return failed(what, &o, ErrInvalidDataLength, "%d elements into %d", n, len(dst))
+		return failed(what, &o, ErrInvalidDataLength, "a slice of %d elements, want %d", len(dst), n)
 	}
 	return copyOut(ctx, what, &o, dst)
 }

@@ -16,9 +16,9 @@
 // one queue over it, driven by one goroutine at a time; a program with one goroutine
 // needs one. Operations are eager: each validates, submits and returns. One that runs
 // on a device does not wait for it, unless its queue or the memory is full; one that
-// the CPU runs waits for operands that a device still computes. What reaches elements
-// waits for them: [Data] and [ReadInto], which copy, [Read] and [Update], which lend the
-// memory for the length of a call. Only ReadInto can be cancelled.
+// the CPU runs waits for operands that a device still computes. The functions that reach
+// elements wait for them: [Data] and [ReadInto] copy, [Read] and [Update] lend the memory
+// for the length of a call. Only ReadInto can be cancelled.
 //
 // A tensor belongs to the engine that made it. An operation on a context of another
 // engine fails with ErrEngine, on the CPU as on devices, and so does Weight for a buffer

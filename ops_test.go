@@ -688,7 +688,7 @@ func TestRefusals(t *testing.T) {
 		{fail(ab.Dim("c")), fucina.ErrTag, `dim: {a:2 b:3}: no axis "c"`},
 		{fail(fucina.Data[int32](ab)), fucina.ErrDType, "data: {a:2 b:3}"},
 		{fail(fucina.Data[float32](at)), fucina.ErrUnsupportedView, "data: {b:3 a:2}"},
-		{fucina.ReadInto(t.Context(), ab, make([]float32, 5)), fucina.ErrInvalidDataLength, "read: {a:2 b:3}: 6 elements into 5"},
+		{fucina.ReadInto(t.Context(), ab, make([]float32, 5)), fucina.ErrInvalidDataLength, "read: {a:2 b:3}: a slice of 5 elements, want 6"},
 		{fucina.ReadInto(t.Context(), ab, make([]int32, 6)), fucina.ErrDType, "f32 read as i32"},
 		{fucina.ReadInto(t.Context(), at, make([]float32, 6)), fucina.ErrUnsupportedView, "read: {b:3 a:2}"},
 		{one(c.Engine().Empty(dtype.F32, ax("a:1 a:2")...)), fucina.ErrTag, "empty {a:1 a:2}"},

@@ -8,9 +8,9 @@
 //     A point describes no operation; it only becomes complete or failed.
 //   - A Work is a value, may be copied and shared by several outputs, and owns
 //     nothing. The zero Work is complete.
-//   - What an operation follows is one of two things. Order says that it runs later, and
-//     no more ([Fences]). Data says that its results come from there, so that a failure
-//     there is theirs ([Sources]).
+//   - An operation depends on others in two ways. It runs after the works of a set of
+//     [Fences], whose failures do not concern it. Its results come from the points of a
+//     set of [Sources], and if one of these fails, the results fail too.
 //   - Waiting parks, honours a context.Context and returns the failure of the
 //     point waited for, every time it is asked.
 package accel

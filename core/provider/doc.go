@@ -9,7 +9,7 @@
 //
 // Invariants:
 //   - A queue executes in submission order. Work of other queues is ordered only
-//     by WaitFor, which only orders: a queue dies of its own work alone.
+//     by WaitFor, which only orders: a failure of other queues never fails a queue.
 //   - Plan touches no device and depends on nothing but the arguments' metadata;
 //     a decline there is normal, and the CPU runs the operation.
 //   - An error from Submit, Upload or Download means that nothing was enqueued.

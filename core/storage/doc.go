@@ -20,8 +20,8 @@
 //   - Sources: the points, beside the writer, that the device bytes may come from and
 //     that are not known to have ended well. A result inherits those of the operands
 //     that it was computed from. A host read waits for them and fails with the error of
-//     one that failed, or that reported a wrong element; a use that is only ordered
-//     after the bytes fails nobody.
+//     one that failed, or that reported a wrong element. Work that is only ordered
+//     before the bytes is no source, and its failure is no error of theirs.
 //
 // Release never waits for a device: device bytes go back to their pool under
 // their fences, and host bytes that a transfer still fills go on a [Retired] list.

@@ -4,8 +4,8 @@
 // goroutine that calls [Team.Run]. A run hands out task numbers one by one, so
 // that a lane which the system slows down takes fewer; the caller cuts the work
 // into tasks without looking at the number of lanes, which keeps results
-// independent of it. A task can end the run early, as one does that finds its
-// context done: the team then skips what has not begun, and is free at once.
+// independent of it. A task can end the run early, for example because its context is
+// done: the team then skips the tasks that have not begun.
 //
 // Between runs a worker watches for the next one for some microseconds, then
 // parks. Kernels of one forward pass follow each other closely enough to find it
