@@ -93,9 +93,13 @@ func TestTransfersAfterFailedWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, direct := make([]byte, 4), make([]byte, 4)
-	if _, err := b.Read(bg, got, 0, failed); err != nil {
+	// The read follows the failed work only, so the upload must have ended.
+	if err := up.Wait(bg); err != nil {
 		t.Error(err)
+	}
+	got, direct := make([]byte, 4), make([]byte, 4)
+	if _, err := b.Read(bg, got, 0, failed); err != nil || string(got) != "some" {
+		t.Errorf("read %q, %v", got, err)
 	}
 	down, err := b.Download(bg, direct, 0, up)
 	if err == nil {
