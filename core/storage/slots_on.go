@@ -451,6 +451,9 @@ func (s *slots) openHost(ctx context.Context, b *Buffer, a Access) error {
 		s.sources = s.sources[:0]
 		s.fetch = accel.Work{}
 		s.hostValid, s.devValid = true, false
+		if s.droppable() && !s.failed.Quiet() {
+			s.freeDevice() // failed work may still write to these bytes; an upload takes others
+		}
 		return nil
 	}
 	return s.ensureHost(b)

@@ -529,6 +529,27 @@ func TestHostOverwriteAfterFailedWriter(t *testing.T) {
 	}
 }
 
+// After its writer failed the device may still be writing. Contents that the host gives
+// the buffer afterwards are not uploaded to the same device bytes.
+func TestHostWriteAfterFailedWriterDropsDevice(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		b, m, q, _ := lazyOnDevice(t, 16, 'a')
+		failed, _ := device(t, b, q, Overwrite, nil)
+		q.fail(errBroken)
+		if ended {
+			q.End()
+		}
+		mustHost(t, b, Overwrite)
+		if kept := b.DeviceMemory() != nil; kept != ended {
+			t.Errorf("queue ended %v: device bytes kept %v", ended, kept)
+		}
+		b.Release()
+		if m.frees != 1 || !ended && !slices.Contains(m.freeUses, failed) {
+			t.Errorf("queue ended %v: freed %d times under %v, want once under the failed work", ended, m.frees, m.freeUses)
+		}
+	}
+}
+
 func TestFailedUploadLeavesHostCopy(t *testing.T) {
 	b, m, q := mustNew(t, 16), newMemory(16), newQueue("compute")
 	copy(mustHost(t, b, Overwrite), "sixteen bytes...")
