@@ -244,7 +244,7 @@ func TestCancelUnderPressure(t *testing.T) {
 		}
 		return nil
 	})
-	b.a.SetCancel(nil)
+	b.a.SetCancel(context.Background())
 	b.dev.Release()
 	release(x, y, z, half)
 	b.close()
