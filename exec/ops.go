@@ -160,6 +160,7 @@ func (c *Queue) GetRows(table, ids *tensor.Tensor) (tensor.Tensor, error) {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w: ids %s, want i32, i64 or u16", op, tensor.ErrDType, ids.String())
 	}
 	c.begin(&table0, &ids0)
+	defer c.forget()
 	if c.unchecked = ids0.Buffer().NewestOnDevice(); !c.unchecked {
 		p, err := ids0.Buffer().Host(c.std, storage.Read)
 		if err == nil {
