@@ -111,7 +111,7 @@ func copyOut[T dtype.Element](ctx context.Context, what string, o *operand, dst 
 }
 
 // lend is Read or Update, as a says.
-func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T) error) (err error) {
+func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T) error) error {
 	o, err := t.open(what)
 	if err != nil {
 		return err
@@ -123,7 +123,13 @@ func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T
 	if err := readable[T](what, &o); err != nil {
 		return err
 	}
-	own, err := tensor.Data[T](context.Background(), &o.t, a)
+	if a == storage.Update {
+		if _, err := o.t.Buffer().BeginHostWrite(context.Background()); err != nil {
+			return failed(what, &o, err, "%v", err)
+		}
+		defer o.t.Buffer().EndHostWrite()
+	}
+	own, err := tensor.Data[T](context.Background(), &o.t, storage.Read)
 	if err != nil {
 		return failed(what, &o, err, "%v", err)
 	}
@@ -140,13 +146,9 @@ func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T
 		if err := offheap.Guard(func() error { copy(lent, own); return nil }); err != nil {
 			return failed(what, &o, err, "%v", err)
 		}
-	}
-	if a == storage.Update {
-		defer func() {
-			if e := written(what, &o, lent); err == nil {
-				err = e
-			}
-		}()
+		if a == storage.Update {
+			defer func() { copy(own, lent) }()
+		}
 	}
 	// The elements may lie in a mapped file.
 	var result error // f's own error, to which lend adds nothing
@@ -157,16 +159,3 @@ func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T
 }
 
 var errNoFunction = errors.New("no function")
-
-// written makes what the function of an Update left in v the newest elements of the
-// operand: a device that used the tensor in the meantime has others.
-func written[T dtype.Element](what string, o *operand, v []T) error {
-	own, err := tensor.Data[T](context.Background(), &o.t, storage.Update)
-	if err != nil {
-		return failed(what, o, err, "%v", err)
-	}
-	if invariants.Enabled {
-		copy(own, v)
-	}
-	return nil
-}

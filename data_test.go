@@ -130,3 +130,26 @@ func TestLentMemoryStays(t *testing.T) {
 		}
 	})
 }
+
+// While the function of an Update writes to one part of a tensor, an operation that
+// writes to another part neither loses what the function writes nor is it lost.
+func TestUpdateOfAPart(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		k := check{t}
+		x, src := numbered(t, c, "k:2"), k.of(fucina.FromSlice(c, []float32{7}, ax("k:1")...))
+		y := k.of(x.Add(c, x))
+		mine, other := k.of(y.Narrow(c, "k", 0, 1)), k.of(y.Narrow(c, "k", 1, 1))
+		err := fucina.Update(mine, func(v []float32) error {
+			err := other.CopyFrom(c, src)
+			v[0] = 5
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		want(t, c, y, "{k:2}", []float32{5, 7})
+		sum := k.of(y.Add(c, y))
+		want(t, c, sum, "{k:2}", []float32{10, 14})
+		drop(t, x, y, src, mine, other, sum)
+	})
+}

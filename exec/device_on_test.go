@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
@@ -199,5 +200,79 @@ func TestIDsThatFailToUpload(t *testing.T) {
 	y.Release()
 	if err := errors.Join(c.Close(), e.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A hookedCPU calls before in front of each operation.
+type hookedCPU struct {
+	provider.Provider
+	before func()
+}
+
+func (p *hookedCPU) Submit(ctx context.Context, q provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+	if p.before != nil {
+		p.before()
+	}
+	return p.Provider.Submit(ctx, q, op, a)
+}
+
+// What the CPU writes to a part of a tensor is there for the device too, if another
+// queue's operation reads another part in the middle of the write.
+func TestDeviceReadsDuringHostWrite(t *testing.T) {
+	host, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := discrete.New(discrete.Options{Decline: func(op provider.Op, _ *provider.Args) string {
+		if op == provider.OpCopy {
+			return "the CPU copies"
+		}
+		return ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooked := &hookedCPU{Provider: host}
+	e, err := Open(Options{CPU: hooked, Device: dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	writer, reader := newContext(t, e), newContext(t, e)
+	must := func(x tensor.Tensor, err error) tensor.Tensor {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	cache := must(FromSlice(writer, shape.Must(2, 1), []float32{1, 2}))
+	src := must(FromSlice(writer, shape.Must(1, 1), []float32{7}))
+	first, second := must(cache.Narrow(0, 0, 1)), must(cache.Narrow(0, 1, 1))
+	var during tensor.Tensor
+	hooked.before = func() {
+		hooked.before = nil
+		during = must(reader.Scale(&second, 1))
+	}
+	if err := writer.CopyTo(&first, &src); err != nil {
+		t.Fatal(err)
+	}
+	after := must(reader.Scale(&first, 1))
+	for _, r := range []struct {
+		name string
+		t    *tensor.Tensor
+		want float32
+	}{{"the part that was read meanwhile", &during, 2}, {"the part that was written", &after, 7}} {
+		got, err := tensor.Data[float32](context.Background(), r.t, storage.Read)
+		if err != nil || got[0] != r.want {
+			t.Errorf("%s is %v, %v; want %v", r.name, got, err, r.want)
+		}
+	}
+	for _, x := range []*tensor.Tensor{&cache, &src, &first, &second, &during, &after} {
+		x.Release()
 	}
 }

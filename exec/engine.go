@@ -69,8 +69,8 @@ func (e *Engine) Device() provider.Provider { return e.dev.provider() }
 type Stats struct {
 	Pool PoolStats
 	// Fallbacks counts operations that a device's plan took and that the CPU ran
-	// after all, because memory ran out, a transfer failed or the device was lost;
-	// LastFallback says why the last one did.
+	// after all, because memory ran out, a transfer failed, the host was writing to an
+	// operand or the device was lost; LastFallback says why the last one did.
 	Fallbacks    int64
 	LastFallback string
 }

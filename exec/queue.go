@@ -178,7 +178,13 @@ func (c *Queue) runHost(op provider.Op, out *storage.Buffer, access storage.Acce
 			return err
 		}
 	}
-	p, err := out.Host(c.std, access)
+	var p []byte
+	var err error
+	if access == storage.Overwrite { // nobody else has it yet
+		p, err = out.Host(c.std, access)
+	} else if p, err = out.BeginHostWrite(c.std); err == nil {
+		defer out.EndHostWrite()
+	}
 	if err != nil {
 		return err
 	}

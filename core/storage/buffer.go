@@ -16,6 +16,8 @@ var (
 	ErrReadOnly = errors.New("read-only storage")
 	// ErrRange reports a byte range outside a buffer.
 	ErrRange = errors.New("range outside the buffer")
+	// ErrHostWrite reports a device access to a buffer that the host is writing to.
+	ErrHostWrite = errors.New("the host is writing to the buffer")
 )
 
 // Access says what an operation does to a buffer's bytes.
@@ -291,6 +293,29 @@ func (b *Buffer) Host(ctx context.Context, a Access) ([]byte, error) {
 		b.dropShadow()
 	}
 	return b.bytes(), nil
+}
+
+// BeginHostWrite is Host with Update for a write that lasts until EndHostWrite, which
+// every success is paired with. In between BeginDevice fails, so that neither an upload
+// takes half of what is written nor a device operation's result replaces it; several
+// hosts may write. It waits for what Host waits for, and for the end of a device operation
+// that is being prepared and writes, until ctx is done.
+func (b *Buffer) BeginHostWrite(ctx context.Context) ([]byte, error) {
+	b.check()
+	if b.ro {
+		return nil, fmt.Errorf("storage: write to %s: %w", b.origin(), ErrReadOnly)
+	}
+	if err := b.slots.beginHostWrite(ctx, b); err != nil {
+		return nil, err
+	}
+	b.dropShadow()
+	return b.bytes(), nil
+}
+
+// EndHostWrite ends what BeginHostWrite began.
+func (b *Buffer) EndHostWrite() {
+	b.slots.endHostWrite(b)
+	b.dropShadow()
 }
 
 // ReadAt copies len(dst) bytes from offset off into dst. If the newest bytes are

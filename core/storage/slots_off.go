@@ -27,6 +27,10 @@ func (*slots) host(_ context.Context, b *Buffer, a Access) error {
 	return nil
 }
 
+func (s *slots) beginHostWrite(ctx context.Context, b *Buffer) error { return s.host(ctx, b, Update) }
+
+func (*slots) endHostWrite(b *Buffer) { b.gen.Add(1) }
+
 func (s *slots) readAt(ctx context.Context, b *Buffer, dst []byte, off int) error {
 	if err := s.host(ctx, b, Read); err != nil {
 		return err

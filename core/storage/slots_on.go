@@ -27,6 +27,13 @@ type slots struct {
 	devValid  bool
 	pins      int32 // device operations between Begin and End, and transfers being begun
 
+	// A write on the host that lasts and a device operation exclude each other, and so
+	// do two device operations that write, between Begin and End: of the second one it is
+	// then known that it follows the first.
+	hostWriters int32         // between BeginHostWrite and EndHostWrite
+	devWriters  int32         // of pins, the operation that writes, if there is one
+	wrote       chan struct{} // closed when there is no devWriter, if anyone waits for that
+
 	// A transfer is begun without mu, since it may wait for room, by the holder of
 	// moving; busy says that there is one.
 	moving ctxlock.Lock
@@ -99,7 +106,9 @@ func (n *Needs) Reset() { n.Order, n.Data = n.Order[:0], n.Data[:0] }
 // uploads if the access needs a valid device copy, adds to needs what the operation
 // depends on, and pins the device bytes, which it returns. Every success is paired
 // with EndDevice. It waits for the device only where the upload does, for room in its
-// staging memory and for earlier uses of the bytes, until ctx is done.
+// staging memory and for earlier uses of the bytes, and for the end of another one that
+// writes if this one does, until ctx is done. It fails with
+// ErrHostWrite between BeginHostWrite and EndHostWrite.
 func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, needs *Needs) (accel.Memory, error) {
 	b.check()
 	if a != Read && b.ro {
@@ -108,13 +117,8 @@ func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, n
 	s := &b.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.still(ctx); err != nil {
+	if err := s.admit(ctx, b, a); err != nil {
 		return nil, err
-	}
-	if a != Overwrite {
-		if err := s.validateDevice(ctx, b); err != nil {
-			return nil, err
-		}
 	}
 	if s.mem == nil {
 		return nil, fmt.Errorf("storage: %s: %w", b.origin(), ErrNoDeviceMemory)
@@ -142,7 +146,40 @@ func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, n
 		}
 	}
 	s.pins++
+	if a != Read {
+		s.devWriters++
+	}
 	return s.mem, nil
+}
+
+// admit returns when a device operation may begin: the device copy is valid if the access
+// needs it, and nobody else is about to write, with whom the operation could not be put in
+// order. The caller holds mu, which is given up while waiting.
+func (s *slots) admit(ctx context.Context, b *Buffer, a Access) error {
+	for {
+		if err := s.still(ctx); err != nil {
+			return err
+		}
+		if a != Overwrite {
+			if err := s.validateDevice(ctx, b); err != nil {
+				return err
+			}
+		}
+		if s.hostWriters > 0 {
+			return s.hostWrites(b)
+		}
+		if a == Read || s.devWriters == 0 {
+			return nil
+		}
+		if err := s.deviceWritten(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// hostWrites is the refusal of a device operation while the host writes.
+func (*slots) hostWrites(b *Buffer) error {
+	return fmt.Errorf("storage: %s: %w", b.origin(), ErrHostWrite)
 }
 
 // still returns when no transfer is being begun. The caller holds mu, which is given up
@@ -182,7 +219,7 @@ func (s *slots) begun() {
 // validateDevice makes the device copy the newest. The caller holds mu, which is given up
 // meanwhile.
 func (s *slots) validateDevice(ctx context.Context, b *Buffer) error {
-	if stale, err := s.staleDevice(); !stale || err != nil {
+	if stale, err := s.staleDevice(b); !stale || err != nil {
 		return err
 	}
 	waited, err := s.begin(ctx)
@@ -191,7 +228,7 @@ func (s *slots) validateDevice(ctx context.Context, b *Buffer) error {
 	}
 	defer s.begun()
 	if waited {
-		if stale, err := s.staleDevice(); !stale || err != nil {
+		if stale, err := s.staleDevice(b); !stale || err != nil {
 			return err
 		}
 	}
@@ -202,9 +239,12 @@ func (s *slots) validateDevice(ctx context.Context, b *Buffer) error {
 	return nil
 }
 
-// staleDevice reports whether the device copy has to be validated, and the failure of
-// the work that was to write the only copy.
-func (s *slots) staleDevice() (bool, error) {
+// staleDevice reports whether the device copy has to be validated, and why it cannot be:
+// the host is writing, or the work failed that was to write the only copy.
+func (s *slots) staleDevice(b *Buffer) (bool, error) {
+	if s.hostWriters > 0 {
+		return false, s.hostWrites(b)
+	}
 	if s.mem == nil {
 		return false, nil
 	}
@@ -289,6 +329,13 @@ func (b *Buffer) EndDevice(a Access, w accel.Work, submitted bool, data accel.So
 	s := &b.slots
 	s.mu.Lock()
 	s.pins--
+	if a != Read {
+		s.devWriters--
+		if s.devWriters == 0 && s.wrote != nil {
+			close(s.wrote)
+			s.wrote = nil
+		}
+	}
 	wrote := submitted && a != Read
 	switch {
 	case wrote:
@@ -404,33 +451,79 @@ func (s *slots) destroy() {
 	}
 }
 
-// host validates the host copy for the access a, and counts a write; see Buffer.Host.
+// host validates the host copy for the access a; see Buffer.Host. A write belongs to a
+// new generation once mu is given up: whoever uploads from then on uploads that one.
 func (s *slots) host(ctx context.Context, b *Buffer, a Access) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.openHost(ctx, b, a); err != nil {
+	if a == Read {
+		if s.mem == nil {
+			return s.ensureHost(b)
+		}
+		return s.validateHost(ctx, b)
+	}
+	if err := s.hostToWrite(ctx, b, a); err != nil {
 		return err
 	}
-	if a != Read {
-		b.gen.Add(1) // under mu: a transfer belongs to one generation
-	}
+	b.gen.Add(1)
 	return nil
 }
 
-// openHost waits for what the access a has to follow, and makes the host copy valid and,
-// for a write, the only one. The caller holds mu, which is given up while waiting.
-func (s *slots) openHost(ctx context.Context, b *Buffer, a Access) error {
+// beginHostWrite is the device's part of Buffer.BeginHostWrite.
+func (s *slots) beginHostWrite(ctx context.Context, b *Buffer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hostWriters++ // from here on no device operation begins, so that the wait ends
+	if err := s.hostToWrite(ctx, b, Update); err != nil {
+		s.hostWriters--
+		return err
+	}
+	b.gen.Add(1)
+	return nil
+}
+
+// endHostWrite is the device's part of Buffer.EndHostWrite.
+func (s *slots) endHostWrite(b *Buffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hostWriters--
+	b.gen.Add(1)
+}
+
+// deviceWritten waits until the operation has ended that writes and is being prepared,
+// with mu given up meanwhile.
+func (s *slots) deviceWritten(ctx context.Context) error {
+	if s.wrote == nil {
+		s.wrote = make(chan struct{})
+	}
+	wrote := s.wrote
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-wrote:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hostToWrite makes the host copy the only valid one, and unused, for the access a, which
+// is a write. The caller holds mu, which is given up while waiting.
+func (s *slots) hostToWrite(ctx context.Context, b *Buffer, a Access) error {
 	for s.mem != nil {
 		if a != Overwrite {
 			if err := s.validateHost(ctx, b); err != nil {
 				return err
 			}
-			if a == Read {
-				return nil
-			}
 		}
 		if s.busy {
 			if err := s.still(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.hostWriters > 0 && s.devWriters > 0 {
+			if err := s.deviceWritten(ctx); err != nil {
 				return err
 			}
 			continue

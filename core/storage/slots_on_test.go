@@ -1345,3 +1345,101 @@ func TestRefusedUploadIsTakenOver(t *testing.T) {
 	}
 	b.Release()
 }
+
+// Two operations that write to a buffer are prepared one after the other, so that the
+// second one is ordered after the first: both results are there once the last fence is.
+func TestWritersArePreparedInTurn(t *testing.T) {
+	b, _, q, _ := lazyOnDevice(t, 64, 1)
+	other := newQueue("other")
+	if _, err := b.BeginDevice(bg, q.Timeline, Update, new(Needs)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.BeginDevice(cancelled(), other.Timeline, Update, new(Needs)); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a second writer while the first is being prepared: %v, want that it waits", err)
+	}
+	needs := make(chan *Needs)
+	go func() {
+		var n Needs
+		if _, err := b.BeginDevice(bg, other.Timeline, Update, &n); err != nil {
+			t.Error(err)
+		}
+		needs <- &n
+	}()
+	first := q.Issue()
+	b.EndDevice(Update, first, true, nil)
+	if n := <-needs; !slices.Contains(n.Order, first) {
+		t.Errorf("the second writer follows %v, without the first, %v", n.Order, first)
+	}
+	b.EndDevice(Update, other.Issue(), true, nil)
+	q.finish()
+	other.finish()
+	b.Release()
+}
+
+// While the host writes, no device operation begins: an upload would take half of what is
+// written, and the result of an operation would replace it. What was written is uploaded
+// afterwards.
+func TestHostWriteKeepsDeviceOut(t *testing.T) {
+	b, m, q, _ := lazyOnDevice(t, 64, 1)
+	go func() { m.down.awaitWaits(1); m.down.finish() }()
+	p, err := b.BeginHostWrite(bg)
+	if err != nil || p[0] != 1 {
+		t.Fatal(p, err)
+	}
+	if _, err := b.BeginHostWrite(bg); err != nil {
+		t.Errorf("a second host: %v", err)
+	}
+	for range 2 {
+		for _, a := range []Access{Read, Update, Overwrite} {
+			if _, err := b.BeginDevice(bg, q.Timeline, a, new(Needs)); !errors.Is(err, ErrHostWrite) {
+				t.Errorf("access %d while the host writes: %v, want ErrHostWrite", a, err)
+			}
+		}
+		gen := b.Generation()
+		p[0]++
+		b.EndHostWrite()
+		if b.Generation() == gen {
+			t.Error("the end of a write begins no generation")
+		}
+	}
+	device(t, b, q, Read, nil)
+	m.finish()
+	q.finish()
+	if v := m.peek(0, 1); v[0] != 3 {
+		t.Errorf("the device has %d, want 3", v[0])
+	}
+	b.Release()
+}
+
+// A host write waits for an operation that is being prepared and writes. One that gives
+// up leaves the buffer to the device.
+func TestHostWriteWaitsForPreparation(t *testing.T) {
+	b, m, q, _ := lazyOnDevice(t, 64, 1)
+	go func() { m.down.awaitWaits(1); m.down.finish() }()
+	if _, err := b.Host(bg, Read); err != nil { // so that the host copy is valid at first
+		t.Fatal(err)
+	}
+	mem, err := b.BeginDevice(bg, q.Timeline, Update, new(Needs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.BeginHostWrite(cancelled()); !errors.Is(err, context.Canceled) {
+		t.Errorf("a host write while an operation is being prepared: %v", err)
+	}
+	b.EndDevice(Update, q.enqueue(func() { fill(2)(mem.(*fakeMemory)) }), true, nil)
+	q.finish()
+	device(t, b, q, Read, nil)
+	q.finish()
+	go func() { m.down.awaitWaits(2); m.down.finish() }()
+	if p, err := b.BeginHostWrite(bg); err != nil || p[0] != 2 {
+		t.Errorf("the host writes to %v, %v; want what the operation left", p, err)
+	} else {
+		b.EndHostWrite()
+	}
+	b.Release()
+	ro := Borrow(make([]byte, 8), BorrowOptions{ReadOnly: true})
+	if _, err := ro.BeginHostWrite(bg); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("a host write to read-only storage: %v", err)
+	}
+	ro.Release()
+}
