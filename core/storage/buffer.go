@@ -298,8 +298,8 @@ func (b *Buffer) Host(ctx context.Context, a Access) ([]byte, error) {
 // BeginHostWrite is Host with Update for a write that lasts until EndHostWrite, which
 // every success is paired with. In between BeginDevice fails, so that neither an upload
 // takes half of what is written nor a device operation's result replaces it; several
-// hosts may write. It waits for what Host waits for, and for the end of a device operation
-// that is being prepared and writes, until ctx is done.
+// hosts may write. It waits for what Host waits for, and for what is being prepared with
+// the device bytes, until ctx is done.
 func (b *Buffer) BeginHostWrite(ctx context.Context) ([]byte, error) {
 	b.check()
 	if b.ro {

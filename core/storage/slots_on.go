@@ -32,7 +32,7 @@ type slots struct {
 	// then known that it follows the first.
 	hostWriters int32         // between BeginHostWrite and EndHostWrite
 	devWriters  int32         // of pins, the operation that writes, if there is one
-	wrote       chan struct{} // closed when there is no devWriter, if anyone waits for that
+	unpinned    chan struct{} // closed when a pin ends, if anyone waits for that
 
 	// A transfer is begun without mu, since it may wait for room, by the holder of
 	// moving; busy says that there is one.
@@ -171,7 +171,7 @@ func (s *slots) admit(ctx context.Context, b *Buffer, a Access) error {
 		if a == Read || s.devWriters == 0 {
 			return nil
 		}
-		if err := s.deviceWritten(ctx); err != nil {
+		if err := s.awaitUnpin(ctx); err != nil {
 			return err
 		}
 	}
@@ -211,7 +211,7 @@ func (s *slots) begin(ctx context.Context) (waited bool, err error) {
 
 // begun ends what begin started. The caller holds mu.
 func (s *slots) begun() {
-	s.pins--
+	s.unpin()
 	s.busy = false
 	s.moving.Unlock()
 }
@@ -328,13 +328,9 @@ func replaced(u, w accel.Work) bool { return u.Timeline() == w.Timeline() || u.D
 func (b *Buffer) EndDevice(a Access, w accel.Work, submitted bool, data accel.Sources) {
 	s := &b.slots
 	s.mu.Lock()
-	s.pins--
+	s.unpin()
 	if a != Read {
 		s.devWriters--
-		if s.devWriters == 0 && s.wrote != nil {
-			close(s.wrote)
-			s.wrote = nil
-		}
 	}
 	wrote := submitted && a != Read
 	switch {
@@ -490,17 +486,25 @@ func (s *slots) endHostWrite(b *Buffer) {
 	b.gen.Add(1)
 }
 
-// deviceWritten waits until the operation has ended that writes and is being prepared,
-// with mu given up meanwhile.
-func (s *slots) deviceWritten(ctx context.Context) error {
-	if s.wrote == nil {
-		s.wrote = make(chan struct{})
+// unpin ends a pin. The caller holds mu.
+func (s *slots) unpin() {
+	s.pins--
+	if s.unpinned != nil {
+		close(s.unpinned)
+		s.unpinned = nil
 	}
-	wrote := s.wrote
+}
+
+// awaitUnpin waits until a pin ends, with mu given up meanwhile.
+func (s *slots) awaitUnpin(ctx context.Context) error {
+	if s.unpinned == nil {
+		s.unpinned = make(chan struct{})
+	}
+	unpinned := s.unpinned
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	select {
-	case <-wrote:
+	case <-unpinned:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -522,8 +526,10 @@ func (s *slots) hostToWrite(ctx context.Context, b *Buffer, a Access) error {
 			}
 			continue
 		}
-		if s.hostWriters > 0 && s.devWriters > 0 {
-			if err := s.deviceWritten(ctx); err != nil {
+		if s.hostWriters > 0 && s.pins > 0 {
+			// A result would replace what is written, and an upload of that would not
+			// follow a read that nobody knows of.
+			if err := s.awaitUnpin(ctx); err != nil {
 				return err
 			}
 			continue
@@ -740,7 +746,7 @@ func (s *slots) readDevice(ctx context.Context, b *Buffer, dst []byte, off int) 
 // is given up meanwhile.
 func (s *slots) readPinned(ctx context.Context, dst []byte, off int) error {
 	s.pins++ // keeps the device bytes from being given back
-	defer func() { s.pins-- }()
+	defer s.unpin()
 	mem, writer := s.mem, s.writer
 	var pending accel.Work
 	err := s.unlocked(func() (err error) {

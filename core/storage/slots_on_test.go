@@ -1411,32 +1411,40 @@ func TestHostWriteKeepsDeviceOut(t *testing.T) {
 	b.Release()
 }
 
-// A host write waits for an operation that is being prepared and writes. One that gives
-// up leaves the buffer to the device.
+// A host write waits for what is being prepared with the device bytes: an operation that
+// writes would replace it, and its upload does not follow an operation that reads. One
+// that gives up leaves the buffer to the device.
 func TestHostWriteWaitsForPreparation(t *testing.T) {
-	b, m, q, _ := lazyOnDevice(t, 64, 1)
-	go func() { m.down.awaitWaits(1); m.down.finish() }()
-	if _, err := b.Host(bg, Read); err != nil { // so that the host copy is valid at first
-		t.Fatal(err)
-	}
-	mem, err := b.BeginDevice(bg, q.Timeline, Update, new(Needs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.BeginHostWrite(cancelled()); !errors.Is(err, context.Canceled) {
-		t.Errorf("a host write while an operation is being prepared: %v", err)
-	}
-	b.EndDevice(Update, q.enqueue(func() { fill(2)(mem.(*fakeMemory)) }), true, nil)
-	q.finish()
-	device(t, b, q, Read, nil)
-	q.finish()
-	go func() { m.down.awaitWaits(2); m.down.finish() }()
-	if p, err := b.BeginHostWrite(bg); err != nil || p[0] != 2 {
-		t.Errorf("the host writes to %v, %v; want what the operation left", p, err)
-	} else {
+	for _, a := range []Access{Read, Update} {
+		b, m, q, _ := lazyOnDevice(t, 64, 1)
+		go func() { m.down.awaitWaits(1); m.down.finish() }()
+		if _, err := b.Host(bg, Read); err != nil { // so that the host copy is valid at first
+			t.Fatal(err)
+		}
+		if _, err := b.BeginDevice(bg, q.Timeline, a, new(Needs)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.BeginHostWrite(cancelled()); !errors.Is(err, context.Canceled) {
+			t.Errorf("a host write while an operation with access %d is being prepared: %v", a, err)
+		}
+		device(t, b, q, Read, nil)
+		begun := make(chan error)
+		go func() {
+			_, err := b.BeginHostWrite(bg)
+			begun <- err
+		}()
+		b.EndDevice(a, q.Issue(), true, nil)
+		q.finish()
+		if a == Update {
+			m.down.awaitWaits(2)
+			m.down.finish()
+		}
+		if err := <-begun; err != nil {
+			t.Error(err)
+		}
 		b.EndHostWrite()
+		b.Release()
 	}
-	b.Release()
 	ro := Borrow(make([]byte, 8), BorrowOptions{ReadOnly: true})
 	if _, err := ro.BeginHostWrite(bg); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("a host write to read-only storage: %v", err)
