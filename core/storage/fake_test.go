@@ -166,6 +166,9 @@ func device(t testing.TB, b *Buffer, q *fakeQueue, a Access, effect func(m *fake
 			effect(mem.(*fakeMemory))
 		}
 	})
+	for _, dep := range needs.Order {
+		q.Follow(dep)
+	}
 	b.EndDevice(a, w, true, nil)
 	return w, needs.Order
 }

@@ -350,11 +350,11 @@ func TestUsesOutliveDeadQueue(t *testing.T) {
 // A block that comes back from another queue is written only after the earlier uses of
 // its bytes.
 func TestAttachCarriesEarlierUses(t *testing.T) {
-	q1, q2 := newQueue("first"), newQueue("second")
+	q1 := newQueue("first")
 	var uses accel.Fences
 	uses.Add(q1.Issue())
 	for _, a := range []Access{Overwrite, Update} {
-		b := NewLazy(16)
+		q2, b := newQueue("second"), NewLazy(16)
 		b.Attach(newMemory(16), uses, &Retired{})
 		if _, deps := device(t, b, q2, a, nil); !slices.Equal(deps, uses) {
 			t.Errorf("the first write, access %d, depends on %v, want %v", a, deps, uses)
@@ -366,7 +366,7 @@ func TestAttachCarriesEarlierUses(t *testing.T) {
 	b, m := mustNew(t, 16), newMemory(16)
 	defer b.Release()
 	b.Attach(m, uses, &Retired{})
-	device(t, b, q2, Read, nil)
+	device(t, b, newQueue("third"), Read, nil)
 	if !slices.Equal(m.after, uses) {
 		t.Errorf("the upload follows %v, want %v", m.after, uses)
 	}
@@ -1450,4 +1450,29 @@ func TestHostWriteWaitsForPreparation(t *testing.T) {
 		t.Errorf("a host write to read-only storage: %v", err)
 	}
 	ro.Release()
+}
+
+// A read that is submitted while a write is being prepared is none of those that the
+// write follows. The device bytes are given back under the fences of both.
+func TestReadDuringPreparationOfWrite(t *testing.T) {
+	b, m, q, _ := lazyOnDevice(t, 64, 1)
+	other := newQueue("other")
+	if _, err := b.BeginDevice(bg, q.Timeline, Update, new(Needs)); err != nil {
+		t.Fatal(err)
+	}
+	read, _ := device(t, b, other, Read, nil)
+	write := q.Issue()
+	b.EndDevice(Update, write, true, nil)
+	if !wouldWait(t, b, Overwrite) {
+		t.Error("the host does not wait for the write")
+	}
+	q.finish()
+	if !wouldWait(t, b, Overwrite) {
+		t.Error("the host does not wait for the read")
+	}
+	b.Release()
+	if !slices.Contains(m.freeUses, read) {
+		t.Errorf("the bytes were freed under %v, without the read, %v", m.freeUses, read)
+	}
+	other.finish()
 }
