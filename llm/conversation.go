@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fucina-go/fucina/internal/await"
 	"github.com/fucina-go/fucina/llm/chat"
 )
 
@@ -135,7 +136,7 @@ func (c *Conversation) Send(ctx context.Context, text string, opt GenerateOption
 // send is Send inside of the session.
 func (c *Conversation) send(ctx context.Context, text string, opt GenerateOptions, yield func(Token, error) bool) error {
 	turns := append(c.Messages(), chat.Message{Role: chat.User, Content: text})
-	ids, err := c.encode(turns)
+	ids, err := c.encode(ctx, turns)
 	if err != nil {
 		return err
 	}
@@ -182,12 +183,13 @@ func (c *Conversation) thoughtMark(id int32) string {
 	return text
 }
 
-func (c *Conversation) encode(turns []chat.Message) ([]int32, error) {
+func (c *Conversation) encode(ctx context.Context, turns []chat.Message) ([]int32, error) {
 	segments, err := c.template.Segments(slices.Concat(c.system, turns), true)
 	if err != nil {
 		return nil, fmt.Errorf("llm: %w", err)
 	}
-	ids, err := chat.Encode(c.s.m.tok, segments, true)
+	tok := c.s.m.tok
+	ids, err := await.Do(ctx, func() ([]int32, error) { return chat.Encode(tok, segments, true) })
 	if err != nil {
 		return nil, fmt.Errorf("llm: %w", err)
 	}

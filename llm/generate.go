@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/fucina-go/fucina/internal/await"
 	"github.com/fucina-go/fucina/llm/sample"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
@@ -91,7 +92,8 @@ func (r EndReason) String() string {
 //     of its own unless opt.Special shows it;
 //   - at a stop string or token;
 //   - when the context is full;
-//   - with an error, which is the last pair. If ctx is done, that is ctx's error.
+//   - with an error, which is the last pair. If ctx is done, that is ctx's error, also
+//     while a long prompt is still being tokenized; nobody then waits for its tokens.
 //
 // Token.End tells these apart.
 //
@@ -112,7 +114,9 @@ func (s *Session) Generate(ctx context.Context, prompt string, opt GenerateOptio
 			if s.Past() == 0 {
 				frame = tokenizer.PromptFrame
 			}
-			ids, err := s.m.tok.Encode(prompt, tokenizer.EncodeOptions{Frame: frame, ParseSpecial: opt.Special})
+			ids, err := await.Do(ctx, func() ([]int32, error) {
+				return s.m.tok.Encode(prompt, tokenizer.EncodeOptions{Frame: frame, ParseSpecial: opt.Special})
+			})
 			if err != nil {
 				return fmt.Errorf("llm: prompt: %w", err)
 			}

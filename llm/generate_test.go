@@ -615,3 +615,29 @@ func TestDefaultMode(t *testing.T) {
 		t.Errorf("ids %v\nwant %v", ids, g.IDs)
 	}
 }
+
+// A context that ends while a long prompt is tokenized ends the call, which says so and
+// leaves the session as it was.
+func TestTokenizingIsCancelled(t *testing.T) {
+	s := openSession(t, openTiny(t, tinyllama.Options{}), llm.SessionOptions{})
+	text := strings.Repeat("the and ", 1<<17)
+	c, err := s.NewConversation("chatml", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, texts := range map[string]iter.Seq2[llm.Token, error]{
+		"generate": s.Generate(ctx, text, llm.GenerateOptions{}),
+		"send":     c.Send(ctx, text, llm.GenerateOptions{}),
+	} {
+		for _, err := range texts {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v, want %v", name, err, context.Canceled)
+			}
+		}
+		if n := len(c.Messages()); n != 0 || s.Past() != 0 {
+			t.Errorf("%s: left %d messages and %d tokens", name, n, s.Past())
+		}
+	}
+}

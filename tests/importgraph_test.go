@@ -69,6 +69,7 @@ var rooms = []room{
 	{path: "core/dtype", floor: 1},
 
 	{path: "internal/offheap", floor: 0, beside: []string{"internal/invariants"}},
+	{path: "internal/await", floor: 0},
 	{path: "internal/ctxlock", floor: 0},
 	{path: "internal/invariants", floor: 0},
 	{path: "internal/team", floor: 0, beside: []string{"internal/cpu", "internal/invariants"}},

@@ -13,21 +13,6 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// trigger keeps what is written and calls act after each write that contains text.
-type trigger struct {
-	got  bytes.Buffer // not embedded: all writes are to come through Write
-	text string
-	act  func()
-}
-
-func (w *trigger) Write(p []byte) (int, error) {
-	n, err := w.got.Write(p)
-	if bytes.Contains(p, []byte(w.text)) {
-		w.act()
-	}
-	return n, err
-}
-
 // working are commands on in.gguf, and the text after which the file changes.
 var working = []struct {
 	name  string

@@ -35,6 +35,21 @@ type result struct {
 	stdout, stderr string
 }
 
+// trigger keeps what is written and calls act after each write that contains text.
+type trigger struct {
+	got  bytes.Buffer // not embedded: all writes are to come through Write
+	text string
+	act  func()
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	n, err := w.got.Write(p)
+	if bytes.Contains(p, []byte(w.text)) {
+		w.act()
+	}
+	return n, err
+}
+
 // run executes args where no output is a terminal.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return newTool(stdin, stdout, stderr, false, false).main(ctx, args)

@@ -787,3 +787,22 @@ func TestTextSize(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// An interrupt ends the command while it tokenizes a long prompt, of a conversation too.
+func TestRunInterruptedInTokenizer(t *testing.T) {
+	model, text := tinyModel(t), filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, bytes.Repeat([]byte("the and "), 1<<17), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range [][]string{nil, {"-o", "json"}, {"-chat", "-chat-template", "chatml"}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var stdout bytes.Buffer
+		// What is told when the model is loaded.
+		stderr := &trigger{text: "warning: a context of", act: cancel}
+		args := append([]string{"run", "-m", model, "-c", "512", "-f", text}, format...)
+		if code := run(ctx, args, strings.NewReader(""), &stdout, stderr); code != exitInterrupted || stdout.Len() != 0 {
+			t.Errorf("%v: status %d, printed %q, stderr %q", format, code, stdout.String(), stderr.got.String())
+		}
+		cancel()
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/internal/await"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
@@ -61,38 +62,33 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	if r.IDs == nil {
 		r.IDs = []int32{}
 	}
-	r.Pieces = pieces(tok, r.IDs)
 	switch {
 	case *out == jsonl:
-		return t.writeJSON(r)
+		line, err := await.Do(ctx, func() ([]byte, error) {
+			r.Pieces = pieces(tok, r.IDs)
+			return encodeJSON(r)
+		})
+		if err == nil {
+			_, err = t.raw.Write(line)
+		}
+		return err
 	case *ids:
-		_, err = fmt.Fprintln(t.stdout, r.list())
+		line, err := await.Do(ctx, func() (string, error) { return r.list(), nil })
+		if err == nil {
+			_, err = fmt.Fprintln(t.stdout, line)
+		}
 		return err
 	}
-	return r.print(t)
+	return r.print(ctx, t, tok)
 }
 
 // encode returns the ids of a text of any length. It does not wait for them once ctx is
-// done: the tokenizer then finishes on its own, in memory that the collector frees.
+// done.
 func encode(ctx context.Context, tok *tokenizer.Tokenizer, text string, opt tokenizer.EncodeOptions) ([]int32, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	type result struct {
-		ids []int32
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		ids, err := tok.Encode(text, opt)
-		done <- result{ids, err}
-	}()
-	select {
-	case r := <-done:
-		return r.ids, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return await.Do(ctx, func() ([]int32, error) { return tok.Encode(text, opt) })
 }
 
 // pieces returns the texts of ids, special tokens as they are spelled.
@@ -126,14 +122,19 @@ func (r *tokenization) list() string {
 
 // print writes a line for each token, in the form of llama-tokenize. What a terminal
 // might obey is escaped on one, and goes as it is elsewhere.
-func (r *tokenization) print(t *tool) error {
+func (r *tokenization) print(ctx context.Context, t *tool, tok *tokenizer.Tokenizer) error {
 	show := func(s string) string { return s }
 	if _, ok := t.stdout.(*screen); ok {
 		show = visible
 	}
 	w := bufio.NewWriter(t.stdout)
-	for i, id := range r.IDs {
-		fmt.Fprintf(w, "%6d -> '%s'\n", id, show(string(r.Pieces[i])))
+	var piece []byte
+	for _, id := range r.IDs {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, w.Flush())
+		}
+		piece = tok.AppendPiece(piece[:0], id, true)
+		fmt.Fprintf(w, "%6d -> '%s'\n", id, show(string(piece)))
 	}
 	return w.Flush()
 }

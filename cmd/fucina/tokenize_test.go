@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -137,5 +138,26 @@ func TestEncodeInterrupted(t *testing.T) {
 		if r := invokeContext(t, newCountdown(t, tc.looks), strings.Fields(tc.args)...); r != (result{code: exitInterrupted}) {
 			t.Errorf("%s: %+v", tc.args, r)
 		}
+	}
+}
+
+// An interrupt ends the command while it tokenizes a long text, and between lines.
+func TestTokenizeInterrupted(t *testing.T) {
+	model, text := tinyModel(t), filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, bytes.Repeat([]byte("the and "), 1<<17), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, format := range [][]string{nil, {"-ids"}, {"-o", "json"}} {
+		r := invokeContext(t, ctx, append([]string{"tokenize", "-m", model, "-f", text}, format...)...)
+		if r.code != exitInterrupted || r.stdout != "" || r.stderr != "" {
+			t.Errorf("%v: status %d, %d bytes printed, stderr %q", format, r.code, len(r.stdout), r.stderr)
+		}
+	}
+	whole := invoke(t, "tokenize", "-m", model, "-p", "the and the").ok(t)
+	r := invokeContext(t, newCountdown(t, 3), "tokenize", "-m", model, "-p", "the and the")
+	if r.code != exitInterrupted || strings.Count(r.stdout, "\n") != 2 || !strings.HasPrefix(whole, r.stdout) || r.stderr != "" {
+		t.Errorf("after two lines: %+v", r)
 	}
 }

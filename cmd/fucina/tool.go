@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -240,7 +241,18 @@ func (t *tool) note(text string) {
 
 // writeJSON prints v on one line. Texts that may be no UTF-8 are of type jsonText.
 func (t *tool) writeJSON(v any) error {
-	e := json.NewEncoder(t.raw)
+	line, err := encodeJSON(v)
+	if err == nil {
+		_, err = t.raw.Write(line)
+	}
+	return err
+}
+
+// encodeJSON returns what writeJSON prints.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	err := e.Encode(v)
+	return b.Bytes(), err
 }
