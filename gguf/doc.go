@@ -16,13 +16,13 @@
 // # Files that change
 //
 // If another file replaces an open one by a rename, the open one does not change. If an
-// open file is cut, these fail with an error that wraps [ErrFileChanged]: Open,
-// [File.View], [File.Buffer] if it copies, [Write], and the operations of this module
-// that read a buffer of the file. They find the change in two ways. Reads of pages that
-// are no longer there fault. [Source.Check] compares the size, because bytes behind the
-// new end but in the same page read as zeros. Bytes that are written over without a
-// change of the size are not found. Code that reads the bytes of [File.Data] by itself
-// is ended by the system.
+// open file is cut or written over, these fail with an error that wraps
+// [ErrFileChanged]: Open, [File.View], [File.Buffer] if it copies, [Write], and the
+// operations of this module that read a buffer of the file. They find the change in two
+// ways. Reads of pages that are no longer there fault. [Source.Check] compares the size
+// and the time of modification, because bytes behind the new end but in the same page
+// read as zeros, and bytes that are written over as what they are now. Code that reads
+// the bytes of [File.Data] by itself is ended by the system.
 //
 // A model may be split into files that are named and numbered as llama.cpp's
 // gguf-split does ([SplitPath]); opening any of them opens all as one [File]. Each

@@ -33,8 +33,8 @@ var (
 	ErrWrite = errors.New("gguf: cannot write")
 	// ErrNoTensor is returned for a tensor that the file does not hold.
 	ErrNoTensor = errors.New("gguf: no such tensor")
-	// ErrFileChanged is returned when a file that is mapped has another size than when
-	// it was opened, or bytes of it can no longer be read.
+	// ErrFileChanged is returned when a file that is mapped has another size or time of
+	// modification than when it was opened, or bytes of it can no longer be read.
 	ErrFileChanged = offheap.ErrFileChanged
 	// ErrEmptyTensor is returned when a buffer is asked for a tensor with a dim of 0.
 	ErrEmptyTensor = errors.New("gguf: tensor is empty")

@@ -96,10 +96,10 @@ func (f *File) Data(t TensorInfo) []byte {
 // use. The bytes are read-only and valid until use returns.
 //
 // The error wraps [ErrFileChanged] if use reads bytes that are no longer in the file, or
-// if the file has another size when use returns: what use has read may be wrong. That
-// covers reads on the calling goroutine. Other goroutines that read the bytes call View
-// themselves. The error wraps [ErrClosed] after Close and [ErrNoTensor] for a tensor of
-// another file.
+// if the file has another size or time of modification when use returns: what use has
+// read may be wrong. That covers reads on the calling goroutine. Other goroutines that
+// read the bytes call View themselves. The error wraps [ErrClosed] after Close and
+// [ErrNoTensor] for a tensor of another file.
 func (f *File) View(t TensorInfo, use func(data []byte) error) error {
 	m, data, err := f.borrow(t)
 	if err != nil {
@@ -132,9 +132,10 @@ type Source struct{ parts []*mapping }
 func (f *File) Source() Source { return Source{f.parts} }
 
 // Check returns an error that wraps [ErrFileChanged] if one of the files has another
-// size than when it was opened. If Check succeeds, what was read before it was in the
-// files. A file that was replaced by a rename has not changed. Files that neither the
-// [File] nor a buffer keeps open are left out, and so are images given to [Parse]. Check allocates nothing unless it fails, and may be called at any time.
+// size or time of modification than when it was opened. If Check succeeds, what was read
+// before it was in the files. A file that was replaced by a rename has not changed. Files
+// that neither the [File] nor a buffer keeps open are left out, and so are images given
+// to [Parse]. Check allocates nothing unless it fails, and may be called at any time.
 func (s Source) Check() error {
 	for _, m := range s.parts {
 		if m.check == nil || !m.retain() {

@@ -4,11 +4,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
@@ -34,9 +36,9 @@ var working = []struct {
 	{name: "tokenize", args: []string{"tokenize", "-m", "in.gguf", "-p", "a b"}, after: "a", done: true},
 }
 
-// If a model file is cut while a command works on it, the command ends with one line and
-// status 1, and leaves no output. If another file replaces it, or the command has read it
-// before the change, the command succeeds.
+// If a model file is cut or written over while a command works on it, the command ends
+// with one line and status 1, and leaves no output. If another file replaces it, or the
+// command has read it before the change, the command succeeds.
 func TestFileChangesAtWork(t *testing.T) {
 	image := tinyllama.GGUF(tinyllama.Options{})
 	page := os.Getpagesize()
@@ -45,6 +47,14 @@ func TestFileChangesAtWork(t *testing.T) {
 		"at a page":        func(path string) error { return os.Truncate(path, int64(page)) },
 		"in a page":        func(path string) error { return os.Truncate(path, int64(len(image)/2/page*page+100)) },
 		"in the last page": func(path string) error { return os.Truncate(path, int64(len(image)-1)) },
+		"written over": func(path string) error {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt(make([]byte, len(image)/4), int64(len(image)/2))
+			return errors.Join(err, f.Close())
+		},
 		"replaced": func(path string) error {
 			if err := os.WriteFile("other", []byte("short"), 0o600); err != nil {
 				return err
@@ -60,6 +70,10 @@ func TestFileChangesAtWork(t *testing.T) {
 				dir := t.TempDir()
 				t.Chdir(dir)
 				if err := os.WriteFile("in.gguf", image, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				// A write may come sooner than the clock of files tells it from this one.
+				if err := os.Chtimes("in.gguf", time.Time{}, time.Unix(1e9, 0)); err != nil {
 					t.Fatal(err)
 				}
 				if err := os.WriteFile("text.txt", []byte(strings.Repeat("the time and the light was up on ", 20)), 0o600); err != nil {

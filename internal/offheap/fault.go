@@ -7,28 +7,39 @@ import (
 	"runtime"
 	runtimedebug "runtime/debug"
 	"sync"
+	"time"
 	"unsafe"
 )
 
-// ErrFileChanged reports a mapped file that changed after it was mapped: its size is
-// different, or some of its bytes cannot be read.
+// ErrFileChanged reports a mapped file that changed after it was mapped: its size or its
+// time of modification is different, or some of its bytes cannot be read.
 var ErrFileChanged = errors.New("file changed while it was in use")
 
-// origin is the file behind a mapping, and its size when it was mapped.
-type origin struct {
-	file *os.File
-	size int64
+// fileState is what tells that a file was cut or written to. A write that leaves the size
+// shows in the time alone.
+type fileState struct {
+	size     int64
+	modified int64 // nanoseconds since 1970
 }
 
-// check compares the file's size with its size when it was mapped. It allocates nothing
+// origin is the file behind a mapping, and its state when it was mapped.
+type origin struct {
+	file  *os.File
+	state fileState
+}
+
+// check compares the file's state with its state when it was mapped. It allocates nothing
 // unless it fails.
 func (o *origin) check() error {
-	size, err := fileSize(o.file)
+	now, err := stateOf(o.file)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: the size of %s cannot be read: %w", ErrFileChanged, o.file.Name(), err)
-	case size != o.size:
-		return fmt.Errorf("%w: %s has %d bytes, and had %d when it was mapped", ErrFileChanged, o.file.Name(), size, o.size)
+		return fmt.Errorf("%w: the state of %s cannot be read: %w", ErrFileChanged, o.file.Name(), err)
+	case now.size != o.state.size:
+		return fmt.Errorf("%w: %s has %d bytes, and had %d when it was mapped", ErrFileChanged, o.file.Name(), now.size, o.state.size)
+	case now.modified != o.state.modified:
+		was, is := time.Unix(0, o.state.modified), time.Unix(0, now.modified)
+		return fmt.Errorf("%w: %s was modified at %s, and before it was mapped at %s", ErrFileChanged, o.file.Name(), is.Format(time.RFC3339Nano), was.Format(time.RFC3339Nano))
 	}
 	return nil
 }

@@ -15,8 +15,9 @@ import (
 // Writing to the bytes faults. If another process shortens the file, reading
 // bytes that are no longer there faults too (on Unix as SIGBUS), which ends the
 // process unless the read is inside of [Guard]. The bytes behind the new end in the
-// file's last page read as zeros; [Mapping.Check] reports such a file. If another file
-// is renamed over this one, the mapping still shows the old file.
+// file's last page read as zeros; [Mapping.Check] reports such a file, and one that was
+// written over. If another file is renamed over this one, the mapping still shows the
+// old file.
 //
 // Where the system cannot map files, the bytes are a copy on the Go heap.
 type Mapping struct {
@@ -31,15 +32,15 @@ type Mapping struct {
 // [io.ErrUnexpectedEOF] when the file is shorter, [ErrNoMemory] when n exceeds the
 // address space.
 func MapFile(f *os.File, n int64) (Mapping, error) {
-	info, err := f.Stat()
+	state, err := stateOf(f)
 	if err != nil {
 		return Mapping{}, fmt.Errorf("offheap: mapping: %w", err)
 	}
 	if n < 0 {
 		return Mapping{}, fmt.Errorf("offheap: mapping %s: length %d is negative", f.Name(), n)
 	}
-	if info.Size() < n {
-		return Mapping{}, fmt.Errorf("offheap: mapping %d bytes of %s, which has %d: %w", n, f.Name(), info.Size(), io.ErrUnexpectedEOF)
+	if state.size < n {
+		return Mapping{}, fmt.Errorf("offheap: mapping %d bytes of %s, which has %d: %w", n, f.Name(), state.size, io.ErrUnexpectedEOF)
 	}
 	if n > math.MaxInt-int64(pageSize) {
 		return Mapping{}, fmt.Errorf("offheap: mapping %d bytes of %s: %w", n, f.Name(), ErrNoMemory)
@@ -51,7 +52,7 @@ func MapFile(f *os.File, n int64) (Mapping, error) {
 	if err != nil {
 		return Mapping{}, fmt.Errorf("offheap: mapping %d bytes of %s: %w", n, f.Name(), err)
 	}
-	m := Mapping{ptr: p, n: int(n), origin: &origin{f, info.Size()}}
+	m := Mapping{ptr: p, n: int(n), origin: &origin{f, state}}
 	register(m)
 	return m, nil
 }
@@ -60,8 +61,10 @@ func MapFile(f *os.File, n int64) (Mapping, error) {
 // Unmap.
 func (m Mapping) Bytes() []byte { return unsafe.Slice((*byte)(m.ptr), m.n) }
 
-// Check returns an error that wraps [ErrFileChanged] if the file's size is not what it
-// was when it was mapped. If Check succeeds, what was read before it was in the file.
+// Check returns an error that wraps [ErrFileChanged] if the file's size or time of
+// modification is not what it was when it was mapped. If Check succeeds, what was read
+// before it was in the file, unless the file was written to within the few milliseconds
+// between which a system cannot tell times apart.
 // It allocates nothing unless it fails.
 func (m Mapping) Check() error {
 	if m.origin == nil {

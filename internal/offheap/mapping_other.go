@@ -21,10 +21,10 @@ func unmapFile(unsafe.Pointer, int) error { return nil }
 
 func dropPages([]byte) {}
 
-func fileSize(f *os.File) (int64, error) {
+func stateOf(f *os.File) (fileState, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return 0, err
+		return fileState{}, err
 	}
-	return info.Size(), nil
+	return fileState{info.Size(), info.ModTime().UnixNano()}, nil
 }

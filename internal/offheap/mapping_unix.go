@@ -30,13 +30,13 @@ func unmapFile(p unsafe.Pointer, n int) error { return unix.MunmapPtr(p, uintptr
 // dropPages ignores the error: advice that is not taken costs memory only.
 func dropPages(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTNEED) }
 
-// fileSize is f.Stat without its allocations.
-func fileSize(f *os.File) (int64, error) {
+// stateOf is f.Stat without its allocations.
+func stateOf(f *os.File) (fileState, error) {
 	var st unix.Stat_t
 	for {
 		err := unix.Fstat(int(f.Fd()), &st)
 		if err != unix.EINTR {
-			return st.Size, err
+			return fileState{st.Size, st.Mtim.Nano()}, err
 		}
 	}
 }

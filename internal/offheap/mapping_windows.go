@@ -28,11 +28,12 @@ func unmapFile(p unsafe.Pointer, _ int) error { return windows.UnmapViewOfFile(u
 // and has no call for views of files.
 func dropPages([]byte) {}
 
-// fileSize is f.Stat without its allocations.
-func fileSize(f *os.File) (int64, error) {
+// stateOf is f.Stat without its allocations.
+func stateOf(f *os.File) (fileState, error) {
 	var info windows.ByHandleFileInformation
 	if err := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &info); err != nil {
-		return 0, err
+		return fileState{}, err
 	}
-	return int64(info.FileSizeHigh)<<32 | int64(info.FileSizeLow), nil
+	size := int64(info.FileSizeHigh)<<32 | int64(info.FileSizeLow)
+	return fileState{size, info.LastWriteTime.Nanoseconds()}, nil
 }
