@@ -82,14 +82,14 @@ func TestGuard(t *testing.T) {
 		"worker": func(p []byte) {
 			tm := team.New(2)
 			defer tm.Close()
-			var mine sync.WaitGroup
-			mine.Add(1)
+			begun := make(chan struct{})
+			begin := sync.OnceFunc(func() { close(begun) }) // the worker may get both tasks
 			tm.Run(2, func(_, lane int) bool {
 				if lane == 0 {
-					mine.Wait() // until the worker has its task
+					<-begun // until the worker has its task
 					return true
 				}
-				mine.Done()
+				begin()
 				sum(p)
 				return true
 			})
