@@ -39,7 +39,7 @@ func (o *origin) check() error {
 		return fmt.Errorf("%w: %s has %d bytes, and had %d when it was mapped", ErrFileChanged, o.file.Name(), now.size, o.state.size)
 	case now.modified != o.state.modified:
 		was, is := time.Unix(0, o.state.modified), time.Unix(0, now.modified)
-		return fmt.Errorf("%w: %s was modified at %s, and before it was mapped at %s", ErrFileChanged, o.file.Name(), is.Format(time.RFC3339Nano), was.Format(time.RFC3339Nano))
+		return fmt.Errorf("%w: %s has the modification time %s, and had %s when it was mapped", ErrFileChanged, o.file.Name(), is.Format(time.RFC3339Nano), was.Format(time.RFC3339Nano))
 	}
 	return nil
 }
