@@ -471,7 +471,7 @@ func (r *run) judge(i int, err error) error {
 	return fmt.Errorf("no event explains: %w", err)
 }
 
-// Three random events meet two sessions, of which one is the victim.
+// Three random events meet two sessions. One of the two is the victim.
 func TestFaults(t *testing.T) {
 	seed := harness.Seed(t)
 	runs, ok := harness.Number(t, "FUCINA_FAULT_RUNS")
