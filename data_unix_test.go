@@ -13,12 +13,14 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/sigbus"
 )
 
 // A Read whose function touches bytes that were cut from a mapped file fails with an
 // error that names the operation, the tensor and the file. The function's own error
 // stays as it is.
 func TestReadOfCutFile(t *testing.T) {
+	sigbus.Need(t)
 	own := errors.New("own")
 	on(t, func(t *testing.T, c *fucina.Context) {
 		size := 2 * os.Getpagesize()

@@ -15,6 +15,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/sigbus"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -41,6 +42,7 @@ func wantChanged(t testing.TB, err error, path string) {
 // A model whose file is cut gives errors and no wrong text, from whatever runs it, on
 // every thread; its sessions can be closed, and nothing leaks.
 func TestModelFileIsCut(t *testing.T) {
+	sigbus.Need(t)
 	ids := []int32{1, 265, 270, 280, 262}
 	uses := map[string]func(s *llm.Session) error{
 		"decode": func(s *llm.Session) error {
@@ -100,6 +102,7 @@ func TestModelFileIsCut(t *testing.T) {
 // A generation whose file is cut in the middle gives the tokens before the cut, then
 // the error.
 func TestGenerateWhileFileIsCut(t *testing.T) {
+	sigbus.Need(t)
 	path := writeModel(t, tinyllama.New(tinyllama.Options{}))
 	m := openModel(t, openExact(t), path, llm.Options{})
 	s := openSession(t, m, llm.SessionOptions{})
@@ -146,6 +149,7 @@ func TestModelFileIsReplaced(t *testing.T) {
 
 // The divisors of rotary frequencies are read when a model is made.
 func TestFactorsOfCutFile(t *testing.T) {
+	sigbus.Need(t)
 	m := tinyllama.New(tinyllama.Options{})
 	m.Add("rope_freqs.weight", dtype.F32, m.Tensor("blk.0.attn_q.weight").Shape[0]/4/2)
 	path := writeModel(t, m)
@@ -166,6 +170,7 @@ func TestFactorsOfCutFile(t *testing.T) {
 
 // Reading a tensor of a mapped file that was cut is an error without a model, too.
 func TestTensorOfCutFile(t *testing.T) {
+	sigbus.Need(t)
 	path := writeModel(t, tinyllama.New(tinyllama.Options{}))
 	f, err := gguf.Open(path)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fucina-go/fucina/tests/sigbus"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -40,6 +41,7 @@ var working = []struct {
 // with one line and status 1, and leaves no output. If another file replaces it, or the
 // command has read it before the change, the command succeeds.
 func TestFileChangesAtWork(t *testing.T) {
+	sigbus.Need(t)
 	image := tinyllama.GGUF(tinyllama.Options{})
 	page := os.Getpagesize()
 	changes := map[string]func(path string) error{

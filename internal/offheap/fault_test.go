@@ -16,6 +16,7 @@ import (
 
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
+	"github.com/fucina-go/fucina/tests/sigbus"
 )
 
 // mapPages maps a file of n pages of ones, with the file's name.
@@ -69,6 +70,7 @@ func wantChanged(t testing.TB, err error, name string) {
 // A read behind the end of a file that was cut is an error: by an instruction or
 // within a copy, on the calling goroutine or on a worker of a team.
 func TestGuard(t *testing.T) {
+	sigbus.Need(t)
 	page := os.Getpagesize()
 	readers := map[string]func(p []byte){
 		"load":   func(p []byte) { sum(p) },

@@ -14,6 +14,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm/quantize"
+	"github.com/fucina-go/fucina/tests/sigbus"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -21,6 +22,7 @@ import (
 // whether the tensors are converted or kept. If another file replaces the input, File
 // succeeds.
 func TestInputChanges(t *testing.T) {
+	sigbus.Need(t)
 	image := tinyllama.GGUF(tinyllama.Options{})
 	page := os.Getpagesize()
 	truncate := func(size int) func(path string) error {
