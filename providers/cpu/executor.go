@@ -118,6 +118,12 @@ func (s *scratch) gather(dst []float32, src []byte, stride int, d dtype.DType, d
 // valid if s.err is nil.
 func (s *scratch) dot4(x []float32, w *[tile][]float32) [tile]float32 {
 	var d dots
+	if n := tile * len(x); n <= s.e.every {
+		if s.spend(n) {
+			d.add(x, w[0], w[1], w[2], w[3])
+		}
+		return d.sums()
+	}
 	p := s.pieces(len(x), tile)
 	for p.next() {
 		d.add(x[p.lo:p.hi], w[0][p.lo:], w[1][p.lo:], w[2][p.lo:], w[3][p.lo:])
