@@ -22,10 +22,19 @@ type request struct {
 	// memory each keeps to blocks of its own kind, because its sizes come again.
 	either bool
 
-	// fill says that an upload is the first use. It waits for earlier uses of the block,
-	// so the block that was freed first is best: the device has likely done with it.
+	// fill says that an upload is the first use. It waits on the host for earlier uses of
+	// the block, so while there is memory it takes no block that is still in use.
 	fill bool
 }
+
+// useOrder says what the earlier uses of an idle block are to a request's queue.
+type useOrder uint8
+
+const (
+	endedUses     useOrder = iota // ones that have ended
+	followedUses                  // ones that work on the request's queue follows anyway
+	unorderedUses                 // any
+)
 
 // Acquire returns a block of at least n bytes for work on the queue with timeline
 // t, and the earlier uses that its first writer must follow; the slice is the
@@ -63,17 +72,28 @@ func (m *Manager) find(ctx context.Context, r request) (*Block, error) {
 	if r.size > m.limit {
 		return nil, fmt.Errorf("%w: the budget is %d bytes, the largest possible block %d", accel.ErrOutOfMemory, m.budget, m.limit)
 	}
-	if b := m.reuse(r, false); b != nil {
+	// The first writer of other blocks is an operation, which need not wait for what its
+	// queue orders before it.
+	best := followedUses
+	if r.fill {
+		best = endedUses
+	}
+	if b := m.reuse(r, best); b != nil {
 		return b, nil
 	}
 	if m.restore() {
-		if b := m.reuse(r, false); b != nil {
+		if b := m.reuse(r, best); b != nil {
 			return b, nil
 		}
 	}
 	b, err := m.allocate(ctx, r.size)
 	if !errors.Is(err, accel.ErrOutOfMemory) {
 		return b, err
+	}
+	if best < followedUses {
+		if b := m.reuse(r, followedUses); b != nil {
+			return b, nil
+		}
 	}
 	return m.search(ctx, r)
 }
@@ -120,7 +140,7 @@ const (
 // look is one pass: it takes a block, or gives up what others need least until enough
 // is free. The caller holds scarce.
 func (m *Manager) look(ctx context.Context, r request) (*Block, step, error) {
-	if b := m.reuse(r, false); b != nil {
+	if b := m.reuse(r, followedUses); b != nil {
 		return b, found, nil
 	}
 	b, refused := m.allocate(ctx, r.size)
@@ -134,7 +154,7 @@ func (m *Manager) look(ctx context.Context, r request) (*Block, step, error) {
 	if given := m.trim(missing, false); given > 0 {
 		return nil, again, nil
 	}
-	if b := m.reuse(r, true); b != nil {
+	if b := m.reuse(r, unorderedUses); b != nil {
 		return b, found, nil
 	}
 	left, idle := m.left()
@@ -175,14 +195,14 @@ func (m *Manager) missing(size int64) (missing, room int64) {
 // held returns the bytes that count against the budget. The caller holds mu.
 func (m *Manager) held() int64 { return m.stats.Used + m.stats.Idle + m.stats.Quarantined }
 
-// reuse takes an idle block that will do: the smallest, among equals the last freed
-// one, or the first freed one to be filled, that work on r.t may use without waiting on
-// the device, or with anyFence whatever its uses.
-func (m *Manager) reuse(r request, anyFence bool) *Block {
+// reuse takes an idle block that will do and whose uses are no worse than worst: the
+// smallest, among equals the last freed one, or the first freed one to be filled, since
+// the device has likely done with it.
+func (m *Manager) reuse(r request, worst useOrder) *Block {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := m.idle.from(r.size); i < len(m.idle) && m.idle[i].size <= r.most; i++ {
-		if b := m.pick(&m.idle[i], r, anyFence); b != nil {
+		if b := m.pick(&m.idle[i], r, worst); b != nil {
 			m.stats.Idle -= int64(b.mem.Len)
 			m.stats.Used += int64(b.mem.Len)
 			m.stats.UsedBlocks++
@@ -193,7 +213,7 @@ func (m *Manager) reuse(r request, anyFence bool) *Block {
 }
 
 // pick takes a block of the list that will do off it. The caller holds mu.
-func (m *Manager) pick(list *sizeList, r request, anyFence bool) *Block {
+func (m *Manager) pick(list *sizeList, r request, worst useOrder) *Block {
 	k, step := len(list.blocks)-1, -1
 	if r.fill {
 		k, step = 0, 1
@@ -205,7 +225,7 @@ func (m *Manager) pick(list *sizeList, r request, anyFence bool) *Block {
 		case m.spoilt(b):
 			m.quarantine(list.take(k))
 			k += min(step, 0)
-		case anyFence || free(b.uses, r.t):
+		case orderOf(b.uses, r.t) <= worst:
 			return list.take(k)
 		default:
 			k += step
@@ -214,14 +234,19 @@ func (m *Manager) pick(list *sizeList, r request, anyFence bool) *Block {
 	return nil
 }
 
-// free reports whether work on t may follow the uses without a wait.
-func free(uses accel.Fences, t *accel.Timeline) bool {
-	for _, w := range uses {
-		if !t.Follows(w) {
-			return false
+// orderOf says what the works are to work on t.
+func orderOf(works accel.Fences, t *accel.Timeline) useOrder {
+	worst := endedUses
+	for _, w := range works {
+		switch {
+		case w.Done():
+		case t.Follows(w):
+			worst = followedUses
+		default:
+			return unorderedUses
 		}
 	}
-	return true
+	return worst
 }
 
 // spoilt reports whether a use of b failed and the device may still be at work on b.

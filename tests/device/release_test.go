@@ -360,3 +360,35 @@ func TestReuseAcrossQueues(t *testing.T) {
 }
 
 func mem(t *tensor.Tensor) accel.Memory { return t.Buffer().DeviceMemory() }
+
+// An operand from the host takes memory that nobody uses, not that of released results
+// that the device has not computed yet, so that the caller runs ahead of the device.
+func TestUploadsDoNotWaitForResults(t *testing.T) {
+	b := newBench(t, discrete.Options{Ring: deepRing})
+	warm := b.vector(b.a, 100, 1)
+	release(b.must(b.a.Add(warm, warm)), warm)
+	within(t, "warm up", func() error { return b.dev.Sync(context.Background()) })
+
+	b.dev.Hold()
+	var last *tensor.Tensor
+	within(t, "operations on new operands", func() error {
+		for i := range 4 {
+			x := b.vector(b.a, 100, float32(i))
+			y := b.must(b.a.Add(x, x))
+			z := b.must(b.b.Mul(y, y))
+			if last != nil {
+				release(last)
+			}
+			last = b.must(b.a.Add(z, y))
+			release(x, y, z)
+		}
+		return nil
+	})
+	if !b.pending() {
+		t.Error("the device made progress, so that nothing was shown")
+	}
+	b.dev.Release()
+	b.read("the last result", last, 42)
+	release(last)
+	b.close()
+}
