@@ -157,14 +157,20 @@ func (t *Timeline) clean(first, last uint64) (bool, error) {
 
 // Sources are the points that the contents of a buffer may come from and that are not
 // known to have ended well: operations of other queues, and operations with a status
-// word. An error of one of them is an error of the contents. For each queue there is one
-// interval, from the first such point to the last, so the set is conservative.
+// word. An error of one of them is an error of the contents. The set is exact up to
+// maxSources intervals.
 type Sources []source
 
+// source is the points of a queue from first to last.
 type source struct {
 	t           *Timeline
 	first, last uint64
 }
+
+// maxSources is the number of intervals from which on a new point shares the interval of
+// the nearest one of its queue. The contents may then get the error of an operation
+// between the two.
+const maxSources = 64
 
 // Add puts w into the set, unless it has ended well.
 func (s *Sources) Add(w Work) {
@@ -184,16 +190,55 @@ func (s *Sources) add(e source) {
 	if ok, _ := e.t.clean(e.first, e.last); ok {
 		return
 	}
-	for i := range *s {
-		if h := &(*s)[i]; h.t == e.t {
-			h.first, h.last = min(h.first, e.first), max(h.last, e.last)
+	for i := 0; i < len(*s); {
+		h := (*s)[i]
+		if h.t != e.t || h.gap(e) > 0 {
+			i++
+			continue
+		}
+		if h.first <= e.first && e.last <= h.last {
 			return
 		}
+		e = h.union(e)
+		*s = slices.Delete(*s, i, i+1)
 	}
 	if len(*s) == cap(*s) {
 		s.Forget()
 	}
+	if len(*s) >= maxSources {
+		if i := s.nearest(e); i >= 0 {
+			(*s)[i] = (*s)[i].union(e)
+			return
+		}
+	}
 	*s = append(*s, e)
+}
+
+// nearest returns the index of the interval of e's queue that is nearest to e, or -1.
+func (s Sources) nearest(e source) int {
+	best := -1
+	for i, h := range s {
+		if h.t == e.t && (best < 0 || h.gap(e) < s[best].gap(e)) {
+			best = i
+		}
+	}
+	return best
+}
+
+// gap returns how many points of the queue lie between two intervals.
+func (e source) gap(o source) uint64 {
+	switch {
+	case e.last < o.first:
+		return o.first - e.last - 1
+	case o.last < e.first:
+		return e.first - o.last - 1
+	}
+	return 0
+}
+
+// union returns the interval that reaches over both.
+func (e source) union(o source) source {
+	return source{e.t, min(e.first, o.first), max(e.last, o.last)}
 }
 
 // Forget drops the points that have ended well.

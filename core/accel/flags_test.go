@@ -120,7 +120,7 @@ func TestStatusIsTheErrorOfItsValues(t *testing.T) {
 		t.Errorf("while the operation runs: %v", err)
 	}
 	if got := both.Pending(); got != good {
-		t.Errorf("pending is op %d, want the last of the interval", got.Seq())
+		t.Errorf("pending is op %d, want the last of two neighbours", got.Seq())
 	}
 	q.Complete(4)
 	for range 2 {
@@ -166,40 +166,84 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func TestSourcesKeepOneIntervalPerQueue(t *testing.T) {
+func TestSourcesAreSets(t *testing.T) {
 	p, q := NewTimeline("p", nil), NewTimeline("q", nil)
-	p1, p2, p3 := p.Issue(), p.Issue(), p.Issue()
-	q1 := q.Issue()
-	s := sourcesOf(p2, Work{}, q1, p1, p3, p2)
-	if want := (Sources{{p, 1, 3}, {q, 1, 1}}); !slices.Equal(s, want) {
+	p1, p2, p3, q1 := p.Issue(), p.Issue(), p.Issue(), q.Issue()
+	p.Issue()
+	p5 := p.Issue()
+	s := sourcesOf(p1, Work{}, q1, p5, p3, p1)
+	if want := (Sources{{p, 1, 1}, {q, 1, 1}, {p, 5, 5}, {p, 3, 3}}); !slices.Equal(s, want) {
 		t.Fatalf("set %v, want %v", s, want)
+	}
+	s.Add(p2)
+	if want := (Sources{{q, 1, 1}, {p, 5, 5}, {p, 1, 3}}); !slices.Equal(s, want) {
+		t.Fatalf("set %v, want the neighbours in one interval: %v", s, want)
 	}
 	var joined Sources
 	joined.Add(q1)
 	joined.Join(s)
-	if want := (Sources{{q, 1, 1}, {p, 1, 3}}); !slices.Equal(joined, want) {
+	joined.Join(sourcesOf(p2))
+	if want := (Sources{{q, 1, 1}, {p, 5, 5}, {p, 1, 3}}); !slices.Equal(joined, want) {
 		t.Errorf("joined %v, want %v", joined, want)
 	}
-	if got := s.Pending(); got != p3 {
-		t.Errorf("pending is %s %d, want p 3", got.Timeline().Name(), got.Seq())
-	}
-	p.Complete(3)
 	if got := s.Pending(); got != q1 {
-		t.Error("q has not ended")
-	}
-	s.Forget()
-	if want := (Sources{{q, 1, 1}}); !slices.Equal(s, want) {
-		t.Errorf("after p has ended well: %v, want %v", s, want)
-	}
-	joined.Join(sourcesOf(p1, p2))
-	var late Sources
-	late.Join(joined)
-	if want := (Sources{{q, 1, 1}}); !slices.Equal(late, want) {
-		t.Errorf("joined what has ended well: %v, want %v", late, want)
+		t.Errorf("pending is %s %d, want q 1", got.Timeline().Name(), got.Seq())
 	}
 	q.Complete(1)
+	p.Complete(3)
+	if got := s.Pending(); got != p5 {
+		t.Errorf("pending is %s %d, want p 5", got.Timeline().Name(), got.Seq())
+	}
+	var late Sources
+	late.Join(joined)
+	s.Forget()
+	for _, got := range []Sources{s, late} {
+		if want := (Sources{{p, 5, 5}}); !slices.Equal(got, want) {
+			t.Errorf("after the others have ended well: %v, want %v", got, want)
+		}
+	}
+	p.Complete(5)
 	if s.Forget(); len(s) != 0 || !s.Pending().IsZero() || s.Err() != nil {
 		t.Errorf("with everything ended: %v", s)
+	}
+}
+
+// A value has no error of an operation between two that it comes from, up to maxSources
+// of them. From there on the nearest share an interval.
+func TestSourcesAreExact(t *testing.T) {
+	q := flagged(2*maxSources + 3)
+	var exact, coarse Sources
+	var good, bad []Work
+	for i := range maxSources + 1 {
+		w, _ := submit(t, q, 0)
+		good = append(good, w)
+		w, word := submit(t, q, 1)
+		word.Store(uint64(i + 1))
+		bad = append(bad, w)
+	}
+	last, _ := submit(t, q, 0)
+	for i, w := range good {
+		coarse.Add(w)
+		if i < maxSources {
+			exact.Add(w)
+		}
+	}
+	if len(coarse) != maxSources {
+		t.Errorf("%d intervals, want %d", len(coarse), maxSources)
+	}
+	guilty := sourcesOf(good[0], bad[1], good[2])
+	q.Complete(last.Seq())
+	if err := exact.Err(); err != nil {
+		t.Errorf("the value of good operations: %v", err)
+	}
+	if exact.Forget(); len(exact) != 0 {
+		t.Errorf("good operations are kept: %v", exact)
+	}
+	if err := guilty.Err(); err != (statusError{2, 1}) {
+		t.Errorf("a value of the second bad operation: %v", err)
+	}
+	if err := coarse.Err(); err != (statusError{maxSources, 1}) {
+		t.Errorf("a value of too many operations: %v, want that between the two nearest", err)
 	}
 }
 
@@ -238,13 +282,13 @@ func TestSourcesOfFailedWindow(t *testing.T) {
 	q.Complete(2)
 	q.Fail(3, 5, errBroken)
 	q.Complete(5)
-	for _, s := range append(edges, across, inside) {
-		if s.Forget(); len(s) != 1 || !errors.Is(s.Err(), errBroken) {
+	for _, s := range append(edges, inside) {
+		if s.Forget(); !errors.Is(s.Err(), errBroken) {
 			t.Errorf("sources %v: %v", s, s.Err())
 		}
 	}
-	if before.Err() != nil || after.Err() != nil || after.Pending() != works[5] {
-		t.Errorf("outside of the window: %v, %v", before.Err(), after.Err())
+	if err := errors.Join(before.Err(), across.Err(), after.Err()); err != nil || after.Pending() != works[5] {
+		t.Errorf("outside of the window: %v", err)
 	}
 	if before.Forget(); len(before) != 0 {
 		t.Errorf("what ended before the window is kept: %v", before)

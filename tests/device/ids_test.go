@@ -128,7 +128,7 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		innocent := v.of(after.Scale(other, 3))
+		innocent, around := v.of(after.Scale(other, 3)), v.of(before.Add(c, after))
 		r.dev.Release()
 		for range 2 {
 			for name, x := range map[string]fucina.Tensor{
@@ -149,7 +149,7 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 			for name, x := range map[string]struct {
 				x    fucina.Tensor
 				want float32
-			}{"before": {before, 3}, "after": {after, 3}, "in another context": {innocent, 9}, "the table": {table, 1}} {
+			}{"before": {before, 3}, "after": {after, 3}, "in another context": {innocent, 9}, "of both sides": {around, 6}, "the table": {table, 1}} {
 				if p := numbers(t, name, x.x); p[0] != x.want {
 					t.Errorf("%s: %v, want %v first", name, p, x.want)
 				}
