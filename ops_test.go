@@ -460,20 +460,31 @@ func TestComputedIDs(t *testing.T) {
 			return table.GetRows(c, ids, "vocab")
 		}
 		for _, id := range []float32{3, -1, 1e9} {
-			y, err := gather(0, id)
-			if err == nil {
-				z := k.of(y.Scale(c, 2))
-				for _, x := range []fucina.Tensor{y, z} {
-					_, err := fucina.Data[float32](x)
-					refused(t, err, fucina.ErrIndexOutOfBounds, fmt.Sprintf("id %d at position 1", int(id)))
-				}
-				drop(t, y, z)
-			} else {
+			wrong := func(err error) {
+				t.Helper()
 				refused(t, err, fucina.ErrIndexOutOfBounds, fmt.Sprintf("id %d at position 1", int(id)))
 			}
-			good := k.of(gather(2, 0))
-			want(t, c, good, "f32 {seq:2 d:2}", []float32{5, 6, 1, 2})
-			drop(t, good)
+			before := k.of(gather(1, 1))
+			y, err := gather(0, id)
+			after := k.of(gather(2, 0))
+			if err != nil {
+				wrong(err)
+			} else {
+				z, err := y.Scale(c, 2)
+				if err != nil { // the device has said so already
+					wrong(err)
+				} else {
+					_, err := fucina.Data[float32](z)
+					wrong(err)
+					drop(t, z)
+				}
+				_, err = fucina.Data[float32](y)
+				wrong(err)
+				drop(t, y)
+			}
+			sum := k.of(before.Add(c, after))
+			want(t, c, sum, "f32 {seq:2 d:2}", []float32{8, 10, 4, 6})
+			drop(t, before, after, sum)
 		}
 		drop(t, table)
 	})
