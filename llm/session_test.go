@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -201,12 +201,12 @@ func TestDecodeErrors(t *testing.T) {
 func TestCancelAnywhere(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	want := decode(t, openSession(t, m, llm.SessionOptions{Batch: 4}), prompt...)
-	total := after(math.MaxInt)
+	total := countdown.After(math.MaxInt)
 	if err := openSession(t, m, llm.SessionOptions{Batch: 4}).Decode(total, prompt, nil); err != nil {
 		t.Fatal(err)
 	}
 	// A device is only given its ops: the looks are those between blocks and in waits.
-	if n := total.looks.Load(); testProvider() == "cpu" && n < 60 {
+	if n := total.Looks(); testProvider() == "cpu" && n < 60 {
 		t.Fatalf("%d looks at the context during the ops of six blocks, want one for each op", n)
 	}
 	s := openSession(t, m, llm.SessionOptions{Batch: 4})
@@ -214,13 +214,13 @@ func TestCancelAnywhere(t *testing.T) {
 	seen := make(map[int]bool) // tokens that were left
 	step := 1
 	if testing.Short() {
-		step = int(total.looks.Load())/50 + 1
+		step = total.Looks()/50 + 1
 	}
 	for looks := 0; ; looks += step {
 		if err := s.Rewind(0); err != nil {
 			t.Fatal(err)
 		}
-		err := s.Decode(after(looks), prompt, logits)
+		err := s.Decode(countdown.After(looks), prompt, logits)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func TestCancelGenerate(t *testing.T) {
 			t.Fatal(err)
 		}
 		var last error
-		for _, err := range s.GenerateIDs(after(looks), prompt, llm.GenerateOptions{MaxTokens: 200}) {
+		for _, err := range s.GenerateIDs(countdown.After(looks), prompt, llm.GenerateOptions{MaxTokens: 200}) {
 			last = err
 		}
 		if !errors.Is(last, context.Canceled) {
@@ -265,7 +265,7 @@ func TestCancelGenerate(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := 0
-		err := s.DecodeAll(after(looks/37), prompt, func(int, []float32) error { rows++; return nil })
+		err := s.DecodeAll(countdown.After(looks/37), prompt, func(int, []float32) error { rows++; return nil })
 		if err != nil && !errors.Is(err, context.Canceled) || (err == nil) != (s.Past() == len(prompt)) || err == nil && rows != len(prompt) {
 			t.Fatalf("DecodeAll, cancelled at look %d: %v with %d tokens and %d rows, want all of them or %v and no tokens", looks/37, err, s.Past(), rows, context.Canceled)
 		}
@@ -273,27 +273,6 @@ func TestCancelGenerate(t *testing.T) {
 			t.Error("DecodeAll did not look at its context")
 		}
 	}
-}
-
-// countdown is a context that is done after a number of calls of Err.
-type countdown struct {
-	context.Context
-	left  atomic.Int64 // looks that find nothing
-	looks atomic.Int64
-}
-
-func after(looks int) *countdown {
-	c := &countdown{Context: context.Background()}
-	c.left.Store(int64(looks))
-	return c
-}
-
-func (c *countdown) Err() error {
-	c.looks.Add(1)
-	if c.left.Add(-1) < 0 {
-		return context.Canceled
-	}
-	return nil
 }
 
 // BenchmarkCancelDecode reports how long Decode of 512 tokens goes on after its context

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/tests/countdown"
 )
 
 // lcg gives numbers that any language reproduces bit for bit: exact multiples of 2^-16.
@@ -585,20 +586,6 @@ func BenchmarkEncodeRows(b *testing.B) {
 	}
 }
 
-// countdown is a context that is done after some looks at it.
-type countdown struct {
-	context.Context
-	left  int // looks that find nothing
-	looks int
-}
-
-func (c *countdown) Err() error {
-	if c.looks++; c.looks > c.left {
-		return context.Canceled
-	}
-	return nil
-}
-
 // A context ends the encoding of rows of any length, with its own error, and it is
 // looked at every 1024 elements, whether these are one row or many; what it does not
 // end has the bytes of EncodeRows.
@@ -619,18 +606,18 @@ func TestEncodeRowsContext(t *testing.T) {
 				if err := EncodeRows(want, d, src, rowLen, importance); err != nil {
 					t.Fatal(err)
 				}
-				ctx := &countdown{Context: t.Context(), left: math.MaxInt}
+				ctx := countdown.After(math.MaxInt)
 				got := make([]byte, len(want))
 				if err := EncodeRowsContext(ctx, got, d, src, rowLen, importance); err != nil || !bytes.Equal(got, want) {
 					t.Errorf("%v in rows of %d: %v, or other bytes than EncodeRows", d, rowLen, err)
 				}
-				if ctx.looks < n/1024 {
-					t.Errorf("%v in rows of %d: %d looks at %d elements, want one every 1024", d, rowLen, ctx.looks, n)
+				if ctx.Looks() < n/1024 {
+					t.Errorf("%v in rows of %d: %d looks at %d elements, want one every 1024", d, rowLen, ctx.Looks(), n)
 				}
-				for _, left := range []int{0, 1, ctx.looks / 2, ctx.looks - 1} {
-					ctx := &countdown{Context: t.Context(), left: left}
-					if err := EncodeRowsContext(ctx, got, d, src, rowLen, importance); err != context.Canceled || ctx.looks != left+1 {
-						t.Fatalf("%v in rows of %d, done after %d looks: %v after %d, want %v at once", d, rowLen, left, err, ctx.looks, context.Canceled)
+				for _, left := range []int{0, 1, ctx.Looks() / 2, ctx.Looks() - 1} {
+					ctx := countdown.After(left)
+					if err := EncodeRowsContext(ctx, got, d, src, rowLen, importance); err != context.Canceled || ctx.Looks() != left+1 {
+						t.Fatalf("%v in rows of %d, done after %d looks: %v after %d, want %v at once", d, rowLen, left, err, ctx.Looks(), context.Canceled)
 					}
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -97,8 +98,8 @@ func TestBenchErrors(t *testing.T) {
 func TestBenchInterrupted(t *testing.T) {
 	model := tinyModel(t)
 	some := false
-	for n := int64(1); n < 512 && !some; n += 3 {
-		r := invokeContext(t, newCountdown(t, n), "bench", "-m", model, "-p", "2", "-n", "40", "-r", "1", "-o", "json")
+	for n := 1; n < 512 && !some; n += 3 {
+		r := invokeContext(t, countdown.After(n), "bench", "-m", model, "-p", "2", "-n", "40", "-r", "1", "-o", "json")
 		if r.code == exitOK {
 			break
 		}

@@ -68,8 +68,8 @@ func (f *flags) describe() []describedFlag {
 		if _, alias := f.main[fl.Name]; alias {
 			return
 		}
-		placeholder, usage := flag.UnquoteUsage(fl)
-		d := describedFlag{names: []string{fl.Name}, usage: usage, file: placeholder == "file"}
+		operand, usage := flag.UnquoteUsage(fl)
+		d := describedFlag{names: []string{fl.Name}, usage: usage, file: operand == "file"}
 		d.value = !standsAlone(fl.Value)
 		if v, ok := fl.Value.(listed); ok {
 			d.words = v.words()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tests/countdown"
 )
 
 const story = "testdata/story.txt"
@@ -120,8 +121,8 @@ func TestPerplexityInterrupted(t *testing.T) {
 	}
 	whole := invoke(t, "perplexity", "-m", model, "-f", text, "-c", "8").ok(t)
 	some := false
-	for n := int64(0); ; n += 23 {
-		r := invokeContext(t, newCountdown(t, n), "perplexity", "-m", model, "-f", text, "-c", "8")
+	for n := 0; ; n += 23 {
+		r := invokeContext(t, countdown.After(n), "perplexity", "-m", model, "-f", text, "-c", "8")
 		if r.code == exitOK {
 			break
 		}

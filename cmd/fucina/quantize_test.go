@@ -13,6 +13,7 @@ import (
 
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm/quantize"
+	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -190,9 +191,9 @@ func TestQuantizeFailures(t *testing.T) {
 		t.Errorf("interrupted: %+v", r)
 	}
 	only(t, dir)
-	looks := int64(1)
+	looks := 1
 	for ; ; looks *= 2 {
-		r := invokeContext(t, newCountdown(t, looks), "quantize", in, out, "Q8_0")
+		r := invokeContext(t, countdown.After(looks), "quantize", in, out, "Q8_0")
 		if r.code == exitOK {
 			break
 		}

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/fucina-go/fucina"
@@ -22,6 +21,7 @@ import (
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/sample"
 	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -620,40 +620,19 @@ func TestRunInterrupted(t *testing.T) {
 	}
 }
 
-// countdown is a context that is done once it has been asked n times.
-type countdown struct {
-	context.Context
-	cancel context.CancelFunc
-	left   atomic.Int64
-}
-
-func newCountdown(t *testing.T, n int64) *countdown {
-	c := &countdown{}
-	c.Context, c.cancel = context.WithCancel(t.Context())
-	c.left.Store(n)
-	return c
-}
-
-func (c *countdown) Err() error {
-	if c.left.Add(-1) < 0 {
-		c.cancel()
-	}
-	return c.Context.Err()
-}
-
 // loadLooks is how often loading looks whether it was interrupted.
 const loadLooks = 3
 
 // An interrupt during loading is seen there, and leaves nothing to print.
 func TestLoadInterrupted(t *testing.T) {
 	model, number := tinyModel(t), 0
-	for n := range int64(loadLooks) {
-		_, err := newTool(nil, io.Discard, io.Discard, false, false).load(newCountdown(t, n), &modelFlags{path: model, threads: &number, batch: &number}, defaultLength)
+	for n := range loadLooks {
+		_, err := newTool(nil, io.Discard, io.Discard, false, false).load(countdown.After(n), &modelFlags{path: model, threads: &number, batch: &number}, defaultLength)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("interrupted at look %d: %v", n, err)
 		}
 		for _, format := range []string{"text", "json"} {
-			if r := invokeContext(t, newCountdown(t, n), "run", "-m", model, "-p", "a", "-o", format); r != (result{code: exitInterrupted}) {
+			if r := invokeContext(t, countdown.After(n), "run", "-m", model, "-p", "a", "-o", format); r != (result{code: exitInterrupted}) {
 				t.Errorf("interrupted at look %d: %+v", n, r)
 			}
 		}
@@ -693,8 +672,8 @@ func TestRunInterruptedJSON(t *testing.T) {
 		t.Fatalf("%d ids", len(whole.IDs))
 	}
 	some := false
-	for n := int64(loadLooks + 1); ; n += n / 2 { // 1 for the prompt's tokens
-		r := invokeContext(t, newCountdown(t, n), args...)
+	for n := loadLooks + 1; ; n += n / 2 { // 1 for the prompt's tokens
+		r := invokeContext(t, countdown.After(n), args...)
 		if r.code == 0 {
 			break // it ended before the look at which it would have been interrupted
 		}

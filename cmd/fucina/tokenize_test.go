@@ -13,6 +13,7 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/tokenizer"
+	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -128,14 +129,14 @@ func TestEncodeInterrupted(t *testing.T) {
 	}
 	model := tinyModel(t)
 	for _, tc := range []struct {
-		looks int64
+		looks int
 		args  string
 	}{
 		{0, "tokenize -m " + model + " -p a"},
 		{loadLooks, "run -m " + model + " -p a"},
 		{loadLooks, "run -o json -m " + model + " -p a"},
 	} {
-		if r := invokeContext(t, newCountdown(t, tc.looks), strings.Fields(tc.args)...); r != (result{code: exitInterrupted}) {
+		if r := invokeContext(t, countdown.After(tc.looks), strings.Fields(tc.args)...); r != (result{code: exitInterrupted}) {
 			t.Errorf("%s: %+v", tc.args, r)
 		}
 	}
@@ -156,7 +157,7 @@ func TestTokenizeInterrupted(t *testing.T) {
 		}
 	}
 	whole := invoke(t, "tokenize", "-m", model, "-p", "the and the").ok(t)
-	r := invokeContext(t, newCountdown(t, 3), "tokenize", "-m", model, "-p", "the and the")
+	r := invokeContext(t, countdown.After(3), "tokenize", "-m", model, "-p", "the and the")
 	if r.code != exitInterrupted || strings.Count(r.stdout, "\n") != 2 || !strings.HasPrefix(whole, r.stdout) || r.stderr != "" {
 		t.Errorf("after two lines: %+v", r)
 	}

@@ -7,35 +7,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/llm/quantize"
+	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
-
-// countdown is a context that is done after some looks at it.
-type countdown struct {
-	context.Context
-	left  atomic.Int64 // looks that find nothing
-	looks atomic.Int64
-}
-
-func after(looks int) *countdown {
-	c := &countdown{Context: context.Background()}
-	c.left.Store(int64(looks))
-	return c
-}
-
-func (c *countdown) Err() error {
-	c.looks.Add(1)
-	if c.left.Add(-1) < 0 {
-		return context.Canceled
-	}
-	return nil
-}
 
 // Wherever the context is found done, File ends with its error and leaves nothing.
 func TestFileCancelledAnywhere(t *testing.T) {
@@ -48,16 +27,16 @@ func TestFileCancelledAnywhere(t *testing.T) {
 	for _, typ := range []quantize.FileType{quantize.Q4_0, quantize.F16, quantize.F32} {
 		for _, threads := range []int{1, 2} {
 			opt := quantize.Options{Type: typ, Pure: true, Threads: threads}
-			total := after(math.MaxInt)
+			total := countdown.After(math.MaxInt)
 			if _, err := quantize.File(total, path, out, opt); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Remove(out); err != nil {
 				t.Fatal(err)
 			}
-			n := int(total.looks.Load())
+			n := total.Looks()
 			for _, looks := range []int{0, 1, 2, 3, 5, 8, n / 4, n / 2, 3 * n / 4, n - 2, n - 1} {
-				if _, err := quantize.File(after(looks), path, out, opt); !errors.Is(err, context.Canceled) || errors.Is(err, quantize.ErrTensor) {
+				if _, err := quantize.File(countdown.After(looks), path, out, opt); !errors.Is(err, context.Canceled) || errors.Is(err, quantize.ErrTensor) {
 					t.Fatalf("%v on %d threads, done after %d of %d looks: %v, want %v", typ, threads, looks, n, err, context.Canceled)
 				}
 				onlyFile(t, dir, "model.gguf", image)
@@ -78,11 +57,11 @@ func TestLongRowLooks(t *testing.T) {
 		typ  quantize.FileType
 		each int // elements between two looks
 	}{{quantize.Q4_0, 1024}, {quantize.Q6_K, 1024}, {quantize.F16, 1024}, {quantize.F32, 1 << 15}} {
-		ctx := after(math.MaxInt)
+		ctx := countdown.After(math.MaxInt)
 		if _, err := quantize.File(ctx, path, out, quantize.Options{Type: c.typ, Pure: true, Threads: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if looks := int(ctx.looks.Load()); looks < 2*cols/c.each {
+		if looks := int(ctx.Looks()); looks < 2*cols/c.each {
 			t.Errorf("%v: %d looks at two rows of %d, want one every %d", c.typ, looks, cols, c.each)
 		}
 	}

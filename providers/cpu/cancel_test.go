@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
@@ -16,28 +15,8 @@ import (
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/team"
+	"github.com/fucina-go/fucina/tests/countdown"
 )
-
-// countdown is a context that is done after some looks at it.
-type countdown struct {
-	context.Context
-	left  atomic.Int64 // looks that find nothing
-	looks atomic.Int64
-}
-
-func after(looks int) *countdown {
-	c := &countdown{Context: context.Background()}
-	c.left.Store(int64(looks))
-	return c
-}
-
-func (c *countdown) Err() error {
-	c.looks.Add(1)
-	if c.left.Add(-1) < 0 {
-		return context.Canceled
-	}
-	return nil
-}
 
 // longCase is an operation whose rows are long, so that they are cut into pieces.
 type longCase struct {
@@ -123,16 +102,16 @@ func TestCancelAnywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range es {
-				total := after(1 << 40)
+				total := countdown.After(1 << 40)
 				if _, err := run(e, total); err != nil {
 					t.Fatal(err)
 				}
-				n := int(total.looks.Load())
+				n := total.Looks()
 				for _, looks := range []int{0, 1, 2, 3, 5, n / 3, n / 2, n - 2, n - 1} {
 					if looks < 0 || looks >= n {
 						continue
 					}
-					ctx := after(looks)
+					ctx := countdown.After(looks)
 					out, err := run(e, ctx)
 					if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.op.String()) {
 						t.Fatalf("%d lanes, done after %d of %d looks: error %v, want %v of %v", e.Lanes(), looks, n, err, context.Canceled, c.op)
@@ -140,7 +119,7 @@ func TestCancelAnywhere(t *testing.T) {
 					if looks == 0 && !bytes.Equal(out, before) {
 						t.Errorf("%d lanes, done at the start: the output has changed", e.Lanes())
 					}
-					if more := int(ctx.looks.Load()) - looks; more > 40*e.Lanes() {
+					if more := int(ctx.Looks()) - looks; more > 40*e.Lanes() {
 						t.Errorf("%d lanes, done after %d of %d looks: looked %d times more", e.Lanes(), looks, n, more)
 					}
 					for i := range e.scratch {
@@ -153,7 +132,7 @@ func TestCancelAnywhere(t *testing.T) {
 					t.Errorf("%d lanes: after a cancelled operation, the next one differs or fails: %v", e.Lanes(), err)
 				}
 				// A context that is done too late to be seen changes nothing.
-				if got, err := run(e, after(n+e.Lanes())); err != nil || !bytes.Equal(got, want) {
+				if got, err := run(e, countdown.After(n+e.Lanes())); err != nil || !bytes.Equal(got, want) {
 					t.Errorf("%d lanes: differs or fails under a context that is never done: %v", e.Lanes(), err)
 				}
 			}
@@ -240,12 +219,12 @@ func TestLongRowsLook(t *testing.T) {
 		longCase{"attention of one head over many keys", provider.OpAttention, keys, n / 16 * 128},
 		longCase{"matmul of many rows with one tile", provider.OpMatMul, rows, 4 * n})
 	for _, c := range long {
-		ctx := after(1 << 40)
+		ctx := countdown.After(1 << 40)
 		a := withWorkspace(t, e, c.op, c.args)
 		if err := e.Execute(ctx, c.op, &a); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if looks := int(ctx.looks.Load()); looks < c.work/lookEvery {
+		if looks := int(ctx.Looks()); looks < c.work/lookEvery {
 			t.Errorf("%s: %d looks during %d multiply-adds, want one every %d", c.name, looks, c.work, lookEvery)
 		}
 	}
@@ -320,7 +299,7 @@ func TestSubmitCancelled(t *testing.T) {
 	p, q := open(t, 2)
 	defer p.Close()
 	a := sample(t, NewExecutor(p.team), provider.OpMatMul)
-	if _, err := p.Submit(after(0), q, provider.OpMatMul, &a); !errors.Is(err, context.Canceled) {
+	if _, err := p.Submit(countdown.After(0), q, provider.OpMatMul, &a); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 	if n := p.Stats().Submits[provider.OpMatMul]; n != 0 {
@@ -377,7 +356,7 @@ func TestCancelOnEveryLane(t *testing.T) {
 	k := &together{metered: metered{units: lanes, cost: lookEvery}}
 	e.kernels[provider.OpCopy] = k
 	k.barrier.Add(lanes)
-	if err := e.Execute(after(lanes), provider.OpCopy, &provider.Args{}); !errors.Is(err, context.Canceled) {
+	if err := e.Execute(countdown.After(lanes), provider.OpCopy, &provider.Args{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 	for i := range e.scratch {
@@ -401,7 +380,7 @@ func TestCancelOnBusyTeam(t *testing.T) {
 	a := withWorkspace(t, e, c.op, c.args)
 	tm.Run(2, func(task, _ int) bool {
 		if task == 0 {
-			if err := e.Execute(after(10), c.op, &a); !errors.Is(err, context.Canceled) {
+			if err := e.Execute(countdown.After(10), c.op, &a); !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v, want %v", err, context.Canceled)
 			}
 		}
