@@ -22,6 +22,7 @@ func (*device) open(opt Options) error {
 
 func (*device) provider() provider.Provider { return nil }
 func (*device) fallbacks() (int64, string)  { return 0, "" }
+func (*device) count(provider.Op, error)    {}
 func (*device) close(context.Context) error { return nil }
 
 type deviceQueue struct{}
@@ -29,8 +30,8 @@ type deviceQueue struct{}
 func (*deviceQueue) open(*device) error { return nil }
 func (*deviceQueue) close() error       { return nil }
 
-func (*Queue) onDevice(provider.Op) bool        { return false }
-func (*Queue) fallBack(provider.Op, error) bool { return true }
+func (*Queue) onDevice(provider.Op) (bool, error) { return false, nil }
+func (*Queue) fallBack(error) bool                { return true }
 
 func (*Queue) runDevice(provider.Op, *storage.Buffer, storage.Access) error {
 	panic("exec: device operation in a build without devices")

@@ -154,43 +154,42 @@ func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
 	}
 }
 
-// onDevice decides where the op runs.
-func (c *Queue) onDevice(op provider.Op) bool {
+// onDevice decides where the op runs. The error says why a device that would take it
+// cannot.
+func (c *Queue) onDevice(op provider.Op) (bool, error) {
 	d := &c.e.dev
 	if d.p == nil || d.lost.Load() || !d.p.Plan(op, &c.args).Supported {
-		return false
+		return false, nil
 	}
 	if err := d.res.Err(); err != nil {
-		// The device could compute the result, but nobody could read it.
-		d.count(op, err)
-		return false
+		return false, err // the device could compute the result, but nobody could read it
 	}
 	for i := range c.args.NIn {
 		if !c.args.In[i].Weight && c.bufs[i].NewestOnDevice() {
-			return true
+			return true, nil
 		}
 	}
-	return d.gate.pass(op, &c.args)
+	return d.gate.pass(op, &c.args), nil
 }
 
-// fallBack says whether the CPU may run an op that the device did not take, which
-// it may unless the context was cancelled, and counts it. Nothing of the op was
-// submitted, so the operands are as they were; where one of them was lost with the
-// device, the CPU run will say so.
-func (c *Queue) fallBack(op provider.Op, err error) bool {
+// fallBack says whether the CPU may run an op that the device did not take because of
+// err, which it may unless the context was cancelled. Nothing of the op was submitted, so
+// the operands are as they were; where one of them was lost with the device, the CPU run
+// will say so.
+func (c *Queue) fallBack(err error) bool {
 	d := &c.e.dev
 	if errors.Is(err, accel.ErrDeviceLost) {
 		d.lost.Store(true)
 	}
-	if c.std.Err() != nil {
-		return false
-	}
-	d.count(op, err)
-	return true
+	return c.std.Err() == nil
 }
 
-// count counts an op that the CPU runs instead of the device, because of err.
+// count counts an op that the CPU ran instead of the device because of err, if there is
+// one.
 func (d *device) count(op provider.Op, err error) {
+	if err == nil {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fellBack++

@@ -92,14 +92,14 @@ func (c *Queue) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tensor
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
 	}
-	var why error
-	if c.onDevice(op) {
+	onDevice, why := c.onDevice(op)
+	if onDevice {
 		buf := c.e.pool.AcquireLazy(n)
 		if err = c.runDevice(op, buf, storage.Overwrite); err == nil {
 			return tensor.FromBuffer(buf, d, s)
 		}
 		buf.Release()
-		if !c.fallBack(op, err) {
+		if !c.fallBack(err) {
 			return tensor.Tensor{}, describeEnd(op, c.std.Err(), err)
 		}
 		why = err
@@ -112,6 +112,7 @@ func (c *Queue) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tensor
 		buf.Release()
 		return tensor.Tensor{}, describe(op, err, why)
 	}
+	c.e.dev.count(op, why)
 	return tensor.FromBuffer(buf, d, s)
 }
 
@@ -123,13 +124,13 @@ func (c *Queue) runInto(op provider.Op, out *tensor.Tensor) error {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	c.args.Out = operand(out)
-	var why error
-	if c.onDevice(op) {
+	onDevice, why := c.onDevice(op)
+	if onDevice {
 		err := c.runDevice(op, out.Buffer(), storage.Update)
 		if err == nil {
 			return nil
 		}
-		if !c.fallBack(op, err) {
+		if !c.fallBack(err) {
 			return describeEnd(op, c.std.Err(), err)
 		}
 		why = err
@@ -137,6 +138,7 @@ func (c *Queue) runInto(op provider.Op, out *tensor.Tensor) error {
 	if err := c.runHost(op, out.Buffer(), storage.Update); err != nil {
 		return describe(op, err, why)
 	}
+	c.e.dev.count(op, why)
 	return nil
 }
 
