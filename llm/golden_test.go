@@ -26,6 +26,7 @@ func checkGolden(t *testing.T, path string, want golden, tol float64) {
 		t.Fatal(err)
 	}
 	checkLogits(t, "first token", first, want.FirstLogits, tol)
+	checkBits(t, first)
 	if !slices.Equal(got, want.IDs) {
 		t.Errorf("ids %v\nwant %v", got, want.IDs)
 	}
@@ -61,6 +62,7 @@ func TestFormatGoldens(t *testing.T) {
 				eighths = append(eighths, first[i])
 			}
 			checkLogits(t, "first token", eighths, f.Logits, 1e-4)
+			checkBits(t, first)
 			if !slices.Equal(ids, f.IDs) {
 				t.Errorf("ids %v\nwant %v", ids, f.IDs)
 			}
