@@ -57,7 +57,8 @@ func TestCancelledSearch(t *testing.T) {
 	for range 1000 { // a search that holds a lock does not take longer
 		runtime.Gosched()
 	}
-	b, _ := x.acquire(x.b, 4096) // the weight's memory
+	b, _ := x.acquire(x.b, 4096)  // the weight's memory
+	c, _ := x.acquire(x.b, 8<<10) // the memory in use, which x.b follows
 	if s := x.m.Stats(); s.Evictions != 1 {
 		t.Errorf("%+v, want one eviction", s)
 	}
@@ -74,7 +75,9 @@ func TestCancelledSearch(t *testing.T) {
 		t.Errorf("search with a context that ends: %v", err)
 	}
 	x.dev.Release()
+	x.sync()
 	b.Free(nil)
+	c.Free(nil)
 	w.Release()
 	x.close()
 }

@@ -718,7 +718,7 @@ func TestWriteDuringDownload(t *testing.T) {
 		}
 		select {
 		case v := <-done:
-			t.Fatalf("read %q, want what was written meanwhile", v)
+			t.Fatalf("the read gave %q of a download that began before the write", v)
 		default:
 			runtime.Gosched()
 		}

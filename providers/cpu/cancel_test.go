@@ -23,7 +23,7 @@ type longCase struct {
 	name string
 	op   provider.Op
 	args provider.Args
-	work int // multiply-adds, or elements where there are none
+	work int // at least the cost, in multiply-adds
 }
 
 // longCases are all operations, and the paths through them, on rows of about n
@@ -52,13 +52,13 @@ func longCases(n, keys int) []longCase {
 		{"add", provider.OpAdd, in(one(plain, n+3), f(plain, n+3), f(plain, n+3)), n},
 		{"swiglu strided", provider.OpSwiGLU, in(one(spread, 2, n), f(reversed, 2, n), f(plain, 2, n)), 2 * n},
 		{"soft_cap", provider.OpSoftCap, in(one(plain, n+3), f(plain, n+3)), n},
-		{"rms_norm", provider.OpRMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(plain, n+3)), 2 * n},
-		{"rms_norm strided weight", provider.OpRMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(spread, n+3)), 2 * n},
-		{"softmax", provider.OpSoftmax, in(one(plain, 2, n+3), f(plain, 2, n+3)), 2 * n},
+		{"rms_norm", provider.OpRMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(plain, n+3)), 2 * (2 + 2) * n},
+		{"rms_norm strided weight", provider.OpRMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(spread, n+3)), 2 * (2 + 2) * n},
+		{"softmax", provider.OpSoftmax, in(one(plain, 2, n+3), f(plain, 2, n+3)), 2 * (1 + expCost + 1) * n},
 		{"argmax", provider.OpArgmax, in(operand(dtype.I32, plain, 2), f(plain, 2, n+3)), 2 * n},
 		{"argmax NaN", provider.OpArgmax, in(operand(dtype.I32, plain, 2), nan), n},
-		{"rope neox", provider.OpRoPE, in(one(plain, 2, 2, n+3), f(plain, 2, 2, n+3), f(plain, 2, n/3, 2)), 2 * n},
-		{"rope interleaved", provider.OpRoPE, interleaved, 2 * n},
+		{"rope neox", provider.OpRoPE, in(one(plain, 2, 2, n+3), f(plain, 2, 2, n+3), f(plain, 2, n/3, 2)), 4 * (4 + 1) * (n / 3)},
+		{"rope interleaved", provider.OpRoPE, interleaved, 4 * (4 + 1) * (n / 3)},
 		{"get_rows q4_k", provider.OpGetRows, in(one(plain, 3, n), weights(dtype.Q4_K, plain, 4), ofInts(dtype.I32, 3, 0, 2)), 3 * n},
 		{"get_rows f16 strided", provider.OpGetRows, in(one(plain, 3, n), weights(dtype.F16, spread, 4), ofInts(dtype.I64, 3, 0, 2)), 3 * n},
 		{"copy q6_k", provider.OpCopy, in(one(plain, 2, n), weights(dtype.Q6_K, plain, 2)), 2 * n},
@@ -107,6 +107,9 @@ func TestCancelAnywhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				n := total.Looks()
+				if n == 0 {
+					t.Fatalf("%d lanes never look", e.Lanes())
+				}
 				for _, looks := range []int{0, 1, 2, 3, 5, n / 3, n / 2, n - 2, n - 1} {
 					if looks < 0 || looks >= n {
 						continue
@@ -207,25 +210,34 @@ func TestLongRowsLook(t *testing.T) {
 		t.Skip("slow, and on one goroutine")
 	}
 	e := NewExecutor(nil)
-	const n = 1 << 19
-	long := longCases(n/8, 5)
+	e.every = 1 << 12 // so that rows of a moderate length are cut into many pieces
+	const n = 1 << 16
+	long := longCases(n, 5)
 	rng := newRand()
 	f := func(dims ...int) provider.Operand { return random(operand(dtype.F32, plain, dims...), rng) }
 	keys := provider.Args{NIn: 3, Out: operand(dtype.F32, plain, 1, 1, 64), Past: n/16 - 1}
 	keys.In[0], keys.In[1], keys.In[2] = f(1, 1, 64), f(n/16, 1, 64), f(n/16, 1, 64)
+	coded := keys
+	coded.In[1] = random(operand(dtype.F16, plain, n/16, 1, 64), rng)
+	coded.In[2] = random(operand(dtype.Q8_0, plain, n/16, 1, 64), rng)
 	rows := provider.Args{NIn: 2, Out: operand(dtype.F32, plain, n/256, 4)}
 	rows.In[0], rows.In[1] = f(n/256, 256), f(4, 256)
+	ids := provider.Args{NIn: 2, Out: operand(dtype.F32, plain, n, 1)}
+	ids.In[0], ids.In[1] = f(2, 1), ofInts(dtype.I32, make([]int64, n)...)
 	long = append(long,
 		longCase{"attention of one head over many keys", provider.OpAttention, keys, n / 16 * 128},
-		longCase{"matmul of many rows with one tile", provider.OpMatMul, rows, 4 * n})
+		longCase{"attention of one head over many coded keys", provider.OpAttention, coded, n / 16 * 128 * (1 + decodeCost)},
+		longCase{"matmul of many rows with one tile", provider.OpMatMul, rows, 4 * n},
+		// The ids are looked over before the rows are gathered.
+		longCase{"get_rows of many ids", provider.OpGetRows, ids, n*decodeCost + n*(unitCost+decodeCost)})
 	for _, c := range long {
-		ctx := countdown.After(1 << 40)
+		ctx := countdown.After(math.MaxInt)
 		a := withWorkspace(t, e, c.op, c.args)
 		if err := e.Execute(ctx, c.op, &a); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if looks := int(ctx.Looks()); looks < c.work/lookEvery {
-			t.Errorf("%s: %d looks during %d multiply-adds, want one every %d", c.name, looks, c.work, lookEvery)
+		if looks, want := ctx.Looks(), c.work/e.every; want == 0 || looks < want {
+			t.Errorf("%s: %d looks during %d multiply-adds, want one every %d", c.name, looks, c.work, e.every)
 		}
 	}
 }
