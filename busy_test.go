@@ -104,7 +104,7 @@ func TestRefusedCloseIsNotNoticed(t *testing.T) {
 			closes.Add(1)
 		}
 	})
-	for i := 0; i < 20000 || closes.Load() < 5000 && !t.Failed(); i++ {
+	for i := 0; i < 100000 || closes.Load() < 20000 && !t.Failed(); i++ {
 		v, err := x.Narrow(c, "d", 0, 1)
 		if err == nil {
 			err = v.Release()
