@@ -141,10 +141,8 @@ func (t *Timeline) clean(first, last uint64) (bool, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.failures {
-		if f := &t.failures[i]; f.first <= last && first <= f.last {
-			return false, f.err
-		}
+	if err := t.failureOf(first, last); err != nil {
+		return false, err
 	}
 	t.look()
 	for i := range t.flags {
@@ -252,14 +250,21 @@ func (s *Sources) Forget() {
 	*s = kept
 }
 
-// Err returns the error of a point of the set, without waiting.
+// Err returns the error of a point of the set, without waiting. A failure comes before
+// what an operation reported, which may be the consequence: row numbers that were never
+// uploaded are wrong too.
 func (s Sources) Err() error {
+	var reported error
 	for _, e := range s {
-		if _, err := e.t.clean(e.first, e.last); err != nil {
+		_, err := e.t.clean(e.first, e.last)
+		if err != nil && e.t.failure(e.first, e.last) != nil {
 			return err
 		}
+		if reported == nil {
+			reported = err
+		}
 	}
-	return nil
+	return reported
 }
 
 // Pending returns a point of the set that has not ended, or the zero Work.

@@ -302,6 +302,23 @@ func TestSourcesOfFailedWindow(t *testing.T) {
 	}
 }
 
+// A value that comes from failed work and from an operation that reported has the
+// failure, whatever was known first: the report may be its consequence.
+func TestFailureComesBeforeReports(t *testing.T) {
+	up, q := NewTimeline("up", nil), flagged(1)
+	upload := up.Issue()
+	w, word := submit(t, q, 1)
+	word.Store(1)
+	q.Complete(w.Seq())
+	up.Fail(1, 1, errBroken)
+	up.Complete(1)
+	for _, s := range []Sources{sourcesOf(upload, w), sourcesOf(w, upload)} {
+		if err := s.Err(); !errors.Is(err, errBroken) {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+}
+
 // A queue of nothing but bad requests keeps a bounded number of errors. The newer half
 // stays exact, and no old one is lost.
 func TestOldFlagsMerge(t *testing.T) {

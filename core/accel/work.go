@@ -164,10 +164,20 @@ func (t *Timeline) wake() {
 	t.waiting = kept
 }
 
-// failureOf returns the failure that covers seq, ended or not. The caller holds mu.
-func (t *Timeline) failureOf(seq uint64) error {
+// failure returns a failure that covers a point from first to last, ended or not.
+func (t *Timeline) failure(first, last uint64) error {
+	if !t.failed.Load() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failureOf(first, last)
+}
+
+// failureOf is failure for a caller that holds mu.
+func (t *Timeline) failureOf(first, last uint64) error {
 	for i := range t.failures {
-		if f := &t.failures[i]; f.first <= seq && seq <= f.last {
+		if f := &t.failures[i]; f.first <= last && first <= f.last {
 			return f.err
 		}
 	}
@@ -188,14 +198,7 @@ func (t *Timeline) endedOf(seq uint64) (bool, error) {
 }
 
 // Dead returns the failure that covers everything issued from now on, or nil.
-func (t *Timeline) Dead() error {
-	if !t.failed.Load() {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.failureOf(Forever)
-}
+func (t *Timeline) Dead() error { return t.failure(Forever, Forever) }
 
 // End records that the queue is closed, so none of its work touches memory. The queue's
 // owner calls it once every point has ended; no waiter depends on it.
@@ -232,12 +235,10 @@ func (w Work) IsZero() bool { return w.t == nil }
 // Err returns the failure of the work, or nil if it completed or is still pending.
 // A failure may be known before the work has ended. It never waits.
 func (w Work) Err() error {
-	if w.t == nil || !w.t.failed.Load() {
+	if w.t == nil {
 		return nil
 	}
-	w.t.mu.Lock()
-	defer w.t.mu.Unlock()
-	return w.t.failureOf(w.seq)
+	return w.t.failure(w.seq, w.seq)
 }
 
 // Done reports whether the work has ended, in success or failure. It never waits.
