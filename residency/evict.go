@@ -92,7 +92,7 @@ func (m *Manager) forget() {
 }
 
 // minPast is the number of histories that are kept without a look at them.
-const minPast = 1024
+const minPast = 256
 
 // touch records a use of b.
 func (m *Manager) touch(b *Block) {

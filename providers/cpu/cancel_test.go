@@ -206,9 +206,6 @@ func TestLooksAreClose(t *testing.T) {
 // The real kernels look as often as the least that their work costs asks for, also
 // where all of it is one unit.
 func TestLongRowsLook(t *testing.T) {
-	if invariants.RaceEnabled {
-		t.Skip("slow, and on one goroutine")
-	}
 	e := NewExecutor(nil)
 	e.every = 1 << 12 // so that rows of a moderate length are cut into many pieces
 	const n = 1 << 16

@@ -35,10 +35,10 @@ const (
 	// perSession is how many bytes of any kind a session may leave behind, from least
 	// to growth in all: what eight sessions need at once still has new peaks, ever more
 	// rarely, which the pools keep, and each set of fences keeps some queues that have
-	// ended. On a busy machine all of that came to 185 KiB. A leak of 100 bytes per
-	// session passes the limit after 2,600 sessions.
+	// ended. A leak of 100 bytes per session passes the limit, but for short tests, in
+	// which all of that is new.
 	perSession = 50
-	least      = 256 << 10
+	least      = 100 << 10
 	growth     = 1 << 20
 	// longest is the longest prompt, and the most tokens that follow it.
 	longest = 8
