@@ -47,6 +47,7 @@ full: $(GOTEST)
 race: $(GOTEST)
 	CGO_ENABLED=1 $(GOTEST) -race ./...
 	CGO_ENABLED=1 FUCINA_TEST_PROVIDER=discrete $(GOTEST) -race $(ACCEL) ./...
+	CGO_ENABLED=1 $(GOTEST) -race -tags invariants ./internal/offheap
 
 # Poison on free, guard pages and leak reports.
 invariants: $(GOTEST)
