@@ -332,9 +332,8 @@ func (t *Timeline) discharge(w *waiter) {
 // one timeline a later point covers every earlier one.
 type Fences []Work
 
-// Add puts w into the set. For a work of another queue it forgets the works that are
-// quiet, so that the set keeps no queue that has ended, and its size is bounded by the
-// queues that are at work.
+// Add puts w into the set. Before the set grows, it forgets the works that are quiet,
+// so that its size is bounded by the queues that are at work.
 func (f *Fences) Add(w Work) {
 	if w.t == nil {
 		return
@@ -347,7 +346,10 @@ func (f *Fences) Add(w Work) {
 			return
 		}
 	}
-	*f = append(slices.DeleteFunc(*f, Work.Quiet), w)
+	if len(*f) == cap(*f) {
+		*f = slices.DeleteFunc(*f, Work.Quiet)
+	}
+	*f = append(*f, w)
 }
 
 // Done reports whether every work of the set has ended.
