@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/providers"
 	"github.com/fucina-go/fucina/providers/cpu"
@@ -113,7 +114,7 @@ func TestHostProvider(t *testing.T) {
 	}
 	x := numbered(t, c, "d:3")
 	y := check{t}.of(x.Add(c, x))
-	if s := p.Stats(); s.Submits[provider.OpAdd] != 1 || s.LiveBlocks != 0 {
+	if s := p.Stats(); s.Submits[op.Add] != 1 || s.LiveBlocks != 0 {
 		t.Errorf("the provider counts %+v", s)
 	}
 	if e.Provider() != "cpu" || e.Threads() != 0 {
@@ -138,7 +139,7 @@ func TestStats(t *testing.T) {
 		if e.Provider() != "cpu" {
 			ops = s.Device.Submits
 		}
-		if ops[provider.OpAdd] != 1 || s.Handles != 2 || s.Pool.Outstanding != 2 || s.Fallbacks != 0 {
+		if ops[op.Add] != 1 || s.Handles != 2 || s.Pool.Outstanding != 2 || s.Fallbacks != 0 {
 			t.Errorf("%+v", s)
 		}
 		drop(t, x, y)

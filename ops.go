@@ -2,7 +2,7 @@ package fucina
 
 import (
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
@@ -12,57 +12,57 @@ import (
 // Add returns t + u, f32, aligned by name: the result has the axes of t, then those
 // that only u has. An axis that one side lacks, or has with size 1, repeats there.
 func (t Tensor) Add(c *Context, u Tensor) (Tensor, error) {
-	return t.pointwise(c, u, provider.OpAdd)
+	return t.pointwise(c, u, op.Add)
 }
 
 // Mul returns the elementwise product t * u, aligned as in Add.
 func (t Tensor) Mul(c *Context, u Tensor) (Tensor, error) {
-	return t.pointwise(c, u, provider.OpMul)
+	return t.pointwise(c, u, op.Mul)
 }
 
 // SwiGLU returns silu(t) * up, aligned as in Add. silu(x) = x / (1 + exp(-x)).
 func (t Tensor) SwiGLU(c *Context, up Tensor) (Tensor, error) {
-	return t.pointwise(c, up, provider.OpSwiGLU)
+	return t.pointwise(c, up, op.SwiGLU)
 }
 
 // GeGLU returns gelu(t) * up, aligned as in Add, with the tanh approximation of gelu.
 func (t Tensor) GeGLU(c *Context, up Tensor) (Tensor, error) {
-	return t.pointwise(c, up, provider.OpGeGLU)
+	return t.pointwise(c, up, op.GeGLU)
 }
 
 // Scale returns factor * t, f32.
 func (t Tensor) Scale(c *Context, factor float32) (Tensor, error) {
-	return t.unary(c, provider.OpScale, factor)
+	return t.unary(c, op.Scale, factor)
 }
 
 // SoftCap returns limit * tanh(t/limit), f32: t kept between -limit and limit, which
 // is positive.
 func (t Tensor) SoftCap(c *Context, limit float32) (Tensor, error) {
-	return t.unary(c, provider.OpSoftCap, limit)
+	return t.unary(c, op.SoftCap, limit)
 }
 
-func (t Tensor) unary(c *Context, op provider.Op, param float32) (Tensor, error) {
-	x, err := t.enter(c, op.String())
+func (t Tensor) unary(c *Context, id op.ID, param float32) (Tensor, error) {
+	x, err := t.enter(c, id.String())
 	if err != nil {
 		return Tensor{}, err
 	}
 	defer c.exit()
 	defer x.t.Release()
 	var y tensor.Tensor
-	switch op {
-	case provider.OpScale:
+	switch id {
+	case op.Scale:
 		y, err = c.x.Scale(&x.t, param)
-	case provider.OpSoftCap:
+	case op.SoftCap:
 		y, err = c.x.SoftCap(&x.t, param)
 	}
 	if err != nil {
-		return Tensor{}, failed(op.String(), &x, err, "%v", err)
+		return Tensor{}, failed(id.String(), &x, err, "%v", err)
 	}
 	return c.wrap(y, x.names), nil
 }
 
-func (t Tensor) pointwise(c *Context, u Tensor, op provider.Op) (Tensor, error) {
-	what := op.String()
+func (t Tensor) pointwise(c *Context, u Tensor, id op.ID) (Tensor, error) {
+	what := id.String()
 	a, b, err := c.enter2(what, t, u)
 	if err != nil {
 		return Tensor{}, err
@@ -104,14 +104,14 @@ func (t Tensor) pointwise(c *Context, u Tensor, op provider.Op) (Tensor, error) 
 	}
 	var y tensor.Tensor
 	if err == nil {
-		switch op {
-		case provider.OpAdd:
+		switch id {
+		case op.Add:
 			y, err = c.x.Add(&a.t, &b.t)
-		case provider.OpMul:
+		case op.Mul:
 			y, err = c.x.Mul(&a.t, &b.t)
-		case provider.OpSwiGLU:
+		case op.SwiGLU:
 			y, err = c.x.SwiGLU(&a.t, &b.t)
-		case provider.OpGeGLU:
+		case op.GeGLU:
 			y, err = c.x.GeGLU(&a.t, &b.t)
 		}
 	}
@@ -381,13 +381,13 @@ func reshaped(y tensor.Tensor, s shape.Shape) (tensor.Tensor, error) {
 }
 
 // RoPEMode says which elements along the rotated axis form a pair.
-type RoPEMode = provider.RoPEMode
+type RoPEMode = op.RoPEMode
 
 const (
 	// RoPEInterleaved pairs neighbours.
-	RoPEInterleaved = provider.RoPEInterleaved
+	RoPEInterleaved = op.RoPEInterleaved
 	// RoPENeoX pairs the first half of the rotated elements with the second.
-	RoPENeoX = provider.RoPENeoX
+	RoPENeoX = op.RoPENeoX
 )
 
 // RoPE rotates pairs of elements of t, f32, along dimAxis by the angles of table

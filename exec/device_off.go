@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/storage"
 )
@@ -22,7 +23,7 @@ func (*device) open(opt Options) error {
 
 func (*device) provider() provider.Provider { return nil }
 func (*device) fallbacks() (int64, string)  { return 0, "" }
-func (*device) count(provider.Op, error)    {}
+func (*device) count(op.ID, error)          {}
 func (*device) close(context.Context) error { return nil }
 
 type deviceQueue struct{}
@@ -30,9 +31,9 @@ type deviceQueue struct{}
 func (*deviceQueue) open(*device) error { return nil }
 func (*deviceQueue) close() error       { return nil }
 
-func (*Queue) onDevice(provider.Op) (bool, error) { return false, nil }
-func (*Queue) fallBack(error) bool                { return true }
+func (*Queue) onDevice(op.ID) (bool, error) { return false, nil }
+func (*Queue) fallBack(error) bool          { return true }
 
-func (*Queue) runDevice(provider.Op, *storage.Buffer, storage.Access) error {
+func (*Queue) runDevice(op.ID, *storage.Buffer, storage.Access) error {
 	panic("exec: device operation in a build without devices")
 }

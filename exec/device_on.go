@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/internal/offheap"
@@ -25,7 +26,7 @@ type device struct {
 
 	mu          sync.Mutex
 	fellBack    int64
-	fellBackOp  provider.Op // of the last one, and why
+	fellBackOp  op.ID // of the last one, and why
 	fellBackErr error
 }
 
@@ -83,7 +84,7 @@ type deviceQueue struct {
 	status offheap.Block  // the queue's status words
 	needs  storage.Needs
 	fence  accel.Fences
-	begun  [provider.MaxIn + 1]begun
+	begun  [op.MaxIn + 1]begun
 	n      int
 }
 
@@ -156,9 +157,9 @@ func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
 
 // onDevice decides where the op runs. The error says why a device that would take it
 // cannot.
-func (c *Queue) onDevice(op provider.Op) (bool, error) {
+func (c *Queue) onDevice(id op.ID) (bool, error) {
 	d := &c.e.dev
-	if d.p == nil || d.lost.Load() || !d.p.Plan(op, &c.args).Supported {
+	if d.p == nil || d.lost.Load() || !d.p.Plan(id, &c.args).Supported {
 		return false, nil
 	}
 	if err := d.res.Err(); err != nil {
@@ -169,7 +170,7 @@ func (c *Queue) onDevice(op provider.Op) (bool, error) {
 			return true, nil
 		}
 	}
-	return d.gate.pass(op, &c.args), nil
+	return d.gate.pass(id, &c.args), nil
 }
 
 // fallBack says whether the CPU may run an op that the device did not take because of
@@ -186,18 +187,18 @@ func (c *Queue) fallBack(err error) bool {
 
 // count counts an op that the CPU ran instead of the device because of err, if there is
 // one.
-func (d *device) count(op provider.Op, err error) {
+func (d *device) count(id op.ID, err error) {
 	if err == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fellBack++
-	d.fellBackOp, d.fellBackErr = op, err
+	d.fellBackOp, d.fellBackErr = id, err
 }
 
 // runDevice submits op. With an error, nothing was submitted.
-func (c *Queue) runDevice(op provider.Op, out *storage.Buffer, access storage.Access) (err error) {
+func (c *Queue) runDevice(id op.ID, out *storage.Buffer, access storage.Access) (err error) {
 	q, a := &c.dev, &c.args
 	if err := q.ready(); err != nil {
 		return err
@@ -224,8 +225,8 @@ func (c *Queue) runDevice(op provider.Op, out *storage.Buffer, access storage.Ac
 	if a.Out.Mem, err = q.beginBuffer(c.std, out, access, false); err != nil {
 		return err
 	}
-	a.Workspace = provider.Mem{}
-	plan := p.Plan(op, a)
+	a.Workspace = op.Mem{}
+	plan := p.Plan(id, a)
 	if plan.Workspace > 0 {
 		ws, uses, err := q.d.res.Acquire(c.std, t, plan.Workspace)
 		if err != nil {
@@ -250,14 +251,14 @@ func (c *Queue) runDevice(op provider.Op, out *storage.Buffer, access storage.Ac
 		t.Follow(dep)
 	}
 	a.Status = nil
-	if op == provider.OpGetRows {
+	if id == op.GetRows {
 		// Also for ids that the host has checked: they come by an upload, and if it
 		// fails, the device has something else in their place.
 		if a.Status, err = q.takeStatus(c.std); err != nil {
 			return err
 		}
 	}
-	if w, err = p.Submit(c.std, q.q, op, a); err != nil {
+	if w, err = p.Submit(c.std, q.q, id, a); err != nil {
 		if a.Status != nil {
 			t.ReturnStatus(a.Status)
 		}
@@ -273,12 +274,12 @@ func (c *Queue) runDevice(op provider.Op, out *storage.Buffer, access storage.Ac
 
 // beginBuffer makes the buffer usable by an op on the queue and returns its device
 // memory.
-func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, access storage.Access, weight bool) (provider.Mem, error) {
+func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, access storage.Access, weight bool) (op.Mem, error) {
 	t := q.q.Timeline()
 	for {
 		adopted, err := q.d.res.Ensure(ctx, buf, t, weight)
 		if err != nil {
-			return provider.Mem{}, err
+			return op.Mem{}, err
 		}
 		mem, err := buf.BeginDevice(ctx, t, access, &q.needs)
 		if errors.Is(err, storage.ErrNoDeviceMemory) && ctx.Err() == nil {
@@ -286,7 +287,7 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 			continue
 		}
 		if err != nil {
-			return provider.Mem{}, err
+			return op.Mem{}, err
 		}
 		q.begun[q.n] = begun{buf, access}
 		q.n++
@@ -299,6 +300,6 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 
 // explainRow is the error of a gather of rows that reported status.
 func explainRow(status uint64, rows int64) error {
-	at, id := provider.Reported(status)
-	return fmt.Errorf("%s: %w", provider.OpGetRows, rowError(at, id, int(rows)))
+	at, id := op.Reported(status)
+	return fmt.Errorf("%s: %w", op.GetRows, rowError(at, id, int(rows)))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
@@ -209,11 +210,11 @@ type hookedCPU struct {
 	before func()
 }
 
-func (p *hookedCPU) Submit(ctx context.Context, q provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+func (p *hookedCPU) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
 	if p.before != nil {
 		p.before()
 	}
-	return p.Provider.Submit(ctx, q, op, a)
+	return p.Provider.Submit(ctx, q, id, a)
 }
 
 // What the CPU writes to a part of a tensor is there for the device too, if another
@@ -223,8 +224,8 @@ func TestDeviceReadsDuringHostWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := discrete.New(discrete.Options{Decline: func(op provider.Op, _ *provider.Args) string {
-		if op == provider.OpCopy {
+	dev, err := discrete.New(discrete.Options{Decline: func(id op.ID, _ *op.Args) string {
+		if id == op.Copy {
 			return "the CPU copies"
 		}
 		return ""

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
@@ -105,8 +105,8 @@ func TestAdoptionMakesWeightsCold(t *testing.T) {
 
 // A context takes a queue of the device with its first op there, and gives it back.
 func TestQueueComesWithFirstOp(t *testing.T) {
-	e, dev := newEngine(t, discrete.Options{Decline: func(op provider.Op, _ *provider.Args) string {
-		if op == provider.OpMul {
+	e, dev := newEngine(t, discrete.Options{Decline: func(id op.ID, _ *op.Args) string {
+		if id == op.Mul {
 			return "the test wants it on the cpu"
 		}
 		return ""

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/tensor"
@@ -91,7 +92,7 @@ func TestDescribeEnd(t *testing.T) {
 		{fmt.Errorf("residency: 4096 bytes: %w", ended), "add: residency: 4096 bytes: context canceled"},
 		{provider.ErrClosed, "add: context canceled, after: closed"},
 	} {
-		err := describeEnd(provider.OpAdd, ended, c.err)
+		err := describeEnd(op.Add, ended, c.err)
 		if err.Error() != c.want || !errors.Is(err, ended) || !errors.Is(err, c.err) {
 			t.Errorf("error %q, want %q", err, c.want)
 		}

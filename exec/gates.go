@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 )
 
 // gates are the least work, by op, for which an op whose operands are all on the
@@ -14,9 +14,9 @@ import (
 // own figures. FUCINA_GPU_MIN_WORK replaces every entry, and
 // FUCINA_GPU_MIN_WORK_<OP>, such as FUCINA_GPU_MIN_WORK_MATMUL, one of them; both
 // count the units of work.
-type gates [provider.OpCount]int64
+type gates [op.Count]int64
 
-func newGates(defaults *[provider.OpCount]int64) (gates, error) {
+func newGates(defaults *[op.Count]int64) (gates, error) {
 	var g gates
 	if defaults != nil {
 		g = *defaults
@@ -26,16 +26,16 @@ func newGates(defaults *[provider.OpCount]int64) (gates, error) {
 	if err != nil {
 		return g, err
 	}
-	for op := provider.Op(1); op < provider.OpCount; op++ {
+	for id := op.ID(1); id < op.Count; id++ {
 		if all >= 0 {
-			g[op] = all
+			g[id] = all
 		}
-		one, err := envWork(env + "_" + strings.ToUpper(op.String()))
+		one, err := envWork(env + "_" + strings.ToUpper(id.String()))
 		if err != nil {
 			return g, err
 		}
 		if one >= 0 {
-			g[op] = one
+			g[id] = one
 		}
 	}
 	return g, nil
@@ -54,19 +54,19 @@ func envWork(name string) (int64, error) {
 	return n, nil
 }
 
-func (g *gates) pass(op provider.Op, a *provider.Args) bool { return work(op, a) >= g[op] }
+func (g *gates) pass(id op.ID, a *op.Args) bool { return work(id, a) >= g[id] }
 
 // work is the size of an op as the gates count it: multiply-adds for matmul and
 // attention, output elements for the others.
-func work(op provider.Op, a *provider.Args) int64 {
+func work(id op.ID, a *op.Args) int64 {
 	n := int64(1)
 	for _, d := range a.Out.Shape.Slice() {
 		n *= int64(d)
 	}
-	switch op {
-	case provider.OpMatMul:
+	switch id {
+	case op.MatMul:
 		n *= int64(a.In[0].Shape.Dim(-1))
-	case provider.OpAttention:
+	case op.Attention:
 		n *= 2 * int64(a.In[1].Shape.Dim(0))
 	}
 	return n

@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 )
 
 func TestGates(t *testing.T) {
-	defaults := new([provider.OpCount]int64)
-	defaults[provider.OpMatMul], defaults[provider.OpAdd] = 100, 7
+	defaults := new([op.Count]int64)
+	defaults[op.MatMul], defaults[op.Add] = 100, 7
 	for _, tt := range []struct {
 		all, matMul string
 		add, mm     int64
@@ -34,8 +34,8 @@ func TestGates(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || g[provider.OpAdd] != tt.add || g[provider.OpMatMul] != tt.mm {
-			t.Errorf("%+v: add %d, matmul %d, %v", tt, g[provider.OpAdd], g[provider.OpMatMul], err)
+		if err != nil || g[op.Add] != tt.add || g[op.MatMul] != tt.mm {
+			t.Errorf("%+v: add %d, matmul %d, %v", tt, g[op.Add], g[op.MatMul], err)
 		}
 	}
 	t.Setenv("FUCINA_GPU_MIN_WORK", "")
@@ -47,24 +47,24 @@ func TestGates(t *testing.T) {
 
 // Work is multiply-adds for matmul and attention, elements of the result otherwise.
 func TestWork(t *testing.T) {
-	a := &provider.Args{NIn: 2}
+	a := &op.Args{NIn: 2}
 	a.In[0].Shape, a.In[1].Shape, a.Out.Shape = shape.Must(2, 3, 8), shape.Must(5, 8), shape.Must(2, 3, 5)
-	if n := work(provider.OpMatMul, a); n != 2*3*5*8 {
+	if n := work(op.MatMul, a); n != 2*3*5*8 {
 		t.Errorf("matmul counts %d", n)
 	}
-	if n := work(provider.OpAdd, a); n != 2*3*5 {
+	if n := work(op.Add, a); n != 2*3*5 {
 		t.Errorf("add counts %d", n)
 	}
 	a.In[1].Shape, a.Out.Shape = shape.Must(7, 2, 4), shape.Must(3, 4, 4)
-	if n := work(provider.OpAttention, a); n != 3*4*4*2*7 {
+	if n := work(op.Attention, a); n != 3*4*4*2*7 {
 		t.Errorf("attention counts %d", n)
 	}
-	g := gates{provider.OpAttention: 3 * 4 * 4 * 2 * 7}
-	if !g.pass(provider.OpAttention, a) {
+	g := gates{op.Attention: 3 * 4 * 4 * 2 * 7}
+	if !g.pass(op.Attention, a) {
 		t.Error("work at the gate does not pass")
 	}
-	g[provider.OpAttention]++
-	if g.pass(provider.OpAttention, a) {
+	g[op.Attention]++
+	if g.pass(op.Attention, a) {
 		t.Error("work below the gate passes")
 	}
 }

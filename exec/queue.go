@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
@@ -22,8 +23,8 @@ type Queue struct {
 
 	// The call in progress: its arguments live here so that an op allocates
 	// nothing.
-	args provider.Args
-	bufs [provider.MaxIn]*storage.Buffer
+	args op.Args
+	bufs [op.MaxIn]*storage.Buffer
 	// unchecked says that the ids in In[1] were not compared with the rows of the
 	// table in In[0], because only a device has them.
 	unchecked bool
@@ -59,7 +60,7 @@ func (c *Queue) Close() error {
 
 // begin starts the arguments of an op with its inputs.
 func (c *Queue) begin(in ...*tensor.Tensor) {
-	c.args, c.unchecked = provider.Args{NIn: len(in)}, false
+	c.args, c.unchecked = op.Args{NIn: len(in)}, false
 	for i, t := range in {
 		c.args.In[i] = operand(t)
 		c.bufs[i] = t.Buffer()
@@ -69,8 +70,8 @@ func (c *Queue) begin(in ...*tensor.Tensor) {
 // forget drops the buffers of the call, so that the queue keeps none reachable.
 func (c *Queue) forget() { clear(c.bufs[:]) }
 
-func operand(t *tensor.Tensor) provider.Operand {
-	return provider.Operand{
+func operand(t *tensor.Tensor) op.Operand {
+	return op.Operand{
 		DType: t.DType(), Weight: t.Buffer().Stable(),
 		Shape: t.Shape(), Strides: t.Strides(), Offset: t.Offset(),
 	}
@@ -78,93 +79,93 @@ func operand(t *tensor.Tensor) provider.Operand {
 
 // run executes op on the arguments that begin and the caller have set, into a new
 // contiguous tensor.
-func (c *Queue) run(op provider.Op, d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
+func (c *Queue) run(id op.ID, d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
 	defer c.forget()
 	if err := c.std.Err(); err != nil {
-		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
 	}
 	st, err := s.Storage(d)
 	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
 	}
-	c.args.Out = provider.Operand{DType: d, Shape: s, Strides: st.Contiguous()}
+	c.args.Out = op.Operand{DType: d, Shape: s, Strides: st.Contiguous()}
 	n, err := s.Bytes(d)
 	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("%s: %w", op, err)
+		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
 	}
-	onDevice, why := c.onDevice(op)
+	onDevice, why := c.onDevice(id)
 	if onDevice {
 		buf := c.e.pool.AcquireLazy(n)
-		if err = c.runDevice(op, buf, storage.Overwrite); err == nil {
+		if err = c.runDevice(id, buf, storage.Overwrite); err == nil {
 			return tensor.FromBuffer(buf, d, s)
 		}
 		buf.Release()
 		if !c.fallBack(err) {
-			return tensor.Tensor{}, describeEnd(op, c.std.Err(), err)
+			return tensor.Tensor{}, describeEnd(id, c.std.Err(), err)
 		}
 		why = err
 	}
 	buf, err := c.e.pool.Acquire(n)
 	if err != nil {
-		return tensor.Tensor{}, describe(op, err, why)
+		return tensor.Tensor{}, describe(id, err, why)
 	}
-	if err := c.runHost(op, buf, storage.Overwrite); err != nil {
+	if err := c.runHost(id, buf, storage.Overwrite); err != nil {
 		buf.Release()
-		return tensor.Tensor{}, describe(op, err, why)
+		return tensor.Tensor{}, describe(id, err, why)
 	}
-	c.e.dev.count(op, why)
+	c.e.dev.count(id, why)
 	return tensor.FromBuffer(buf, d, s)
 }
 
 // runInto executes op on the arguments that begin and the caller have set, into
 // the view out of an existing buffer.
-func (c *Queue) runInto(op provider.Op, out *tensor.Tensor) error {
+func (c *Queue) runInto(id op.ID, out *tensor.Tensor) error {
 	defer c.forget()
 	if err := c.std.Err(); err != nil {
-		return fmt.Errorf("%s: %w", op, err)
+		return fmt.Errorf("%s: %w", id, err)
 	}
 	c.args.Out = operand(out)
-	onDevice, why := c.onDevice(op)
+	onDevice, why := c.onDevice(id)
 	if onDevice {
-		err := c.runDevice(op, out.Buffer(), storage.Update)
+		err := c.runDevice(id, out.Buffer(), storage.Update)
 		if err == nil {
 			return nil
 		}
 		if !c.fallBack(err) {
-			return describeEnd(op, c.std.Err(), err)
+			return describeEnd(id, c.std.Err(), err)
 		}
 		why = err
 	}
-	if err := c.runHost(op, out.Buffer(), storage.Update); err != nil {
-		return describe(op, err, why)
+	if err := c.runHost(id, out.Buffer(), storage.Update); err != nil {
+		return describe(id, err, why)
 	}
-	c.e.dev.count(op, why)
+	c.e.dev.count(id, why)
 	return nil
 }
 
 // describeEnd wraps ended, the error of the context that ended the op, with the op's name
 // and with err, which the device returned, where err says more.
-func describeEnd(op provider.Op, ended, err error) error {
+func describeEnd(id op.ID, ended, err error) error {
 	if errors.Is(err, ended) {
-		return fmt.Errorf("%s: %w", op, err)
+		return fmt.Errorf("%s: %w", id, err)
 	}
-	return fmt.Errorf("%s: %w, after: %w", op, ended, err)
+	return fmt.Errorf("%s: %w, after: %w", id, ended, err)
 }
 
 // describe wraps err with the op's name and, if the device was tried first, with why, the
 // error of the device.
-func describe(op provider.Op, err, why error) error {
+func describe(id op.ID, err, why error) error {
 	if why != nil && !errors.Is(err, why) && err.Error() != why.Error() {
-		return fmt.Errorf("%s: %w (on the cpu, after: %w)", op, err, why)
+		return fmt.Errorf("%s: %w (on the cpu, after: %w)", id, err, why)
 	}
-	return fmt.Errorf("%s: %w", op, err)
+	return fmt.Errorf("%s: %w", id, err)
 }
 
 // runHost executes op on the CPU. It waits for what a device still computes.
-func (c *Queue) runHost(op provider.Op, out *storage.Buffer, access storage.Access) error {
+func (c *Queue) runHost(id op.ID, out *storage.Buffer, access storage.Access) error {
 	a := &c.args
-	a.Workspace, a.Status = provider.Mem{}, nil
-	plan := c.e.cpu.Plan(op, a)
+	a.Workspace, a.Status = op.Mem{}, nil
+	plan := c.e.cpu.Plan(id, a)
 	if !plan.Supported {
 		return fmt.Errorf("%w: %s", ErrUnsupported, plan.Reason)
 	}
@@ -173,7 +174,7 @@ func (c *Queue) runHost(op provider.Op, out *storage.Buffer, access storage.Acce
 		if err != nil {
 			return err
 		}
-		a.In[i].Mem = provider.Mem{Host: p, Len: len(p)}
+		a.In[i].Mem = op.Mem{Host: p, Len: len(p)}
 	}
 	if c.unchecked {
 		if err := checkRows(&a.In[1], a.In[1].Mem.Host, c.tableRows()); err != nil {
@@ -190,7 +191,7 @@ func (c *Queue) runHost(op provider.Op, out *storage.Buffer, access storage.Acce
 	if err != nil {
 		return err
 	}
-	a.Out.Mem = provider.Mem{Host: p, Len: len(p)}
+	a.Out.Mem = op.Mem{Host: p, Len: len(p)}
 	if plan.Workspace > 0 {
 		ws, err := c.e.pool.Acquire(plan.Workspace)
 		if err != nil {
@@ -201,9 +202,9 @@ func (c *Queue) runHost(op provider.Op, out *storage.Buffer, access storage.Acce
 		if err != nil {
 			return err
 		}
-		a.Workspace = provider.Mem{Host: p, Len: len(p)}
+		a.Workspace = op.Mem{Host: p, Len: len(p)}
 	}
-	w, err := c.e.cpu.Submit(c.std, c.cpu, op, a)
+	w, err := c.e.cpu.Submit(c.std, c.cpu, id, a)
 	if err != nil {
 		return err
 	}

@@ -6,14 +6,14 @@ import (
 	"context"
 
 	"github.com/fucina-go/fucina/core/accel"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/storage"
 )
 
 // Block is the device memory of one buffer.
 type Block struct {
 	m    *Manager
-	mem  provider.Mem
+	mem  op.Mem
 	uses accel.Fences // of the last owner; only read while a buffer has the block
 
 	owner *storage.Buffer // set while the block is adopted
@@ -27,7 +27,7 @@ type Block struct {
 var _ accel.Memory = (*Block)(nil)
 
 // Mem returns the provider's memory.
-func (b *Block) Mem() provider.Mem { return b.mem }
+func (b *Block) Mem() op.Mem { return b.mem }
 
 // Upload implements accel.Memory. It first waits until the works of after have ended,
 // because a copy that waited on the device would hold up the copies of other contexts

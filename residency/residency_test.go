@@ -17,6 +17,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
@@ -84,10 +85,10 @@ func (x *bench) use(q provider.Queue, b *Block, after accel.Fences) accel.Work {
 		}
 	}
 	n := b.mem.Len / 4
-	o := provider.Operand{DType: dtype.F32, Shape: shape.Must(n), Strides: shape.Must(1), Mem: b.mem}
-	a := provider.Args{NIn: 2, Out: o}
+	o := op.Operand{DType: dtype.F32, Shape: shape.Must(n), Strides: shape.Must(1), Mem: b.mem}
+	a := op.Args{NIn: 2, Out: o}
 	a.In[0], a.In[1] = o, o
-	w, err := x.dev.Submit(bg, q, provider.OpAdd, &a)
+	w, err := x.dev.Submit(bg, q, op.Add, &a)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -137,15 +138,15 @@ func (s *slow) wait() {
 	}
 }
 
-func (s *slow) Alloc(n int) (provider.Mem, error) {
+func (s *slow) Alloc(n int) (op.Mem, error) {
 	s.wait()
 	if s.most != 0 && n > s.most {
-		return provider.Mem{}, accel.ErrOutOfMemory
+		return op.Mem{}, accel.ErrOutOfMemory
 	}
 	return s.Device.Alloc(n)
 }
 
-func (s *slow) Free(m provider.Mem) {
+func (s *slow) Free(m op.Mem) {
 	s.wait()
 	s.Device.Free(m)
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/ctxlock"
 	"github.com/fucina-go/fucina/internal/offheap"
@@ -171,7 +172,7 @@ func (r *staging) follow(ctx context.Context, w accel.Work) error {
 	return nil
 }
 
-func (r *staging) upload(ctx context.Context, dst provider.Mem, src []byte, after accel.Fences) (accel.Work, error) {
+func (r *staging) upload(ctx context.Context, dst op.Mem, src []byte, after accel.Fences) (accel.Work, error) {
 	for _, w := range after {
 		if err := r.follow(ctx, w); err != nil {
 			return accel.Work{}, err
@@ -189,7 +190,7 @@ func (r *staging) upload(ctx context.Context, dst provider.Mem, src []byte, afte
 	return last, nil
 }
 
-func (r *staging) uploadPiece(ctx context.Context, dst provider.Mem, src []byte, off int) (int, accel.Work, error) {
+func (r *staging) uploadPiece(ctx context.Context, dst op.Mem, src []byte, off int) (int, accel.Work, error) {
 	s, err := r.take(ctx)
 	if err != nil {
 		return 0, accel.Work{}, err
@@ -207,7 +208,7 @@ func (r *staging) uploadPiece(ctx context.Context, dst provider.Mem, src []byte,
 	return n, s.work, err
 }
 
-func (r *staging) download(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
+func (r *staging) download(ctx context.Context, dst []byte, src op.Mem, after accel.Work) (accel.Work, error) {
 	if err := r.follow(ctx, after); err != nil {
 		return accel.Work{}, err
 	}
@@ -220,7 +221,7 @@ func (r *staging) download(ctx context.Context, dst []byte, src provider.Mem, af
 
 // read copies src to dst through staging memory, and waits. With an error it
 // returns the copy that was under way.
-func (r *staging) read(ctx context.Context, dst []byte, src provider.Mem, after accel.Work) (accel.Work, error) {
+func (r *staging) read(ctx context.Context, dst []byte, src op.Mem, after accel.Work) (accel.Work, error) {
 	// Staging memory is taken after the wait: whoever waits for slow work keeps none
 	// from the others.
 	if err := r.follow(ctx, after); err != nil {
@@ -236,7 +237,7 @@ func (r *staging) read(ctx context.Context, dst []byte, src provider.Mem, after 
 	return accel.Work{}, nil
 }
 
-func (r *staging) readPiece(ctx context.Context, dst []byte, src provider.Mem, off int) (int, accel.Work, error) {
+func (r *staging) readPiece(ctx context.Context, dst []byte, src op.Mem, off int) (int, accel.Work, error) {
 	s, err := r.take(ctx)
 	if err != nil {
 		return 0, accel.Work{}, err

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/gguf"
@@ -70,16 +71,16 @@ func (p *planner) place(f *gguf.File) []placement {
 		if len(t.Shape) < 2 || len(t.Shape) > 3 || t.Size == 0 {
 			continue
 		}
-		ops := []provider.Op{provider.OpMatMul}
+		ops := []op.ID{op.MatMul}
 		if t.Name == "token_embd.weight" {
-			ops = []provider.Op{provider.OpGetRows}
+			ops = []op.ID{op.GetRows}
 			if !untied {
-				ops = append(ops, provider.OpMatMul)
+				ops = append(ops, op.MatMul)
 			}
 		}
-		for _, op := range ops {
-			key := placement{Op: op.String(), DType: t.DType.String()}
-			key.Runs, key.Reason = p.where(op, t)
+		for _, id := range ops {
+			key := placement{Op: id.String(), DType: t.DType.String()}
+			key.Runs, key.Reason = p.where(id, t)
 			sum := total[key]
 			if sum == nil {
 				sum = new(placement)
@@ -102,26 +103,26 @@ func (p *planner) place(f *gguf.File) []placement {
 
 // where returns the name of the provider that runs op with the weights t for one
 // token, and why the device does not if it is another.
-func (p *planner) where(op provider.Op, t gguf.TensorInfo) (name, reason string) {
-	args, err := planArgs(op, t)
+func (p *planner) where(id op.ID, t gguf.TensorInfo) (name, reason string) {
+	args, err := planArgs(id, t)
 	if err != nil {
 		return "", err.Error()
 	}
 	if p.device != nil {
-		plan := p.device.Plan(op, args)
+		plan := p.device.Plan(id, args)
 		if plan.Supported {
 			return p.name(), ""
 		}
 		reason = plan.Reason
 	}
-	plan := p.cpu.Plan(op, args)
+	plan := p.cpu.Plan(id, args)
 	if plan.Supported {
 		return providers.CPU, reason
 	}
 	return "", plan.Reason
 }
 
-func planArgs(op provider.Op, t gguf.TensorInfo) (*provider.Args, error) {
+func planArgs(id op.ID, t gguf.TensorInfo) (*op.Args, error) {
 	s, err := shape.Of(t.Shape...)
 	if err != nil {
 		return nil, err
@@ -130,30 +131,30 @@ func planArgs(op provider.Op, t gguf.TensorInfo) (*provider.Args, error) {
 	if err != nil {
 		return nil, err
 	}
-	weight := provider.Operand{DType: t.DType, Weight: true, Shape: s, Strides: stored.Contiguous()}
-	operand := func(d dtype.DType, dims ...int) provider.Operand {
+	weight := op.Operand{DType: t.DType, Weight: true, Shape: s, Strides: stored.Contiguous()}
+	operand := func(d dtype.DType, dims ...int) op.Operand {
 		s := shape.Must(dims...)
-		return provider.Operand{DType: d, Shape: s, Strides: s.Contiguous()}
+		return op.Operand{DType: d, Shape: s, Strides: s.Contiguous()}
 	}
 	rows, cols := s.Dim(-2), s.Dim(-1)
 	switch {
-	case op == provider.OpGetRows && len(t.Shape) == 2:
-		return &provider.Args{
-			NIn: 2, In: [provider.MaxIn]provider.Operand{weight, operand(dtype.I32, 1)},
+	case id == op.GetRows && len(t.Shape) == 2:
+		return &op.Args{
+			NIn: 2, In: [op.MaxIn]op.Operand{weight, operand(dtype.I32, 1)},
 			Out: operand(dtype.F32, 1, cols),
 		}, nil
-	case op == provider.OpMatMul && len(t.Shape) == 2:
-		return &provider.Args{
-			NIn: 2, In: [provider.MaxIn]provider.Operand{operand(dtype.F32, 1, cols), weight},
+	case id == op.MatMul && len(t.Shape) == 2:
+		return &op.Args{
+			NIn: 2, In: [op.MaxIn]op.Operand{operand(dtype.F32, 1, cols), weight},
 			Out: operand(dtype.F32, 1, rows),
 		}, nil
-	case op == provider.OpMatMul:
-		return &provider.Args{
-			NIn: 2, In: [provider.MaxIn]provider.Operand{operand(dtype.F32, t.Shape[0], 1, cols), weight},
+	case id == op.MatMul:
+		return &op.Args{
+			NIn: 2, In: [op.MaxIn]op.Operand{operand(dtype.F32, t.Shape[0], 1, cols), weight},
 			Out: operand(dtype.F32, t.Shape[0], 1, rows),
 		}, nil
 	}
-	return nil, fmt.Errorf("%s of a tensor of shape %v", op, t.Shape)
+	return nil, fmt.Errorf("%s of a tensor of shape %v", id, t.Shape)
 }
 
 // printPlacement writes a line for each entry of list. Errors are w's to keep.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/providers"
@@ -20,8 +21,8 @@ type picky struct{ provider.Provider }
 
 func (picky) Info() provider.Info { return provider.Info{Name: "picky"} }
 
-func (picky) Plan(op provider.Op, a *provider.Args) provider.Plan {
-	if op == provider.OpMatMul && a.In[1].DType == dtype.Q8_0 && a.In[0].Shape.Dim(-1) == a.In[1].Shape.Dim(-1) {
+func (picky) Plan(id op.ID, a *op.Args) provider.Plan {
+	if id == op.MatMul && a.In[1].DType == dtype.Q8_0 && a.In[0].Shape.Dim(-1) == a.In[1].Shape.Dim(-1) {
 		return provider.Plan{Supported: true}
 	}
 	return provider.Decline("not to my taste")

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 )
 
 var (
@@ -24,8 +25,8 @@ type Provider interface {
 	Info() Info
 
 	// Plan says whether Submit would accept the operation, from the operands'
-	// metadata alone (Mem is not set).
-	Plan(op Op, a *Args) Plan
+	// metadata alone (op.Mem is not set).
+	Plan(id op.ID, a *op.Args) Plan
 
 	// NewQueue returns an in-order queue; CloseQueue waits for its work and ends it
 	// and its timeline.
@@ -38,7 +39,7 @@ type Provider interface {
 	// enqueued, and the output of a computation that was cut short is undefined. Work
 	// that was enqueued goes on after the end of ctx. The same holds for WaitFor, Upload
 	// and Download.
-	Submit(ctx context.Context, q Queue, op Op, a *Args) (accel.Work, error)
+	Submit(ctx context.Context, q Queue, id op.ID, a *op.Args) (accel.Work, error)
 	// WaitFor makes what is submitted to q later run after w has ended, well or not,
 	// without waiting here. It only orders: w's failure fails neither q nor its work.
 	// Whoever reads a result asks the work that the result comes from.
@@ -47,13 +48,13 @@ type Provider interface {
 	// Alloc returns n bytes of device memory, aligned for every kernel, contents
 	// undefined. It fails with accel.ErrOutOfMemory. Free takes back what Alloc
 	// returned; the caller has made sure that no work uses it.
-	Alloc(n int) (Mem, error)
-	Free(m Mem)
+	Alloc(n int) (op.Mem, error)
+	Free(m op.Mem)
 
 	// Upload enqueues a copy of src to dst, of the same length. src must stay
 	// unchanged until the Work has ended. Download is the reverse.
-	Upload(ctx context.Context, q Queue, dst Mem, src []byte) (accel.Work, error)
-	Download(ctx context.Context, q Queue, dst []byte, src Mem) (accel.Work, error)
+	Upload(ctx context.Context, q Queue, dst op.Mem, src []byte) (accel.Work, error)
+	Download(ctx context.Context, q Queue, dst []byte, src op.Mem) (accel.Work, error)
 
 	// Stats returns the counters.
 	Stats() Stats
@@ -108,7 +109,7 @@ type Info struct {
 	UUID   string // empty where the device has none
 
 	// HostMemory says that kernels read and write host bytes: operands have
-	// Mem.Host, and the memory and transfer methods are not needed.
+	// op.Mem.Host, and the memory and transfer methods are not needed.
 	HostMemory bool
 	// Unified says that host and device bytes are the same bytes.
 	Unified bool
@@ -117,10 +118,10 @@ type Info struct {
 	FreeBytes  int64 // at the time of the call
 	MaxAlloc   int64 // largest single allocation; 0 is no limit
 
-	// MinWork is the least work, by Op, for which moving operands to the device
-	// pays off: multiply-adds of OpMatMul and OpAttention, output elements of the
+	// MinWork is the least work, by op.ID, for which moving operands to the device
+	// pays off: multiply-adds of op.MatMul and op.Attention, output elements of the
 	// others. Nil gates nothing.
-	MinWork *[OpCount]int64
+	MinWork *[op.Count]int64
 }
 
 // Plan is a provider's answer to what it would do with an operation.
@@ -135,7 +136,7 @@ func Decline(reason string) Plan { return Plan{Reason: reason} }
 
 // Stats are a provider's counters since it was opened.
 type Stats struct {
-	Submits       [OpCount]uint64
+	Submits       [op.Count]uint64
 	Uploads       uint64
 	UploadBytes   uint64
 	Downloads     uint64

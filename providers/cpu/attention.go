@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/quant"
 )
@@ -47,7 +47,7 @@ type cache struct {
 	direct []float32
 }
 
-func (c *cache) prepare(name string, o *provider.Operand) error {
+func (c *cache) prepare(name string, o *op.Operand) error {
 	if o.DType != dtype.F32 && o.DType != dtype.F16 && o.DType != dtype.Q8_0 {
 		return unsupported("%s is %v, want f32, f16 or q8_0", name, o.DType)
 	}
@@ -66,7 +66,7 @@ func (c *cache) prepare(name string, o *provider.Operand) error {
 	return checkInner(name, o)
 }
 
-func (c *cache) bind(name string, o *provider.Operand) (err error) {
+func (c *cache) bind(name string, o *op.Operand) (err error) {
 	if c.bytes, err = bind(name, o); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (c *cache) at(block []float32, head, lo, j int) []float32 {
 	return block[(j-lo)*c.d:][:c.d]
 }
 
-func (k *attention) prepare(a *provider.Args, lanes int) error {
+func (k *attention) prepare(a *op.Args, lanes int) error {
 	if err := wantInputs(a, 3); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (k *attention) prepare(a *provider.Args, lanes int) error {
 	return nil
 }
 
-func (k *attention) bind(a *provider.Args, _ *scratch) (err error) {
+func (k *attention) bind(a *op.Args, _ *scratch) (err error) {
 	if k.q, err = bindFloats("q", &a.In[0]); err != nil {
 		return err
 	}

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/internal/team"
 )
 
 // benchmark runs an operation on one lane and on two, beside a naive loop over
 // the same operands. work counts multiply-adds, or elements where there are none.
-func benchmark(b *testing.B, op provider.Op, a provider.Args, work int, naive func(a *provider.Args)) {
+func benchmark(b *testing.B, id op.ID, a op.Args, work int, naive func(a *op.Args)) {
 	rate := func(b *testing.B) {
 		b.ReportMetric(float64(work)*float64(b.N)/b.Elapsed().Seconds()/1e9, "G/s")
 	}
@@ -24,9 +24,9 @@ func benchmark(b *testing.B, op provider.Op, a provider.Args, work int, naive fu
 			tm := team.New(threads)
 			defer tm.Close()
 			e := NewExecutor(tm)
-			a := withWorkspace(b, e, op, a)
+			a := withWorkspace(b, e, id, a)
 			for b.Loop() {
-				if err := e.Execute(context.Background(), op, &a); err != nil {
+				if err := e.Execute(context.Background(), id, &a); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -41,11 +41,11 @@ func benchmark(b *testing.B, op provider.Op, a provider.Args, work int, naive fu
 	})
 }
 
-func f32At(o *provider.Operand, i int) float32 {
+func f32At(o *op.Operand, i int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(o.Mem.Host[4*(o.Offset+i):]))
 }
 
-func setF32(o *provider.Operand, i int, v float32) {
+func setF32(o *op.Operand, i int, v float32) {
 	binary.LittleEndian.PutUint32(o.Mem.Host[4*(o.Offset+i):], math.Float32bits(v))
 }
 
@@ -55,7 +55,7 @@ func BenchmarkMatMul(b *testing.B) {
 	for _, d := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q8_0, dtype.Q4_K} {
 		for _, m := range []int{1, 32} {
 			b.Run(name(d, "/m=", m), func(b *testing.B) {
-				a := provider.Args{Out: operand(dtype.F32, plain, m, n)}
+				a := op.Args{Out: operand(dtype.F32, plain, m, n)}
 				a.In[0] = random(operand(dtype.F32, plain, m, k), rng)
 				a.In[1] = random(operand(d, plain, n, k), rng)
 				w := of(make([]float32, n*k), n, k)
@@ -63,7 +63,7 @@ func BenchmarkMatMul(b *testing.B) {
 					floats(w.Mem.Host)[i] = float32(v)
 				}
 				// The naive loop has its weights decoded for free.
-				benchmark(b, provider.OpMatMul, a, m*n*k, func(a *provider.Args) {
+				benchmark(b, op.MatMul, a, m*n*k, func(a *op.Args) {
 					x, w, out := floats(a.In[0].Mem.Host), floats(w.Mem.Host), floats(a.Out.Mem.Host)
 					for r := range m {
 						for c := range n {
@@ -85,11 +85,11 @@ func BenchmarkAttention(b *testing.B) {
 	for _, c := range []struct{ t, s int }{{1, 1024}, {64, 512}} {
 		b.Run(name("t=", c.t, "/s=", c.s), func(b *testing.B) {
 			const heads, kvHeads, d = 8, 2, 64
-			a := provider.Args{Scale: 0.125, Past: c.s - c.t, Out: operand(dtype.F32, plain, c.t, heads, d)}
+			a := op.Args{Out: operand(dtype.F32, plain, c.t, heads, d), Params: op.Params{Scale: 0.125, Past: c.s - c.t}}
 			a.In[0] = random(operand(dtype.F32, plain, c.t, heads, d), rng)
 			a.In[1] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
 			a.In[2] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
-			benchmark(b, provider.OpAttention, a, 2*c.t*heads*d*(a.Past+c.t/2), func(a *provider.Args) { attentionRef(a) })
+			benchmark(b, op.Attention, a, 2*c.t*heads*d*(a.Past+c.t/2), func(a *op.Args) { attentionRef(a) })
 		})
 	}
 }
@@ -101,11 +101,11 @@ func BenchmarkCancelAttention(b *testing.B) {
 	const tokens, keys, heads, d = 64, 100_000, 8, 128
 	p, q := open(b, 2)
 	defer p.Close()
-	a := provider.Args{Scale: 0.1, Past: keys - tokens, Out: operand(dtype.F32, plain, tokens, heads, d)}
+	a := op.Args{Out: operand(dtype.F32, plain, tokens, heads, d), Params: op.Params{Scale: 0.1, Past: keys - tokens}}
 	a.In[0] = random(operand(dtype.F32, plain, tokens, heads, d), rng)
 	a.In[1] = random(operand(dtype.F16, plain, keys, 1, d), rng)
 	a.In[2] = random(operand(dtype.F16, plain, keys, 1, d), rng)
-	a = withWorkspace(b, NewExecutor(p.team), provider.OpAttention, a)
+	a = withWorkspace(b, NewExecutor(p.team), op.Attention, a)
 	var worst, sum time.Duration
 	for b.Loop() {
 		ctx, cancel := context.WithCancel(bg)
@@ -114,7 +114,7 @@ func BenchmarkCancelAttention(b *testing.B) {
 			at = time.Now()
 			cancel()
 		})
-		if _, err := p.Submit(ctx, q, provider.OpAttention, &a); !errors.Is(err, context.Canceled) {
+		if _, err := p.Submit(ctx, q, op.Attention, &a); !errors.Is(err, context.Canceled) {
 			b.Fatalf("%v, want %v", err, context.Canceled)
 		}
 		late := time.Since(at)
@@ -127,19 +127,19 @@ func BenchmarkCancelAttention(b *testing.B) {
 func BenchmarkElementwise(b *testing.B) {
 	rng := newRand()
 	const n = 1 << 16
-	ops := map[provider.Op]func(x, y float32) float32{
-		provider.OpAdd:    func(x, y float32) float32 { return x + y },
-		provider.OpMul:    func(x, y float32) float32 { return x * y },
-		provider.OpSwiGLU: func(x, y float32) float32 { return float32(float64(x)/(1+math.Exp(-float64(x)))) * y },
+	ops := map[op.ID]func(x, y float32) float32{
+		op.Add:    func(x, y float32) float32 { return x + y },
+		op.Mul:    func(x, y float32) float32 { return x * y },
+		op.SwiGLU: func(x, y float32) float32 { return float32(float64(x)/(1+math.Exp(-float64(x)))) * y },
 	}
-	for _, op := range []provider.Op{provider.OpAdd, provider.OpMul, provider.OpSwiGLU} {
-		b.Run(op.String(), func(b *testing.B) {
-			a := provider.Args{Out: operand(dtype.F32, plain, n)}
+	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU} {
+		b.Run(id.String(), func(b *testing.B) {
+			a := op.Args{Out: operand(dtype.F32, plain, n)}
 			a.In[0] = random(operand(dtype.F32, plain, n), rng)
 			a.In[1] = random(operand(dtype.F32, plain, n), rng)
-			benchmark(b, op, a, n, func(a *provider.Args) {
+			benchmark(b, id, a, n, func(a *op.Args) {
 				for i := range n {
-					setF32(&a.Out, i, ops[op](f32At(&a.In[0], i), f32At(&a.In[1], i)))
+					setF32(&a.Out, i, ops[id](f32At(&a.In[0], i), f32At(&a.In[1], i)))
 				}
 			})
 		})
@@ -149,10 +149,10 @@ func BenchmarkElementwise(b *testing.B) {
 func BenchmarkRMSNorm(b *testing.B) {
 	rng := newRand()
 	const n, d = 32, 2048
-	a := provider.Args{Eps: 1e-5, Out: operand(dtype.F32, plain, n, d)}
+	a := op.Args{Out: operand(dtype.F32, plain, n, d), Params: op.Params{Eps: 1e-5}}
 	a.In[0] = random(operand(dtype.F32, plain, n, d), rng)
 	a.In[1] = random(operand(dtype.F32, plain, d), rng)
-	benchmark(b, provider.OpRMSNorm, a, n*d, func(a *provider.Args) {
+	benchmark(b, op.RMSNorm, a, n*d, func(a *op.Args) {
 		for r := range n {
 			s := 0.0
 			for i := range d {
@@ -170,9 +170,9 @@ func BenchmarkRMSNorm(b *testing.B) {
 func BenchmarkSoftmax(b *testing.B) {
 	rng := newRand()
 	const n, d = 32, 2048
-	a := provider.Args{Scale: 1, Out: operand(dtype.F32, plain, n, d)}
+	a := op.Args{Out: operand(dtype.F32, plain, n, d), Params: op.Params{Scale: 1}}
 	a.In[0] = random(operand(dtype.F32, plain, n, d), rng)
-	benchmark(b, provider.OpSoftmax, a, n*d, func(a *provider.Args) {
+	benchmark(b, op.Softmax, a, n*d, func(a *op.Args) {
 		row := make([]float64, d)
 		for r := range n {
 			for i := range d {
@@ -189,16 +189,16 @@ func BenchmarkSoftmax(b *testing.B) {
 func BenchmarkRoPE(b *testing.B) {
 	rng := newRand()
 	const n, heads, d = 32, 32, 64
-	for _, mode := range []provider.RoPEMode{provider.RoPEInterleaved, provider.RoPENeoX} {
+	for _, mode := range []op.RoPEMode{op.RoPEInterleaved, op.RoPENeoX} {
 		b.Run([]string{"interleaved", "neox"}[mode], func(b *testing.B) {
-			a := provider.Args{Dims: d, Mode: mode, Out: operand(dtype.F32, plain, n, heads, d)}
+			a := op.Args{Out: operand(dtype.F32, plain, n, heads, d), Params: op.Params{Dims: d, Mode: mode}}
 			a.In[0] = random(operand(dtype.F32, plain, n, heads, d), rng)
 			a.In[1] = random(operand(dtype.F32, plain, n, d/2, 2), rng)
 			step, next := 2, 1
-			if mode == provider.RoPENeoX {
+			if mode == op.RoPENeoX {
 				step, next = 1, d/2
 			}
-			benchmark(b, provider.OpRoPE, a, n*heads*d, func(a *provider.Args) {
+			benchmark(b, op.RoPE, a, n*heads*d, func(a *op.Args) {
 				for h := range n * heads {
 					for i := range d / 2 {
 						p := h*d + i*step
@@ -218,7 +218,7 @@ func BenchmarkGetRows(b *testing.B) {
 	const n, d = 64, 2048
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q4_K} {
 		b.Run(dt.String(), func(b *testing.B) {
-			a := provider.Args{Out: operand(dtype.F32, plain, n, d)}
+			a := op.Args{Out: operand(dtype.F32, plain, n, d)}
 			a.In[0] = random(operand(dt, plain, n, d), rng)
 			ids := make([]int64, n)
 			for i := range ids {
@@ -227,7 +227,7 @@ func BenchmarkGetRows(b *testing.B) {
 			a.In[1] = ofInts(dtype.I32, ids...)
 			table := read(a.In[0])
 			// The naive loop has its table decoded for free.
-			benchmark(b, provider.OpGetRows, a, n*d, func(a *provider.Args) {
+			benchmark(b, op.GetRows, a, n*d, func(a *op.Args) {
 				for i, id := range ids {
 					for j := range d {
 						setF32(&a.Out, i*d+j, float32(table[int(id)*d+j]))
@@ -246,10 +246,10 @@ func BenchmarkCopy(b *testing.B) {
 		l        layout
 	}{{dtype.F32, dtype.F32, plain}, {dtype.F32, dtype.F16, plain}, {dtype.F16, dtype.F32, plain}, {dtype.F32, dtype.F32, reversed}, {dtype.F32, dtype.F16, reversed}} {
 		b.Run(name(c.from, " to ", c.to, c.l), func(b *testing.B) {
-			a := provider.Args{Out: operand(c.to, plain, n, d)}
+			a := op.Args{Out: operand(c.to, plain, n, d)}
 			a.In[0] = random(operand(c.from, c.l, n, d), rng)
 			from, to := c.from.Size(), c.to.Size()
-			benchmark(b, provider.OpCopy, a, n*d, func(a *provider.Args) {
+			benchmark(b, op.Copy, a, n*d, func(a *op.Args) {
 				x := &a.In[0]
 				for r := range n {
 					for i := range d {
@@ -267,9 +267,9 @@ func BenchmarkCopy(b *testing.B) {
 func BenchmarkArgmax(b *testing.B) {
 	rng := newRand()
 	const d = 128 << 10
-	a := provider.Args{Out: operand(dtype.I32, plain, 1)}
+	a := op.Args{Out: operand(dtype.I32, plain, 1)}
 	a.In[0] = random(operand(dtype.F32, plain, d), rng)
-	benchmark(b, provider.OpArgmax, a, d, func(a *provider.Args) {
+	benchmark(b, op.Argmax, a, d, func(a *op.Args) {
 		best := 0
 		for i := range d {
 			if f32At(&a.In[0], i) > f32At(&a.In[0], best) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/team"
 	"github.com/fucina-go/fucina/tests/countdown"
@@ -21,8 +21,8 @@ import (
 // longCase is an operation whose rows are long, so that they are cut into pieces.
 type longCase struct {
 	name string
-	op   provider.Op
-	args provider.Args
+	op   op.ID
+	args op.Args
 	work int // at least the cost, in multiply-adds
 }
 
@@ -30,47 +30,47 @@ type longCase struct {
 // elements, where n is a multiple of 256, and attention to so many keys.
 func longCases(n, keys int) []longCase {
 	rng := newRand()
-	f := func(l layout, dims ...int) provider.Operand { return random(operand(dtype.F32, l, dims...), rng) }
-	in := func(out provider.Operand, in ...provider.Operand) provider.Args {
-		a := provider.Args{NIn: len(in), Out: out, Scale: 0.1, SoftCap: 3, Eps: 1e-5, Dims: 2 * (n / 3), Mode: provider.RoPENeoX}
+	f := func(l layout, dims ...int) op.Operand { return random(operand(dtype.F32, l, dims...), rng) }
+	in := func(out op.Operand, in ...op.Operand) op.Args {
+		a := op.Args{NIn: len(in), Out: out, Params: op.Params{Scale: 0.1, SoftCap: 3, Eps: 1e-5, Dims: 2 * (n / 3), Mode: op.RoPENeoX}}
 		copy(a.In[:], in)
 		return a
 	}
-	weights := func(d dtype.DType, l layout, rows int) provider.Operand { return random(operand(d, l, rows, n), rng) }
+	weights := func(d dtype.DType, l layout, rows int) op.Operand { return random(operand(d, l, rows, n), rng) }
 	misaligned := f(plain, 5, n)
 	setMem(&misaligned, 1, misaligned.Mem.Host)
-	cache := func(d dtype.DType) provider.Operand { return random(operand(d, plain, keys, 1, n), rng) }
-	one := func(l layout, dims ...int) provider.Operand { return operand(dtype.F32, l, dims...) }
+	cache := func(d dtype.DType) op.Operand { return random(operand(d, plain, keys, 1, n), rng) }
+	one := func(l layout, dims ...int) op.Operand { return operand(dtype.F32, l, dims...) }
 	nan := f(plain, 2, n+3)
 	setF32(&nan, n/2, float32(math.NaN()))
 	interleaved := in(one(plain, 2, 2, n+3), f(plain, 2, 2, n+3), f(plain, 2, n/3, 2))
-	interleaved.Mode = provider.RoPEInterleaved
+	interleaved.Mode = op.RoPEInterleaved
 	attention := in(one(plain, 2, 3, n), f(plain, 2, 3, n), cache(dtype.F16), cache(dtype.Q8_0))
 	direct := in(one(plain, 2, 3, n), f(plain, 2, 3, n), cache(dtype.F32), cache(dtype.F32))
 	attention.Past, direct.Past, direct.SoftCap = keys-2, keys-2, 0
 	return []longCase{
-		{"add", provider.OpAdd, in(one(plain, n+3), f(plain, n+3), f(plain, n+3)), n},
-		{"swiglu strided", provider.OpSwiGLU, in(one(spread, 2, n), f(reversed, 2, n), f(plain, 2, n)), 2 * n},
-		{"soft_cap", provider.OpSoftCap, in(one(plain, n+3), f(plain, n+3)), n},
-		{"rms_norm", provider.OpRMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(plain, n+3)), 2 * (2 + 2) * n},
-		{"rms_norm strided weight", provider.OpRMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(spread, n+3)), 2 * (2 + 2) * n},
-		{"softmax", provider.OpSoftmax, in(one(plain, 2, n+3), f(plain, 2, n+3)), 2 * (1 + expCost + 1) * n},
-		{"argmax", provider.OpArgmax, in(operand(dtype.I32, plain, 2), f(plain, 2, n+3)), 2 * n},
-		{"argmax NaN", provider.OpArgmax, in(operand(dtype.I32, plain, 2), nan), n},
-		{"rope neox", provider.OpRoPE, in(one(plain, 2, 2, n+3), f(plain, 2, 2, n+3), f(plain, 2, n/3, 2)), 4 * (4 + 1) * (n / 3)},
-		{"rope interleaved", provider.OpRoPE, interleaved, 4 * (4 + 1) * (n / 3)},
-		{"get_rows q4_k", provider.OpGetRows, in(one(plain, 3, n), weights(dtype.Q4_K, plain, 4), ofInts(dtype.I32, 3, 0, 2)), 3 * n},
-		{"get_rows f16 strided", provider.OpGetRows, in(one(plain, 3, n), weights(dtype.F16, spread, 4), ofInts(dtype.I64, 3, 0, 2)), 3 * n},
-		{"copy q6_k", provider.OpCopy, in(one(plain, 2, n), weights(dtype.Q6_K, plain, 2)), 2 * n},
-		{"copy q6_k strided", provider.OpCopy, in(one(spread, 2, n), weights(dtype.Q6_K, plain, 2)), 2 * n},
-		{"copy to q8_0", provider.OpCopy, in(operand(dtype.Q8_0, plain, 2, n), f(plain, 2, n)), 2 * n},
-		{"copy to f16", provider.OpCopy, in(operand(dtype.F16, plain, 2, n), f(reversed, 2, n)), 2 * n},
-		{"matmul f32", provider.OpMatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.F32, plain, 5)), 3 * 5 * n},
-		{"matmul f32 misaligned", provider.OpMatMul, in(one(plain, 3, 5), f(plain, 3, n), misaligned), 3 * 5 * n},
-		{"matmul f32 strided", provider.OpMatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.F32, spread, 5)), 3 * 5 * n},
-		{"matmul q4_k", provider.OpMatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.Q4_K, plain, 5)), 3 * 5 * n},
-		{"attention", provider.OpAttention, attention, 2 * 3 * (keys - 1) * 2 * n},
-		{"attention f32", provider.OpAttention, direct, 2 * 3 * (keys - 1) * 2 * n},
+		{"add", op.Add, in(one(plain, n+3), f(plain, n+3), f(plain, n+3)), n},
+		{"swiglu strided", op.SwiGLU, in(one(spread, 2, n), f(reversed, 2, n), f(plain, 2, n)), 2 * n},
+		{"soft_cap", op.SoftCap, in(one(plain, n+3), f(plain, n+3)), n},
+		{"rms_norm", op.RMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(plain, n+3)), 2 * (2 + 2) * n},
+		{"rms_norm strided weight", op.RMSNorm, in(one(plain, 2, n+3), f(plain, 2, n+3), f(spread, n+3)), 2 * (2 + 2) * n},
+		{"softmax", op.Softmax, in(one(plain, 2, n+3), f(plain, 2, n+3)), 2 * (1 + expCost + 1) * n},
+		{"argmax", op.Argmax, in(operand(dtype.I32, plain, 2), f(plain, 2, n+3)), 2 * n},
+		{"argmax NaN", op.Argmax, in(operand(dtype.I32, plain, 2), nan), n},
+		{"rope neox", op.RoPE, in(one(plain, 2, 2, n+3), f(plain, 2, 2, n+3), f(plain, 2, n/3, 2)), 4 * (4 + 1) * (n / 3)},
+		{"rope interleaved", op.RoPE, interleaved, 4 * (4 + 1) * (n / 3)},
+		{"get_rows q4_k", op.GetRows, in(one(plain, 3, n), weights(dtype.Q4_K, plain, 4), ofInts(dtype.I32, 3, 0, 2)), 3 * n},
+		{"get_rows f16 strided", op.GetRows, in(one(plain, 3, n), weights(dtype.F16, spread, 4), ofInts(dtype.I64, 3, 0, 2)), 3 * n},
+		{"copy q6_k", op.Copy, in(one(plain, 2, n), weights(dtype.Q6_K, plain, 2)), 2 * n},
+		{"copy q6_k strided", op.Copy, in(one(spread, 2, n), weights(dtype.Q6_K, plain, 2)), 2 * n},
+		{"copy to q8_0", op.Copy, in(operand(dtype.Q8_0, plain, 2, n), f(plain, 2, n)), 2 * n},
+		{"copy to f16", op.Copy, in(operand(dtype.F16, plain, 2, n), f(reversed, 2, n)), 2 * n},
+		{"matmul f32", op.MatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.F32, plain, 5)), 3 * 5 * n},
+		{"matmul f32 misaligned", op.MatMul, in(one(plain, 3, 5), f(plain, 3, n), misaligned), 3 * 5 * n},
+		{"matmul f32 strided", op.MatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.F32, spread, 5)), 3 * 5 * n},
+		{"matmul q4_k", op.MatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.Q4_K, plain, 5)), 3 * 5 * n},
+		{"attention", op.Attention, attention, 2 * 3 * (keys - 1) * 2 * n},
+		{"attention f32", op.Attention, direct, 2 * 3 * (keys - 1) * 2 * n},
 	}
 }
 
@@ -151,12 +151,12 @@ type metered struct {
 	since, most int // multiply-adds since the last look, and the most there were
 }
 
-func (k *metered) prepare(*provider.Args, int) error   { return nil }
-func (k *metered) bind(*provider.Args, *scratch) error { return nil }
-func (k *metered) work() (units, cost int)             { return k.units, k.cost }
-func (k *metered) release()                            {}
-func (k *metered) do(n int)                            { k.since += n; k.most = max(k.most, k.since) }
-func (k *metered) Err() error                          { k.since = 0; return nil }
+func (k *metered) prepare(*op.Args, int) error   { return nil }
+func (k *metered) bind(*op.Args, *scratch) error { return nil }
+func (k *metered) work() (units, cost int)       { return k.units, k.cost }
+func (k *metered) release()                      {}
+func (k *metered) do(n int)                      { k.since += n; k.most = max(k.most, k.since) }
+func (k *metered) Err() error                    { k.since = 0; return nil }
 func (k *metered) run(lo, hi int, s *scratch) {
 	for range hi - lo {
 		if k.step == 0 {
@@ -193,8 +193,8 @@ func TestLooksAreClose(t *testing.T) {
 		{units: 100, cost: lookEvery + 1, step: 1},
 	} {
 		e := NewExecutor(nil)
-		e.kernels[provider.OpCopy] = k
-		if err := e.Execute(meteredContext{bg, k}, provider.OpCopy, &provider.Args{}); err != nil {
+		e.kernels[op.Copy] = k
+		if err := e.Execute(meteredContext{bg, k}, op.Copy, &op.Args{}); err != nil {
 			t.Fatal(err)
 		}
 		if k.most == 0 && k.cost > 0 || k.most > lookEvery {
@@ -211,22 +211,22 @@ func TestLongRowsLook(t *testing.T) {
 	const n = 1 << 16
 	long := longCases(n, 5)
 	rng := newRand()
-	f := func(dims ...int) provider.Operand { return random(operand(dtype.F32, plain, dims...), rng) }
-	keys := provider.Args{NIn: 3, Out: operand(dtype.F32, plain, 1, 1, 64), Past: n/16 - 1}
+	f := func(dims ...int) op.Operand { return random(operand(dtype.F32, plain, dims...), rng) }
+	keys := op.Args{NIn: 3, Out: operand(dtype.F32, plain, 1, 1, 64), Params: op.Params{Past: n/16 - 1}}
 	keys.In[0], keys.In[1], keys.In[2] = f(1, 1, 64), f(n/16, 1, 64), f(n/16, 1, 64)
 	coded := keys
 	coded.In[1] = random(operand(dtype.F16, plain, n/16, 1, 64), rng)
 	coded.In[2] = random(operand(dtype.Q8_0, plain, n/16, 1, 64), rng)
-	rows := provider.Args{NIn: 2, Out: operand(dtype.F32, plain, n/256, 4)}
+	rows := op.Args{NIn: 2, Out: operand(dtype.F32, plain, n/256, 4)}
 	rows.In[0], rows.In[1] = f(n/256, 256), f(4, 256)
-	ids := provider.Args{NIn: 2, Out: operand(dtype.F32, plain, n, 1)}
+	ids := op.Args{NIn: 2, Out: operand(dtype.F32, plain, n, 1)}
 	ids.In[0], ids.In[1] = f(2, 1), ofInts(dtype.I32, make([]int64, n)...)
 	long = append(long,
-		longCase{"attention of one head over many keys", provider.OpAttention, keys, n / 16 * 128},
-		longCase{"attention of one head over many coded keys", provider.OpAttention, coded, n / 16 * 128 * (1 + decodeCost)},
-		longCase{"matmul of many rows with one tile", provider.OpMatMul, rows, 4 * n},
+		longCase{"attention of one head over many keys", op.Attention, keys, n / 16 * 128},
+		longCase{"attention of one head over many coded keys", op.Attention, coded, n / 16 * 128 * (1 + decodeCost)},
+		longCase{"matmul of many rows with one tile", op.MatMul, rows, 4 * n},
 		// The ids are looked over before the rows are gathered.
-		longCase{"get_rows of many ids", provider.OpGetRows, ids, n*decodeCost + n*(unitCost+decodeCost)})
+		longCase{"get_rows of many ids", op.GetRows, ids, n*decodeCost + n*(unitCost+decodeCost)})
 	for _, c := range long {
 		ctx := countdown.After(math.MaxInt)
 		a := withWorkspace(t, e, c.op, c.args)
@@ -244,9 +244,9 @@ func TestMatMulLooksAsItGoes(t *testing.T) {
 	const m, n, kk = 512, 64, 256
 	rng := newRand()
 	e := NewExecutor(nil)
-	a := provider.Args{NIn: 2, Out: operand(dtype.F32, plain, m, n)}
+	a := op.Args{NIn: 2, Out: operand(dtype.F32, plain, m, n)}
 	a.In[0], a.In[1] = random(operand(dtype.F32, plain, m, kk), rng), random(operand(dtype.Q8_0, plain, n, kk), rng)
-	a = withWorkspace(t, e, provider.OpMatMul, a)
+	a = withWorkspace(t, e, op.MatMul, a)
 	out := floats(a.Out.Mem.Host)
 	fresh := out[0]
 	seen := 0
@@ -262,7 +262,7 @@ func TestMatMulLooksAsItGoes(t *testing.T) {
 		}
 		seen = done
 	}}
-	if err := e.Execute(ctx, provider.OpMatMul, &a); err != nil {
+	if err := e.Execute(ctx, op.MatMul, &a); err != nil {
 		t.Fatal(err)
 	}
 	if rest := (m*n - seen) * kk; rest > lookEvery {
@@ -307,14 +307,14 @@ func TestCancelAllocatesNothing(t *testing.T) {
 func TestSubmitCancelled(t *testing.T) {
 	p, q := open(t, 2)
 	defer p.Close()
-	a := sample(t, NewExecutor(p.team), provider.OpMatMul)
-	if _, err := p.Submit(countdown.After(0), q, provider.OpMatMul, &a); !errors.Is(err, context.Canceled) {
+	a := sample(t, NewExecutor(p.team), op.MatMul)
+	if _, err := p.Submit(countdown.After(0), q, op.MatMul, &a); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
-	if n := p.Stats().Submits[provider.OpMatMul]; n != 0 {
+	if n := p.Stats().Submits[op.MatMul]; n != 0 {
 		t.Errorf("%d submits are counted, want 0", n)
 	}
-	if _, err := p.Submit(bg, q, provider.OpMatMul, &a); err != nil {
+	if _, err := p.Submit(bg, q, op.MatMul, &a); err != nil {
 		t.Error(err)
 	}
 }
@@ -331,15 +331,15 @@ func TestCancelledWaitKeepsQueue(t *testing.T) {
 	}
 	done, cancel := context.WithCancel(bg)
 	cancel()
-	a := sample(t, NewExecutor(nil), provider.OpAdd)
-	if _, err := p.Submit(done, q, provider.OpAdd, &a); !errors.Is(err, context.Canceled) {
+	a := sample(t, NewExecutor(nil), op.Add)
+	if _, err := p.Submit(done, q, op.Add, &a); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 	if err := p.Sync(bg); err != nil {
 		t.Errorf("the queue died: %v", err)
 	}
 	other.Complete(w.Seq())
-	if _, err := p.Submit(bg, q, provider.OpAdd, &a); err != nil {
+	if _, err := p.Submit(bg, q, op.Add, &a); err != nil {
 		t.Error(err)
 	}
 }
@@ -363,9 +363,9 @@ func TestCancelOnEveryLane(t *testing.T) {
 	defer tm.Close()
 	e := NewExecutor(tm)
 	k := &together{metered: metered{units: lanes, cost: lookEvery}}
-	e.kernels[provider.OpCopy] = k
+	e.kernels[op.Copy] = k
 	k.barrier.Add(lanes)
-	if err := e.Execute(countdown.After(lanes), provider.OpCopy, &provider.Args{}); !errors.Is(err, context.Canceled) {
+	if err := e.Execute(countdown.After(lanes), op.Copy, &op.Args{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 	for i := range e.scratch {
@@ -374,7 +374,7 @@ func TestCancelOnEveryLane(t *testing.T) {
 		}
 	}
 	k.barrier.Add(lanes)
-	if err := e.Execute(bg, provider.OpCopy, &provider.Args{}); err != nil {
+	if err := e.Execute(bg, op.Copy, &op.Args{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,7 +2,7 @@ package cpu
 
 import (
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/quant"
 )
@@ -24,7 +24,7 @@ type copyKernel struct {
 	x, out []byte
 }
 
-func (k *copyKernel) prepare(a *provider.Args, _ int) error {
+func (k *copyKernel) prepare(a *op.Args, _ int) error {
 	if err := wantInputs(a, 1); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (k *copyKernel) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *copyKernel) bind(a *provider.Args, _ *scratch) (err error) {
+func (k *copyKernel) bind(a *op.Args, _ *scratch) (err error) {
 	if k.x, err = bind("x", &a.In[0]); err != nil {
 		return err
 	}

@@ -4,14 +4,14 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 )
 
 // elementwise is an operation on one or two elements: OpAdd, OpMul, OpSwiGLU,
 // OpGeGLU, OpScale or OpSoftCap. One with a single input reads it twice.
 type elementwise struct {
-	op    provider.Op
+	op    op.ID
 	grid  grid
 	param float32 // of OpScale and OpSoftCap
 	in    [2][]byte
@@ -21,7 +21,7 @@ type elementwise struct {
 	fast bool
 }
 
-func (k *elementwise) prepare(a *provider.Args, _ int) error {
+func (k *elementwise) prepare(a *op.Args, _ int) error {
 	x, y, out := &a.In[0], k.second(a), &a.Out
 	n := 2
 	if x == y {
@@ -31,9 +31,9 @@ func (k *elementwise) prepare(a *provider.Args, _ int) error {
 		return err
 	}
 	switch k.op {
-	case provider.OpScale:
+	case op.Scale:
 		k.param = a.Scale
-	case provider.OpSoftCap:
+	case op.SoftCap:
 		if k.param = a.SoftCap; !(k.param > 0) {
 			return unsupported("a cap of %v, want a positive number", k.param)
 		}
@@ -58,7 +58,7 @@ func (k *elementwise) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *elementwise) bind(a *provider.Args, _ *scratch) (err error) {
+func (k *elementwise) bind(a *op.Args, _ *scratch) (err error) {
 	if k.in[0], err = bind("left", &a.In[0]); err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func (k *elementwise) bind(a *provider.Args, _ *scratch) (err error) {
 }
 
 // second returns the second input, which is the first for an operation on one.
-func (k *elementwise) second(a *provider.Args) *provider.Operand {
-	if k.op == provider.OpScale || k.op == provider.OpSoftCap {
+func (k *elementwise) second(a *op.Args) *op.Operand {
+	if k.op == op.Scale || k.op == op.SoftCap {
 		return &a.In[0]
 	}
 	return &a.In[1]
@@ -87,7 +87,7 @@ func (k *elementwise) release() { k.in, k.out = [2][]byte{}, nil }
 func (k *elementwise) work() (units, cost int) {
 	cost = min(k.grid.dims[k.grid.rank-1], segment)
 	switch k.op {
-	case provider.OpAdd, provider.OpMul, provider.OpScale:
+	case op.Add, op.Mul, op.Scale:
 	default:
 		cost *= expCost
 	}
@@ -114,15 +114,15 @@ func (k *elementwise) run(lo, hi int, s *scratch) {
 
 func (k *elementwise) apply(v, w float32) float32 {
 	switch k.op {
-	case provider.OpAdd:
+	case op.Add:
 		return v + w
-	case provider.OpMul:
+	case op.Mul:
 		return v * w
-	case provider.OpSwiGLU:
+	case op.SwiGLU:
 		return swiglu(v, w)
-	case provider.OpGeGLU:
+	case op.GeGLU:
 		return geglu(v, w)
-	case provider.OpScale:
+	case op.Scale:
 		return v * k.param
 	default:
 		return softCap(v, k.param)
@@ -134,7 +134,7 @@ func (k *elementwise) runFast(off [3]int, n int) {
 	out := floats(k.out[4*off[2]:])[:n]
 	xs, ys := k.grid.inner(0), k.grid.inner(1)
 	switch k.op {
-	case provider.OpAdd, provider.OpMul:
+	case op.Add, op.Mul:
 	default:
 		for i := range out {
 			out[i] = k.apply(x[i*xs], y[i*ys])
@@ -148,7 +148,7 @@ func (k *elementwise) runFast(off [3]int, n int) {
 	switch {
 	case xs == 0:
 		v := x[0] + y[0]
-		if k.op == provider.OpMul {
+		if k.op == op.Mul {
 			v = x[0] * y[0]
 		}
 		for i := range out {
@@ -156,7 +156,7 @@ func (k *elementwise) runFast(off [3]int, n int) {
 		}
 	case ys == 0:
 		x, v := x[:n], y[0]
-		if k.op == provider.OpMul {
+		if k.op == op.Mul {
 			for i := range out {
 				out[i] = x[i] * v
 			}
@@ -167,7 +167,7 @@ func (k *elementwise) runFast(off [3]int, n int) {
 		}
 	default:
 		x, y := x[:n], y[:n]
-		if k.op == provider.OpMul {
+		if k.op == op.Mul {
 			for i := range out {
 				out[i] = x[i] * y[i]
 			}
@@ -200,7 +200,7 @@ func softCap(x, c float32) float32 {
 }
 
 // sameRows checks x and out for an operation on the rows of their last axis.
-func sameRows(x, out *provider.Operand) error {
+func sameRows(x, out *op.Operand) error {
 	if err := checkRows("x", x); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
@@ -15,9 +16,9 @@ import (
 type kernel interface {
 	// prepare checks the operands' metadata and derives the geometry; lanes is
 	// the number of lanes that will run.
-	prepare(a *provider.Args, lanes int) error
+	prepare(a *op.Args, lanes int) error
 	// bind checks the operands' memory and holds on to it. It may return s.err.
-	bind(a *provider.Args, s *scratch) error
+	bind(a *op.Args, s *scratch) error
 	// work returns the number of independent units, and the cost of one in
 	// multiply-adds, by which units are grouped into tasks. The cost is an upper estimate,
 	// because a lane does not look at the context within a task of small units.
@@ -150,8 +151,8 @@ const (
 )
 
 // pointwise are the operations of the elementwise kernel.
-var pointwise = [...]provider.Op{
-	provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpGeGLU, provider.OpScale, provider.OpSoftCap,
+var pointwise = [...]op.ID{
+	op.Add, op.Mul, op.SwiGLU, op.GeGLU, op.Scale, op.SoftCap,
 }
 
 // tasksPerLane lets a lane that falls behind leave tasks to the others.
@@ -175,7 +176,7 @@ type Executor struct {
 	attention attention
 	softmax   softmax
 	argmax    argmax
-	kernels   [provider.OpCount]kernel
+	kernels   [op.Count]kernel
 
 	// The operation in progress, for its lanes.
 	ctx     context.Context
@@ -196,19 +197,19 @@ func NewExecutor(t *team.Team) *Executor {
 	for i := range e.scratch {
 		e.scratch[i].e, e.scratch[i].lane = e, i
 	}
-	e.kernels = [provider.OpCount]kernel{
-		provider.OpCopy:      &e.copy,
-		provider.OpGetRows:   &e.getRows,
-		provider.OpRMSNorm:   &e.rmsNorm,
-		provider.OpRoPE:      &e.rope,
-		provider.OpMatMul:    &e.matMul,
-		provider.OpAttention: &e.attention,
-		provider.OpSoftmax:   &e.softmax,
-		provider.OpArgmax:    &e.argmax,
+	e.kernels = [op.Count]kernel{
+		op.Copy:      &e.copy,
+		op.GetRows:   &e.getRows,
+		op.RMSNorm:   &e.rmsNorm,
+		op.RoPE:      &e.rope,
+		op.MatMul:    &e.matMul,
+		op.Attention: &e.attention,
+		op.Softmax:   &e.softmax,
+		op.Argmax:    &e.argmax,
 	}
-	for i, op := range pointwise {
-		e.pointwise[i].op = op
-		e.kernels[op] = &e.pointwise[i]
+	for i, id := range pointwise {
+		e.pointwise[i].op = id
+		e.kernels[id] = &e.pointwise[i]
 	}
 	// A method value made once: made at each call, it would be an allocation.
 	e.task = e.runTask
@@ -220,46 +221,46 @@ func (e *Executor) Lanes() int { return e.lanes }
 
 // Plan says whether Execute accepts the operation, from the operands' metadata
 // alone, and how much workspace it needs. It may be called by several goroutines.
-func (e *Executor) Plan(op provider.Op, a *provider.Args) provider.Plan {
-	return plan(op, a, e.lanes)
+func (e *Executor) Plan(id op.ID, a *op.Args) provider.Plan {
+	return plan(id, a, e.lanes)
 }
 
 // plan prepares a kernel on the stack; through the interface it would escape.
-func plan(op provider.Op, a *provider.Args, lanes int) provider.Plan {
+func plan(id op.ID, a *op.Args, lanes int) provider.Plan {
 	var err error
 	need := 0
-	switch op {
-	case provider.OpCopy:
+	switch id {
+	case op.Copy:
 		var k copyKernel
 		err = k.prepare(a, lanes)
-	case provider.OpGetRows:
+	case op.GetRows:
 		var k getRows
 		err = k.prepare(a, lanes)
-	case provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpGeGLU, provider.OpScale, provider.OpSoftCap:
-		k := elementwise{op: op}
+	case op.Add, op.Mul, op.SwiGLU, op.GeGLU, op.Scale, op.SoftCap:
+		k := elementwise{op: id}
 		err = k.prepare(a, lanes)
-	case provider.OpRMSNorm:
+	case op.RMSNorm:
 		var k rmsNorm
 		err = k.prepare(a, lanes)
-	case provider.OpRoPE:
+	case op.RoPE:
 		var k rope
 		err = k.prepare(a, lanes)
-	case provider.OpMatMul:
+	case op.MatMul:
 		var k matMul
 		err = k.prepare(a, lanes)
 		need = k.need
-	case provider.OpAttention:
+	case op.Attention:
 		var k attention
 		err = k.prepare(a, lanes)
 		need = k.need
-	case provider.OpSoftmax:
+	case op.Softmax:
 		var k softmax
 		err = k.prepare(a, lanes)
-	case provider.OpArgmax:
+	case op.Argmax:
 		var k argmax
 		err = k.prepare(a, lanes)
 	default:
-		return provider.Decline(fmt.Sprintf("operation %d is unknown", op))
+		return provider.Decline(fmt.Sprintf("operation %d is unknown", id))
 	}
 	if err != nil {
 		return provider.Decline(err.Error())
@@ -277,11 +278,11 @@ func plan(op provider.Op, a *provider.Args, lanes int) provider.Plan {
 // Every lane looks at ctx before it begins and at least every 5 ms of work. When ctx
 // is done, Execute returns an error that wraps ctx's as soon as the lanes have seen
 // it; the output then holds anything. An operation that ends first succeeds.
-func (e *Executor) Execute(ctx context.Context, op provider.Op, a *provider.Args) error {
-	if op == 0 || op >= provider.OpCount {
-		return fmt.Errorf("cpu: %w: operation %d", provider.ErrUnsupported, op)
+func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
+	if id == 0 || id >= op.Count {
+		return fmt.Errorf("cpu: %w: operation %d", provider.ErrUnsupported, id)
 	}
-	k := e.kernels[op]
+	k := e.kernels[id]
 	e.ctx = ctx
 	err := k.prepare(a, e.lanes)
 	if err == nil {
@@ -299,7 +300,7 @@ func (e *Executor) Execute(ctx context.Context, op provider.Op, a *provider.Args
 		for i := range e.scratch {
 			e.scratch[i].err = nil
 		}
-		return fmt.Errorf("cpu: %v: %w", op, err)
+		return fmt.Errorf("cpu: %v: %w", id, err)
 	}
 	return nil
 }

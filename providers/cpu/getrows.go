@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/quant"
 	"github.com/x448/float16"
 )
@@ -29,7 +29,7 @@ type getRows struct {
 	status   *atomic.Uint64
 }
 
-func (k *getRows) prepare(a *provider.Args, _ int) error {
+func (k *getRows) prepare(a *op.Args, _ int) error {
 	if err := wantInputs(a, 2); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (k *getRows) prepare(a *provider.Args, _ int) error {
 	return checkOut(out)
 }
 
-func (k *getRows) bind(a *provider.Args, s *scratch) (err error) {
+func (k *getRows) bind(a *op.Args, s *scratch) (err error) {
 	if k.table, err = bind("table", &a.In[0]); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (k *getRows) id(t int) int64 {
 func (k *getRows) row(t int) int {
 	id := k.id(t)
 	if id < 0 || id >= int64(k.n) {
-		provider.Report(k.status, t, id)
+		op.Report(k.status, t, id)
 		return int(min(max(id, 0), int64(k.n-1)))
 	}
 	return int(id)

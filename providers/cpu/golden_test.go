@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/quant"
 )
@@ -78,7 +78,7 @@ func goldenVec(n int, seed uint32) []float32 {
 func ones(n int) []float32 { return slices.Repeat([]float32{1}, n) }
 
 // goldenWeight encodes goldenVec in rows of k, all values of which matter the same.
-func goldenWeight(t *testing.T, d dtype.DType, n, k int, seed uint32) provider.Operand {
+func goldenWeight(t *testing.T, d dtype.DType, n, k int, seed uint32) op.Operand {
 	t.Helper()
 	o := operand(d, plain, n, k)
 	var importance []float32
@@ -110,9 +110,9 @@ func TestGoldenMatMul(t *testing.T) {
 		}
 		t.Run(d.String(), func(t *testing.T) {
 			g := goldenOf(t, "mul_mat "+ggmlName(d)+" x f32 [256x16]@[256x5]")
-			a := provider.Args{Out: operand(dtype.F32, plain, 5, 16)}
+			a := op.Args{Out: operand(dtype.F32, plain, 5, 16)}
 			a.In[0], a.In[1] = of(goldenVec(256*5, 2), 5, 256), goldenWeight(t, d, 16, 256, 1)
-			got := execute(t, es, provider.OpMatMul, a)
+			got := execute(t, es, op.MatMul, a)
 			if len(got) != g.n {
 				t.Fatalf("%d values, want %d", len(got), g.n)
 			}
@@ -125,10 +125,10 @@ func TestGoldenGetRows(t *testing.T) {
 	es := executors(t)
 	for _, d := range []dtype.DType{dtype.F32, dtype.Q4_0, dtype.Q4_K, dtype.Q6_K} {
 		g := goldenOf(t, "get_rows "+ggmlName(d))
-		a := provider.Args{Out: operand(dtype.F32, plain, 3, 256)}
+		a := op.Args{Out: operand(dtype.F32, plain, 3, 256)}
 		a.In[0], a.In[1] = goldenWeight(t, d, 16, 256, 8), ofInts(dtype.I32, 15, 0, 7)
-		w := withWorkspace(t, es[0], provider.OpGetRows, a)
-		if err := es[0].Execute(context.Background(), provider.OpGetRows, &w); err != nil {
+		w := withWorkspace(t, es[0], op.GetRows, a)
+		if err := es[0].Execute(context.Background(), op.GetRows, &w); err != nil {
 			t.Fatal(err)
 		}
 		if sum := sha256.Sum256(a.Out.Mem.Host); hex.EncodeToString(sum[:8]) != g.sha {
@@ -139,8 +139,8 @@ func TestGoldenGetRows(t *testing.T) {
 
 func TestGoldenOps(t *testing.T) {
 	es := executors(t)
-	ropeArgs := func(mode provider.RoPEMode) provider.Args {
-		a := provider.Args{Dims: 64, Mode: mode, Out: operand(dtype.F32, plain, 3, 2, 64)}
+	ropeArgs := func(mode op.RoPEMode) op.Args {
+		a := op.Args{Out: operand(dtype.F32, plain, 3, 2, 64), Params: op.Params{Dims: 64, Mode: mode}}
 		table := make([]float32, 0, 3*64)
 		for _, pos := range []float64{0, 5, 1000} {
 			for i := range 32 {
@@ -153,37 +153,37 @@ func TestGoldenOps(t *testing.T) {
 	}
 	tests := []struct {
 		label string
-		op    provider.Op
-		args  func() provider.Args
+		op    op.ID
+		args  func() op.Args
 	}{
-		{"rms_norm eps=1e-5 [64x3]", provider.OpRMSNorm, func() provider.Args {
-			a := provider.Args{Eps: 1e-5, Out: operand(dtype.F32, plain, 3, 64)}
+		{"rms_norm eps=1e-5 [64x3]", op.RMSNorm, func() op.Args {
+			a := op.Args{Out: operand(dtype.F32, plain, 3, 64), Params: op.Params{Eps: 1e-5}}
 			a.In[0], a.In[1] = of(goldenVec(192, 5), 3, 64), of(ones(64), 64)
 			return a
 		}},
-		{"soft_max_ext scale=.35 causal mask", provider.OpSoftmax, func() provider.Args {
+		{"soft_max_ext scale=.35 causal mask", op.Softmax, func() op.Args {
 			x := goldenVec(120, 6)
 			for i := range x {
 				if i%40 > i/40+37 {
 					x[i] = float32(math.Inf(-1))
 				}
 			}
-			a := provider.Args{Scale: 0.35, Out: operand(dtype.F32, plain, 3, 40)}
+			a := op.Args{Out: operand(dtype.F32, plain, 3, 40), Params: op.Params{Scale: 0.35}}
 			a.In[0] = of(x, 3, 40)
 			return a
 		}},
-		{"rope_ext normal d=64 pos 0,5,1000", provider.OpRoPE, func() provider.Args { return ropeArgs(provider.RoPEInterleaved) }},
-		{"rope_ext neox d=64 pos 0,5,1000", provider.OpRoPE, func() provider.Args { return ropeArgs(provider.RoPENeoX) }},
-		{"flash_attn_ext d=64 q3 kv32 GQA2 f32", provider.OpAttention, func() provider.Args {
-			a := provider.Args{Scale: 0.125, Past: 29, Out: operand(dtype.F32, plain, 3, 4, 64)}
+		{"rope_ext normal d=64 pos 0,5,1000", op.RoPE, func() op.Args { return ropeArgs(op.RoPEInterleaved) }},
+		{"rope_ext neox d=64 pos 0,5,1000", op.RoPE, func() op.Args { return ropeArgs(op.RoPENeoX) }},
+		{"flash_attn_ext d=64 q3 kv32 GQA2 f32", op.Attention, func() op.Args {
+			a := op.Args{Out: operand(dtype.F32, plain, 3, 4, 64), Params: op.Params{Scale: 0.125, Past: 29}}
 			// ggml keeps heads outermost.
 			a.In[0] = headsFirst(goldenVec(64*12, 9), 4, 3, 64)
 			a.In[1] = headsFirst(goldenVec(64*64, 10), 2, 32, 64)
 			a.In[2] = headsFirst(goldenVec(64*64, 11), 2, 32, 64)
 			return a
 		}},
-		{"swiglu_split [64x2]", provider.OpSwiGLU, func() provider.Args {
-			a := provider.Args{Out: operand(dtype.F32, plain, 2, 64)}
+		{"swiglu_split [64x2]", op.SwiGLU, func() op.Args {
+			a := op.Args{Out: operand(dtype.F32, plain, 2, 64)}
 			a.In[0], a.In[1] = of(goldenVec(128, 12), 2, 64), of(goldenVec(128, 13), 2, 64)
 			return a
 		}},
@@ -202,7 +202,7 @@ func TestGoldenOps(t *testing.T) {
 }
 
 // headsFirst views [heads][rows][d] values as [rows heads d].
-func headsFirst(values []float32, heads, rows, d int) provider.Operand {
+func headsFirst(values []float32, heads, rows, d int) op.Operand {
 	o := of(values, heads, rows, d)
 	o.Shape = shape.Must(rows, heads, d)
 	o.Strides = shape.Must(d, rows*d, 1)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/internal/team"
 	"github.com/fucina-go/fucina/quant"
@@ -35,8 +35,8 @@ const fill = 0xa5
 
 // operand returns an operand of the given shape over memory of its own, every
 // byte of which is fill. The memory ends with the last element.
-func operand(d dtype.DType, l layout, dims ...int) provider.Operand {
-	o := provider.Operand{DType: d, Shape: shape.Must(dims...)}
+func operand(d dtype.DType, l layout, dims ...int) op.Operand {
+	o := op.Operand{DType: d, Shape: shape.Must(dims...)}
 	st, err := o.Shape.Storage(d)
 	if err != nil {
 		panic(err)
@@ -80,19 +80,19 @@ func operand(d dtype.DType, l layout, dims ...int) provider.Operand {
 }
 
 // setMem gives o a copy of mem that starts misalign bytes after a multiple of 8.
-func setMem(o *provider.Operand, misalign int, mem []byte) {
+func setMem(o *op.Operand, misalign int, mem []byte) {
 	b := make([]byte, len(mem)+16)
 	for !aligned(b, 8) {
 		b = b[1:]
 	}
 	b = b[misalign:][:len(mem):len(mem)]
 	copy(b, mem)
-	o.Mem = provider.Mem{Host: b, Len: len(b)}
+	o.Mem = op.Mem{Host: b, Len: len(b)}
 }
 
 // random fills the whole memory of o with finite values of about unit scale, or
 // block data that decodes to such.
-func random(o provider.Operand, rng *rand.Rand) provider.Operand {
+func random(o op.Operand, rng *rand.Rand) op.Operand {
 	size := o.DType.Size()
 	if o.DType.IsBlockQuantized() {
 		values := make([]float32, o.DType.BlockSize())
@@ -127,7 +127,7 @@ func random(o provider.Operand, rng *rand.Rand) provider.Operand {
 }
 
 // of returns a contiguous operand with the given values.
-func of(values []float32, dims ...int) provider.Operand {
+func of(values []float32, dims ...int) op.Operand {
 	o := operand(dtype.F32, plain, dims...)
 	if copy(floats(o.Mem.Host), values) != len(floats(o.Mem.Host)) {
 		panic("values for another shape")
@@ -136,7 +136,7 @@ func of(values []float32, dims ...int) provider.Operand {
 }
 
 // ofInts returns a contiguous operand of an integer format.
-func ofInts(d dtype.DType, values ...int64) provider.Operand {
+func ofInts(d dtype.DType, values ...int64) op.Operand {
 	o := operand(d, plain, len(values))
 	b := make([]byte, 8*len(values))
 	for i, v := range values {
@@ -152,7 +152,7 @@ func ofInts(d dtype.DType, values ...int64) provider.Operand {
 
 // place returns the position in storage elements of a logical row, the axes
 // before the last, by plain arithmetic on its index.
-func place(o *provider.Operand, row int) int {
+func place(o *op.Operand, row int) int {
 	at := o.Offset
 	for i := o.Shape.Rank() - 2; i >= 0; i-- {
 		at += row % o.Shape.Dim(i) * o.Strides.Dim(i)
@@ -162,7 +162,7 @@ func place(o *provider.Operand, row int) int {
 }
 
 // read returns the logical values of o in row-major order.
-func read(o provider.Operand) []float64 {
+func read(o op.Operand) []float64 {
 	last := o.Shape.Dim(-1)
 	n, _ := o.Shape.Elements()
 	size, bs := o.DType.Size(), o.DType.BlockSize()
@@ -223,18 +223,18 @@ func executors(t testing.TB) []*Executor {
 }
 
 // withWorkspace returns a with the workspace that e asks for, full of NaNs.
-func withWorkspace(t testing.TB, e *Executor, op provider.Op, a provider.Args) provider.Args {
+func withWorkspace(t testing.TB, e *Executor, id op.ID, a op.Args) op.Args {
 	t.Helper()
 	for i, o := range a.In {
 		if !o.Mem.IsZero() {
 			a.NIn = i + 1
 		}
 	}
-	p := e.Plan(op, &a)
+	p := e.Plan(id, &a)
 	if !p.Supported {
-		t.Fatalf("%v: declined: %s", op, p.Reason)
+		t.Fatalf("%v: declined: %s", id, p.Reason)
 	}
-	var o provider.Operand
+	var o op.Operand
 	setMem(&o, 0, bytes.Repeat([]byte{0xff}, p.Workspace))
 	a.Workspace = o.Mem
 	return a
@@ -243,25 +243,25 @@ func withWorkspace(t testing.TB, e *Executor, op provider.Op, a provider.Args) p
 // execute runs the operation on every number of threads, checks that the outputs
 // are the same bits and that nothing outside the output's elements is written, and
 // returns the output.
-func execute(t testing.TB, es []*Executor, op provider.Op, a provider.Args) []float64 {
+func execute(t testing.TB, es []*Executor, id op.ID, a op.Args) []float64 {
 	t.Helper()
 	out := a.Out
 	before := bytes.Clone(out.Mem.Host)
 	var first []byte
 	for _, e := range es {
 		setMem(&a.Out, 0, before)
-		w := withWorkspace(t, e, op, a)
-		if err := e.Execute(context.Background(), op, &w); err != nil {
-			t.Fatalf("%v: %v", op, err)
+		w := withWorkspace(t, e, id, a)
+		if err := e.Execute(context.Background(), id, &w); err != nil {
+			t.Fatalf("%v: %v", id, err)
 		}
 		if first == nil {
 			first = a.Out.Mem.Host
 		} else if !bytes.Equal(first, a.Out.Mem.Host) {
-			t.Errorf("%v on %d lanes, with a look every %d, differs from one lane", op, e.Lanes(), e.every)
+			t.Errorf("%v on %d lanes, with a look every %d, differs from one lane", id, e.Lanes(), e.every)
 		}
 	}
 	// Erase the elements: what is left must be as before.
-	rest := provider.Operand{DType: out.DType, Shape: out.Shape, Strides: out.Strides, Offset: out.Offset}
+	rest := op.Operand{DType: out.DType, Shape: out.Shape, Strides: out.Strides, Offset: out.Offset}
 	setMem(&rest, 0, first)
 	size, bs := out.DType.Size(), out.DType.BlockSize()
 	n, _ := out.Shape.Elements()
@@ -273,7 +273,7 @@ func execute(t testing.TB, es []*Executor, op provider.Op, a provider.Args) []fl
 		}
 	}
 	if !bytes.Equal(rest.Mem.Host, before) {
-		t.Errorf("%v wrote between the elements of its output", op)
+		t.Errorf("%v wrote between the elements of its output", id)
 	}
 	a.Out.Mem.Host = first
 	return read(a.Out)

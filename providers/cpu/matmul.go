@@ -2,7 +2,7 @@ package cpu
 
 import (
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -31,7 +31,7 @@ type matMul struct {
 // is cheap beside multiplying it.
 const stretchRows = 64
 
-func (k *matMul) prepare(a *provider.Args, lanes int) error {
+func (k *matMul) prepare(a *op.Args, lanes int) error {
 	if err := wantInputs(a, 2); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (k *matMul) prepare(a *provider.Args, lanes int) error {
 	return nil
 }
 
-func (k *matMul) bind(a *provider.Args, _ *scratch) (err error) {
+func (k *matMul) bind(a *op.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}

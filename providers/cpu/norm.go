@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 )
 
 // rmsNorm is OpRMSNorm.
@@ -19,7 +19,7 @@ type rmsNorm struct {
 	weights []float32 // w, where it is contiguous and aligned
 }
 
-func (k *rmsNorm) prepare(a *provider.Args, _ int) error {
+func (k *rmsNorm) prepare(a *op.Args, _ int) error {
 	if err := wantInputs(a, 2); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (k *rmsNorm) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *rmsNorm) bind(a *provider.Args, _ *scratch) (err error) {
+func (k *rmsNorm) bind(a *op.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ type softmax struct {
 	x, out []float32
 }
 
-func (k *softmax) prepare(a *provider.Args, _ int) error {
+func (k *softmax) prepare(a *op.Args, _ int) error {
 	if err := wantInputs(a, 1); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (k *softmax) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *softmax) bind(a *provider.Args, _ *scratch) (err error) {
+func (k *softmax) bind(a *op.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ type argmax struct {
 	out    []byte
 }
 
-func (k *argmax) prepare(a *provider.Args, _ int) error {
+func (k *argmax) prepare(a *op.Args, _ int) error {
 	if err := wantInputs(a, 1); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (k *argmax) prepare(a *provider.Args, _ int) error {
 	return checkOut(out)
 }
 
-func (k *argmax) bind(a *provider.Args, _ *scratch) (err error) {
+func (k *argmax) bind(a *op.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}

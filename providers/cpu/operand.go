@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 )
@@ -21,7 +22,7 @@ func unsupported(format string, args ...any) error {
 }
 
 // wantInputs checks the number of inputs.
-func wantInputs(a *provider.Args, n int) error {
+func wantInputs(a *op.Args, n int) error {
 	if a.NIn != n {
 		return mismatch("%d inputs, want %d", a.NIn, n)
 	}
@@ -30,14 +31,14 @@ func wantInputs(a *provider.Args, n int) error {
 
 // check verifies what is said of an operand without its memory: format, shape,
 // strides and offset.
-func check(name string, o *provider.Operand) error {
+func check(name string, o *op.Operand) error {
 	_, err := span(name, o)
 	return err
 }
 
 // span is check, and returns the number of storage elements from the operand's
 // first to the last that its strides reach.
-func span(name string, o *provider.Operand) (int, error) {
+func span(name string, o *op.Operand) (int, error) {
 	st, err := o.Shape.Storage(o.DType)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
@@ -58,7 +59,7 @@ func span(name string, o *provider.Operand) (int, error) {
 }
 
 // checkFloat is check for an f32 operand.
-func checkFloat(name string, o *provider.Operand) error {
+func checkFloat(name string, o *op.Operand) error {
 	if o.DType != dtype.F32 {
 		return unsupported("%s is %v, want f32", name, o.DType)
 	}
@@ -66,7 +67,7 @@ func checkFloat(name string, o *provider.Operand) error {
 }
 
 // checkRows is checkFloat for an operand whose last axis is taken as a slice.
-func checkRows(name string, o *provider.Operand) error {
+func checkRows(name string, o *op.Operand) error {
 	if err := checkFloat(name, o); err != nil {
 		return err
 	}
@@ -74,19 +75,19 @@ func checkRows(name string, o *provider.Operand) error {
 }
 
 // checkInner checks that the last axis is contiguous.
-func checkInner(name string, o *provider.Operand) error {
+func checkInner(name string, o *op.Operand) error {
 	if !innerContiguous(o) {
 		return unsupported("%s has stride %d on its last axis, want 1", name, o.Strides.Dim(-1))
 	}
 	return nil
 }
 
-func innerContiguous(o *provider.Operand) bool {
+func innerContiguous(o *op.Operand) bool {
 	return o.Strides.Dim(-1) == 1 || o.Shape.Dim(-1) == o.DType.BlockSize()
 }
 
 // checkOut checks that no two elements of the output share memory.
-func checkOut(o *provider.Operand) error {
+func checkOut(o *op.Operand) error {
 	st, err := o.Shape.Storage(o.DType)
 	if err != nil {
 		return fmt.Errorf("out: %w", err)
@@ -99,7 +100,7 @@ func checkOut(o *provider.Operand) error {
 
 // bind returns the memory of a checked operand, from its first to its last
 // reachable element.
-func bind(name string, o *provider.Operand) ([]byte, error) {
+func bind(name string, o *op.Operand) ([]byte, error) {
 	n, err := span(name, o)
 	if err != nil {
 		return nil, err
@@ -116,7 +117,7 @@ func bind(name string, o *provider.Operand) ([]byte, error) {
 }
 
 // bindFloats is bind for an f32 operand that must be aligned.
-func bindFloats(name string, o *provider.Operand) ([]float32, error) {
+func bindFloats(name string, o *op.Operand) ([]float32, error) {
 	b, err := bind(name, o)
 	if err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func doubles(b []byte) []float64 {
 const maxWorkspace = min(1<<50, math.MaxInt/2)
 
 // workspace returns the first n bytes of the workspace.
-func workspace(a *provider.Args, n int) ([]byte, error) {
+func workspace(a *op.Args, n int) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -169,7 +170,7 @@ type rows struct {
 }
 
 // init takes the axes of o before axis end.
-func (r *rows) init(o *provider.Operand, end int) {
+func (r *rows) init(o *op.Operand, end int) {
 	r.n, r.rank = 1, 0
 	for i := range end {
 		d, s := o.Shape.Dim(i), o.Strides.Dim(i)

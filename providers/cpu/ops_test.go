@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -29,19 +29,19 @@ func TestElementwise(t *testing.T) {
 	es, rng := executors(t), newRand()
 	shapes := [][]int{{1}, {7}, {3, 5}, {2, 3, 33}, {1, 1, 1, 9}, {2, 1, 3, 4}, {2, 4099}, {9000}}
 	ops := []struct {
-		op provider.Op
+		op op.ID
 		f  func(x, y float64) float64
 	}{
-		{provider.OpAdd, func(x, y float64) float64 { return x + y }},
-		{provider.OpMul, func(x, y float64) float64 { return x * y }},
-		{provider.OpSwiGLU, func(x, y float64) float64 { return x / (1 + math.Exp(-x)) * y }},
-		{provider.OpGeGLU, func(x, y float64) float64 {
+		{op.Add, func(x, y float64) float64 { return x + y }},
+		{op.Mul, func(x, y float64) float64 { return x * y }},
+		{op.SwiGLU, func(x, y float64) float64 { return x / (1 + math.Exp(-x)) * y }},
+		{op.GeGLU, func(x, y float64) float64 {
 			return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) * y
 		}},
-		{provider.OpScale, func(x, _ float64) float64 { return 1.5 * x }},
-		{provider.OpSoftCap, func(x, _ float64) float64 { return 0.75 * math.Tanh(x/0.75) }},
+		{op.Scale, func(x, _ float64) float64 { return 1.5 * x }},
+		{op.SoftCap, func(x, _ float64) float64 { return 0.75 * math.Tanh(x/0.75) }},
 	}
-	for _, op := range ops {
+	for _, c := range ops {
 		for _, dims := range shapes {
 			for _, lx := range []layout{plain, padded, reversed, broadcast, spread} {
 				for _, ly := range []layout{plain, broadcast} {
@@ -49,20 +49,20 @@ func TestElementwise(t *testing.T) {
 						if dims[len(dims)-1] > segment && lx != lo {
 							continue // long rows are slow to check
 						}
-						t.Run(name(op.op, dims, lx, ly, lo), func(t *testing.T) {
-							a := provider.Args{Out: operand(dtype.F32, lo, dims...), Scale: 1.5, SoftCap: 0.75}
+						t.Run(name(c.op, dims, lx, ly, lo), func(t *testing.T) {
+							a := op.Args{Out: operand(dtype.F32, lo, dims...), Params: op.Params{Scale: 1.5, SoftCap: 0.75}}
 							a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
 							x := read(a.In[0])
 							y := x
-							if op.op != provider.OpScale && op.op != provider.OpSoftCap {
+							if c.op != op.Scale && c.op != op.SoftCap {
 								a.In[1] = random(operand(dtype.F32, ly, dims...), rng)
 								y = read(a.In[1])
 							}
 							want := make([]float64, len(x))
 							for i := range want {
-								want[i] = op.f(x[i], y[i])
+								want[i] = c.f(x[i], y[i])
 							}
-							closeTo(t, execute(t, es, op.op, a), want, tolElementwise)
+							closeTo(t, execute(t, es, c.op, a), want, tolElementwise)
 						})
 					}
 				}
@@ -75,25 +75,25 @@ func TestElementwise(t *testing.T) {
 func TestInPlace(t *testing.T) {
 	es, rng := executors(t), newRand()
 	x := random(operand(dtype.F32, plain, 6, 4, 32), rng)
-	for _, op := range []provider.Op{provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpGeGLU, provider.OpScale, provider.OpSoftCap, provider.OpSoftmax, provider.OpRMSNorm, provider.OpRoPE} {
-		for _, mode := range []provider.RoPEMode{provider.RoPEInterleaved, provider.RoPENeoX} {
-			a := provider.Args{Out: operand(dtype.F32, plain, 6, 4, 32), Scale: 1.5, SoftCap: 2, Eps: 1e-5, Dims: 24, Mode: mode}
+	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU, op.GeGLU, op.Scale, op.SoftCap, op.Softmax, op.RMSNorm, op.RoPE} {
+		for _, mode := range []op.RoPEMode{op.RoPEInterleaved, op.RoPENeoX} {
+			a := op.Args{Out: operand(dtype.F32, plain, 6, 4, 32), Params: op.Params{Scale: 1.5, SoftCap: 2, Eps: 1e-5, Dims: 24, Mode: mode}}
 			a.In[0] = x
-			switch op {
-			case provider.OpSoftmax, provider.OpScale, provider.OpSoftCap:
-			case provider.OpRMSNorm:
+			switch id {
+			case op.Softmax, op.Scale, op.SoftCap:
+			case op.RMSNorm:
 				a.In[1] = random(operand(dtype.F32, plain, 32), rng)
-			case provider.OpRoPE:
+			case op.RoPE:
 				a.In[1] = random(operand(dtype.F32, plain, 6, 12, 2), rng)
 			default:
 				a.In[1] = random(operand(dtype.F32, plain, 6, 4, 32), rng)
 			}
-			want := execute(t, es[:1], op, a)
+			want := execute(t, es[:1], id, a)
 			for _, e := range es {
 				setMem(&a.In[0], 0, x.Mem.Host)
 				a.Out = a.In[0]
-				w := withWorkspace(t, e, op, a)
-				if err := e.Execute(context.Background(), op, &w); err != nil {
+				w := withWorkspace(t, e, id, a)
+				if err := e.Execute(context.Background(), id, &w); err != nil {
 					t.Fatal(err)
 				}
 				equal(t, read(a.Out), want)
@@ -113,7 +113,7 @@ func TestRMSNorm(t *testing.T) {
 					}
 					t.Run(name(dims, lx, lw, lo), func(t *testing.T) {
 						d := dims[len(dims)-1]
-						a := provider.Args{Eps: 1e-3, Out: operand(dtype.F32, lo, dims...)}
+						a := op.Args{Out: operand(dtype.F32, lo, dims...), Params: op.Params{Eps: 1e-3}}
 						a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
 						a.In[1] = random(operand(dtype.F32, lw, d), rng)
 						x, w := read(a.In[0]), read(a.In[1])
@@ -127,16 +127,16 @@ func TestRMSNorm(t *testing.T) {
 								want[r+i] = x[r+i] * w[i] / math.Sqrt(s/float64(d)+float64(a.Eps))
 							}
 						}
-						closeTo(t, execute(t, es, provider.OpRMSNorm, a), want, tolNorm)
+						closeTo(t, execute(t, es, op.RMSNorm, a), want, tolNorm)
 					})
 				}
 			}
 		}
 	}
 	// Squares that overflow f32.
-	a := provider.Args{Out: operand(dtype.F32, plain, 1, 2)}
+	a := op.Args{Out: operand(dtype.F32, plain, 1, 2)}
 	a.In[0], a.In[1] = of([]float32{3e30, -3e30}, 1, 2), of([]float32{1, 1}, 2)
-	closeTo(t, execute(t, es, provider.OpRMSNorm, a), []float64{1, -1}, tolNorm)
+	closeTo(t, execute(t, es, op.RMSNorm, a), []float64{1, -1}, tolNorm)
 }
 
 func TestSoftmax(t *testing.T) {
@@ -148,14 +148,14 @@ func TestSoftmax(t *testing.T) {
 					continue
 				}
 				t.Run(name(dims, lx, lo), func(t *testing.T) {
-					a := provider.Args{Scale: 9, Out: operand(dtype.F32, lo, dims...)}
+					a := op.Args{Out: operand(dtype.F32, lo, dims...), Params: op.Params{Scale: 9}}
 					a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
 					x, d := read(a.In[0]), dims[len(dims)-1]
 					want := make([]float64, len(x))
 					for r := 0; r < len(x); r += d {
 						softmaxRow(want[r:r+d], x[r:r+d], 9)
 					}
-					closeTo(t, execute(t, es, provider.OpSoftmax, a), want, tolSoftmax)
+					closeTo(t, execute(t, es, op.Softmax, a), want, tolSoftmax)
 				})
 			}
 		}
@@ -197,9 +197,9 @@ func TestSoftmaxSpecial(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			// A second row must not be touched by what the first holds.
 			x := append(append([]float32{}, test.x...), 1, 1, 1)
-			a := provider.Args{Scale: 1, Out: operand(dtype.F32, plain, 2, 3)}
+			a := op.Args{Out: operand(dtype.F32, plain, 2, 3), Params: op.Params{Scale: 1}}
 			a.In[0] = of(x, 2, 3)
-			got := execute(t, es, provider.OpSoftmax, a)
+			got := execute(t, es, op.Softmax, a)
 			equal(t, got[:3], test.want)
 			closeTo(t, got[3:], []float64{1. / 3, 1. / 3, 1. / 3}, tolSoftmax)
 		})
@@ -222,15 +222,15 @@ func TestArgmax(t *testing.T) {
 		{[]float32{float32(math.Copysign(0, -1)), 0}, 0},
 	}
 	for _, test := range tests {
-		a := provider.Args{Out: operand(dtype.I32, plain, 1)}
+		a := op.Args{Out: operand(dtype.I32, plain, 1)}
 		a.In[0] = of(test.x, len(test.x))
-		if got := execute(t, es, provider.OpArgmax, a)[0]; got != test.want {
+		if got := execute(t, es, op.Argmax, a)[0]; got != test.want {
 			t.Errorf("argmax of %v is %v, want %v", test.x, got, test.want)
 		}
 	}
 	for _, lx := range []layout{plain, padded, broadcast} {
 		for _, lo := range []layout{plain, reversed, spread} {
-			a := provider.Args{Out: operand(dtype.I32, lo, 4, 3)}
+			a := op.Args{Out: operand(dtype.I32, lo, 4, 3)}
 			a.In[0] = random(operand(dtype.F32, lx, 4, 3, 101), rng)
 			x := read(a.In[0])
 			var want []float64
@@ -243,7 +243,7 @@ func TestArgmax(t *testing.T) {
 				}
 				want = append(want, float64(best))
 			}
-			equal(t, execute(t, es, provider.OpArgmax, a), want)
+			equal(t, execute(t, es, op.Argmax, a), want)
 		}
 	}
 }
@@ -251,11 +251,11 @@ func TestArgmax(t *testing.T) {
 func TestRoPE(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, c := range []struct{ tokens, heads, d, dims int }{{1, 1, 2, 2}, {3, 2, 64, 64}, {5, 3, 80, 32}, {2, 4, 7, 6}, {4, 1, 5, 2}} {
-		for _, mode := range []provider.RoPEMode{provider.RoPEInterleaved, provider.RoPENeoX} {
+		for _, mode := range []op.RoPEMode{op.RoPEInterleaved, op.RoPENeoX} {
 			for _, lx := range []layout{plain, padded, broadcast} {
 				for _, lo := range []layout{plain, padded} {
 					t.Run(name(c, mode, lx, lo), func(t *testing.T) {
-						a := provider.Args{Dims: c.dims, Mode: mode, Out: operand(dtype.F32, lo, c.tokens, c.heads, c.d)}
+						a := op.Args{Out: operand(dtype.F32, lo, c.tokens, c.heads, c.d), Params: op.Params{Dims: c.dims, Mode: mode}}
 						a.In[0] = random(operand(dtype.F32, lx, c.tokens, c.heads, c.d), rng)
 						a.In[1] = random(operand(dtype.F32, plain, c.tokens, c.dims/2, 2), rng)
 						x, table := read(a.In[0]), read(a.In[1])
@@ -263,7 +263,7 @@ func TestRoPE(t *testing.T) {
 						for h := range c.tokens * c.heads {
 							for i := range c.dims / 2 {
 								p, q := 2*i, 2*i+1
-								if mode == provider.RoPENeoX {
+								if mode == op.RoPENeoX {
 									p, q = i, i+c.dims/2
 								}
 								p, q = h*c.d+p, h*c.d+q
@@ -272,7 +272,7 @@ func TestRoPE(t *testing.T) {
 								want[p], want[q] = x[p]*cos-x[q]*sin, x[p]*sin+x[q]*cos
 							}
 						}
-						closeTo(t, execute(t, es, provider.OpRoPE, a), want, tolRoPE)
+						closeTo(t, execute(t, es, op.RoPE, a), want, tolRoPE)
 					})
 				}
 			}
@@ -306,7 +306,7 @@ func TestGetRows(t *testing.T) {
 						const n = 6
 						dim := 2 * d.BlockSize()
 						ids := []int64{5, 0, 2, 2, 5}
-						a := provider.Args{Out: operand(dtype.F32, padded, len(ids), dim)}
+						a := op.Args{Out: operand(dtype.F32, padded, len(ids), dim)}
 						a.In[0] = random(operand(d, l, n, dim), rng)
 						setMem(&a.In[0], misalign, a.In[0].Mem.Host)
 						a.In[1] = ofInts(idt, ids...)
@@ -319,7 +319,7 @@ func TestGetRows(t *testing.T) {
 						for i, v := range want {
 							want[i] = float64(float32(v))
 						}
-						equal(t, execute(t, es, provider.OpGetRows, a), want)
+						equal(t, execute(t, es, op.GetRows, a), want)
 					})
 				}
 			}
@@ -329,12 +329,12 @@ func TestGetRows(t *testing.T) {
 
 func TestGetRowsStridedIDs(t *testing.T) {
 	es := executors(t)
-	a := provider.Args{Out: operand(dtype.F32, plain, 3, 2)}
+	a := op.Args{Out: operand(dtype.F32, plain, 3, 2)}
 	a.In[0] = of([]float32{0, 1, 10, 11, 20, 21, 30, 31}, 4, 2)
 	a.In[1] = ofInts(dtype.I32, 3, 99, 0, 99, 2)
 	a.In[1].Shape.Set(0, 3)
 	a.In[1].Strides.Set(0, 2)
-	equal(t, execute(t, es, provider.OpGetRows, a), []float64{30, 31, 0, 1, 20, 21})
+	equal(t, execute(t, es, op.GetRows, a), []float64{30, 31, 0, 1, 20, 21})
 }
 
 // Ids that only the kernel can look at are clamped into the table, and the lowest token
@@ -374,7 +374,7 @@ func TestGetRowsClamps(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(name(tt.d, " ", tt.name), func(t *testing.T) {
-			a := provider.Args{Out: operand(dtype.F32, padded, len(tt.ids), dim)}
+			a := op.Args{Out: operand(dtype.F32, padded, len(tt.ids), dim)}
 			a.In[0], a.In[1] = of(table, rows, dim), ofInts(tt.d, tt.ids...)
 			var want []float64
 			for _, id := range tt.ids {
@@ -385,14 +385,14 @@ func TestGetRowsClamps(t *testing.T) {
 			for _, e := range es {
 				var status atomic.Uint64
 				a.Status = &status
-				equal(t, execute(t, []*Executor{e}, provider.OpGetRows, a), want)
+				equal(t, execute(t, []*Executor{e}, op.GetRows, a), want)
 				switch got := status.Load(); {
 				case tt.index < 0 && got != 0:
 					t.Errorf("on %d lanes: good ids leave the status %#x", e.Lanes(), got)
 				case tt.index >= 0 && got == 0:
 					t.Errorf("on %d lanes: no report", e.Lanes())
 				case tt.index >= 0:
-					if index, value := provider.Reported(got); index != tt.index || value != tt.value {
+					if index, value := op.Reported(got); index != tt.index || value != tt.value {
 						t.Errorf("on %d lanes: ids[%d] is reported as %d, want ids[%d] and %d", e.Lanes(), index, value, tt.index, tt.value)
 					}
 				}
@@ -401,10 +401,10 @@ func TestGetRowsClamps(t *testing.T) {
 				}
 			}
 			a.Status = nil
-			w := withWorkspace(t, es[0], provider.OpGetRows, a)
+			w := withWorkspace(t, es[0], op.GetRows, a)
 			setMem(&w.Out, 0, a.Out.Mem.Host)
 			before := bytes.Clone(w.Out.Mem.Host)
-			err := es[0].Execute(context.Background(), provider.OpGetRows, &w)
+			err := es[0].Execute(context.Background(), op.GetRows, &w)
 			if tt.index < 0 {
 				if err != nil {
 					t.Errorf("good ids: %v", err)
@@ -468,7 +468,7 @@ func TestMatMul(t *testing.T) {
 						continue
 					}
 					t.Run(name(d, c, l, batched), func(t *testing.T) {
-						a := provider.Args{Out: operand(dtype.F32, plain, c.b, c.m, c.n)}
+						a := op.Args{Out: operand(dtype.F32, plain, c.b, c.m, c.n)}
 						a.In[0] = random(operand(dtype.F32, padded, c.b, c.m, k), rng)
 						wb := 1
 						if batched {
@@ -478,7 +478,7 @@ func TestMatMul(t *testing.T) {
 							a.In[1] = random(operand(d, l, c.n, k), rng)
 						}
 						want := matMulRef(read(a.In[0]), read(a.In[1]), c.b, wb, c.m, c.n, k)
-						closeTo(t, execute(t, es, provider.OpMatMul, a), want, tolMatMul)
+						closeTo(t, execute(t, es, op.MatMul, a), want, tolMatMul)
 					})
 				}
 			}
@@ -492,10 +492,10 @@ func TestMatMulIndependence(t *testing.T) {
 	es, rng := executors(t), newRand()
 	const m, n, k = 5, 11, 75
 	for _, d := range []dtype.DType{dtype.F32, dtype.F16} {
-		a := provider.Args{Out: operand(dtype.F32, plain, m, n)}
+		a := op.Args{Out: operand(dtype.F32, plain, m, n)}
 		a.In[0] = random(operand(dtype.F32, plain, m, k), rng)
 		a.In[1] = random(operand(d, plain, n, k), rng)
-		all := execute(t, es, provider.OpMatMul, a)
+		all := execute(t, es, op.MatMul, a)
 		for r := range m {
 			for c := range n {
 				one := a
@@ -504,7 +504,7 @@ func TestMatMulIndependence(t *testing.T) {
 				one.In[0].Offset = r * k
 				one.In[1].Shape.Set(0, 1)
 				one.In[1].Offset = c * k
-				equal(t, execute(t, es[:1], provider.OpMatMul, one), all[r*n+c:][:1])
+				equal(t, execute(t, es[:1], op.MatMul, one), all[r*n+c:][:1])
 			}
 		}
 	}
@@ -519,13 +519,13 @@ func TestMatMulUnaligned(t *testing.T) {
 		if d.IsScalar() {
 			k = 33
 		}
-		a := provider.Args{Out: operand(dtype.F32, plain, 3, 6)}
+		a := op.Args{Out: operand(dtype.F32, plain, 3, 6)}
 		a.In[0] = random(operand(dtype.F32, plain, 3, k), rng)
 		a.In[1] = random(operand(d, plain, 6, k), rng)
-		want := execute(t, es, provider.OpMatMul, a)
+		want := execute(t, es, op.MatMul, a)
 		for misalign := 1; misalign < 4; misalign++ {
 			setMem(&a.In[1], misalign, a.In[1].Mem.Host)
-			equal(t, execute(t, es, provider.OpMatMul, a), want)
+			equal(t, execute(t, es, op.MatMul, a), want)
 		}
 	}
 }
@@ -533,14 +533,14 @@ func TestMatMulUnaligned(t *testing.T) {
 // The other operands that may lie in a file.
 func TestUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
-	for _, op := range []provider.Op{provider.OpAdd, provider.OpMul, provider.OpSwiGLU, provider.OpRMSNorm} {
-		a := provider.Args{Out: operand(dtype.F32, plain, 35), Eps: 1e-5}
+	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU, op.RMSNorm} {
+		a := op.Args{Out: operand(dtype.F32, plain, 35), Params: op.Params{Eps: 1e-5}}
 		a.In[0] = random(operand(dtype.F32, plain, 35), rng)
 		a.In[1] = random(operand(dtype.F32, plain, 35), rng)
-		want := execute(t, es, op, a)
+		want := execute(t, es, id, a)
 		for misalign := 1; misalign < 4; misalign++ {
 			setMem(&a.In[1], misalign, a.In[1].Mem.Host)
-			equal(t, execute(t, es, op, a), want)
+			equal(t, execute(t, es, id, a), want)
 		}
 	}
 }
@@ -555,14 +555,14 @@ func TestMatMulRange(t *testing.T) {
 			k = 32
 		}
 		for _, v := range []float32{1e6, 1e-9} {
-			a := provider.Args{Out: operand(dtype.F32, plain, 1, 2)}
+			a := op.Args{Out: operand(dtype.F32, plain, 1, 2)}
 			a.In[0] = random(operand(dtype.F32, plain, 1, k), rng)
 			for i, x := range floats(a.In[0].Mem.Host) {
 				floats(a.In[0].Mem.Host)[i] = x * v
 			}
 			a.In[1] = random(operand(d, plain, 2, k), rng)
 			want := matMulRef(read(a.In[0]), read(a.In[1]), 1, 1, 1, 2, k)
-			closeTo(t, execute(t, es, provider.OpMatMul, a), want, tolMatMul)
+			closeTo(t, execute(t, es, op.MatMul, a), want, tolMatMul)
 		}
 	}
 }
@@ -572,7 +572,7 @@ type attentionCase struct {
 	softCap                                   float32
 }
 
-func attentionRef(a *provider.Args) []float64 {
+func attentionRef(a *op.Args) []float64 {
 	q, k, v := read(a.In[0]), read(a.In[1]), read(a.In[2])
 	T, heads, d := a.In[0].Shape.Dim(0), a.In[0].Shape.Dim(1), a.In[0].Shape.Dim(2)
 	kvHeads, dv := a.In[1].Shape.Dim(1), a.In[2].Shape.Dim(2)
@@ -632,11 +632,11 @@ func TestAttention(t *testing.T) {
 						continue // rows are whole blocks
 					}
 					t.Run(name(c, kd, " ", vd, l), func(t *testing.T) {
-						a := provider.Args{Scale: 3, SoftCap: c.softCap, Past: c.past, Window: c.window, Out: operand(dtype.F32, padded, c.t, c.heads, c.dv)}
+						a := op.Args{Out: operand(dtype.F32, padded, c.t, c.heads, c.dv), Params: op.Params{Scale: 3, SoftCap: c.softCap, Past: c.past, Window: c.window}}
 						a.In[0] = random(operand(dtype.F32, padded, c.t, c.heads, c.d), rng)
 						a.In[1] = random(operand(kd, l, c.s, c.kvHeads, c.d), rng)
 						a.In[2] = random(operand(vd, l, c.s, c.kvHeads, c.dv), rng)
-						closeTo(t, execute(t, es, provider.OpAttention, a), attentionRef(&a), tolAttention)
+						closeTo(t, execute(t, es, op.Attention, a), attentionRef(&a), tolAttention)
 					})
 				}
 			}
@@ -659,21 +659,18 @@ func TestAttentionQuantizedCache(t *testing.T) {
 	} {
 		for _, l := range []layout{plain, padded} {
 			t.Run(name(c, l), func(t *testing.T) {
-				a := provider.Args{
-					Scale: float32(8 / math.Sqrt(float64(c.d))), SoftCap: c.softCap, Past: c.past, Window: c.window,
-					Out: operand(dtype.F32, padded, c.t, c.heads, c.dv),
-				}
+				a := op.Args{Out: operand(dtype.F32, padded, c.t, c.heads, c.dv), Params: op.Params{Scale: float32(8 / math.Sqrt(float64(c.d))), SoftCap: c.softCap, Past: c.past, Window: c.window}}
 				a.In[0] = random(operand(dtype.F32, padded, c.t, c.heads, c.d), rng)
 				a.In[1] = encoded(operand(dtype.Q8_0, l, c.s, c.kvHeads, c.d), rng)
 				a.In[2] = encoded(operand(dtype.Q8_0, l, c.s, c.kvHeads, c.dv), rng)
-				closeTo(t, execute(t, es, provider.OpAttention, a), attentionRef(&a), 1e-12)
+				closeTo(t, execute(t, es, op.Attention, a), attentionRef(&a), 1e-12)
 			})
 		}
 	}
 }
 
 // encoded fills the whole memory of o, of a block format, with numbers of [-1, 1).
-func encoded(o provider.Operand, rng *rand.Rand) provider.Operand {
+func encoded(o op.Operand, rng *rand.Rand) op.Operand {
 	values := make([]float32, len(o.Mem.Host)/o.DType.Size()*o.DType.BlockSize())
 	for i := range values {
 		values[i] = rng.Float32()*2 - 1
@@ -690,18 +687,18 @@ func TestAttentionIndependence(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, window := range []int{0, 10, 70} {
 		const n, heads, kvHeads, d = 100, 4, 2, 16
-		a := provider.Args{Scale: 2, Window: window, Out: operand(dtype.F32, plain, n, heads, d)}
+		a := op.Args{Out: operand(dtype.F32, plain, n, heads, d), Params: op.Params{Scale: 2, Window: window}}
 		a.In[0] = random(operand(dtype.F32, plain, n, heads, d), rng)
 		a.In[1] = random(operand(dtype.F16, plain, n, kvHeads, d), rng)
 		a.In[2] = random(operand(dtype.F16, plain, n, kvHeads, d), rng)
-		all := execute(t, es, provider.OpAttention, a)
+		all := execute(t, es, op.Attention, a)
 		for i := range n {
 			one := a
 			one.Past = i
 			one.Out = operand(dtype.F32, plain, 1, heads, d)
 			one.In[0].Shape.Set(0, 1)
 			one.In[0].Offset = i * heads * d
-			equal(t, execute(t, es[:1], provider.OpAttention, one), all[i*heads*d:][:heads*d])
+			equal(t, execute(t, es[:1], op.Attention, one), all[i*heads*d:][:heads*d])
 		}
 	}
 }
@@ -734,9 +731,9 @@ func TestAttentionSpecial(t *testing.T) {
 				k[i], v[i] = test.all, 1
 			}
 			k[test.at], v[test.at] = test.k, test.v
-			a := provider.Args{Scale: 1, Past: 128, Out: operand(dtype.F32, plain, 1, 1, 1)}
+			a := op.Args{Out: operand(dtype.F32, plain, 1, 1, 1), Params: op.Params{Scale: 1, Past: 128}}
 			a.In[0], a.In[1], a.In[2] = of([]float32{1}, 1, 1, 1), of(k, s, 1, 1), of(v, s, 1, 1)
-			got := execute(t, es, provider.OpAttention, a)
+			got := execute(t, es, op.Attention, a)
 			if math.IsNaN(test.want) {
 				equal(t, got, []float64{test.want})
 			} else {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
@@ -43,7 +44,7 @@ type Provider struct {
 	lastID uint64
 
 	stats struct {
-		submits                                                [provider.OpCount]atomic.Uint64
+		submits                                                [op.Count]atomic.Uint64
 		uploads, uploadBytes, downloads, downloadBytes, allocs atomic.Uint64
 		frees                                                  atomic.Uint64
 		liveBytes, liveBlocks, liveQueues                      atomic.Int64
@@ -85,8 +86,8 @@ func New(opt Options) (*Provider, error) {
 func (p *Provider) Info() provider.Info { return p.info }
 
 // Plan is [Executor.Plan].
-func (p *Provider) Plan(op provider.Op, a *provider.Args) provider.Plan {
-	return plan(op, a, p.lanes)
+func (p *Provider) Plan(id op.ID, a *op.Args) provider.Plan {
+	return plan(id, a, p.lanes)
 }
 
 // queue runs what is submitted to it in Submit.
@@ -186,16 +187,16 @@ func (p *Provider) enter(ctx context.Context, pq provider.Queue) (*queue, error)
 
 // Submit runs the operation and returns the zero Work. See [Executor.Execute] for
 // the errors, and for what ctx does while the operation runs.
-func (p *Provider) Submit(ctx context.Context, pq provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+func (p *Provider) Submit(ctx context.Context, pq provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
 	q, err := p.enter(ctx, pq)
 	if err != nil {
 		return accel.Work{}, err
 	}
 	defer q.mu.Unlock()
-	if err := q.exec.Execute(ctx, op, a); err != nil {
+	if err := q.exec.Execute(ctx, id, a); err != nil {
 		return accel.Work{}, err
 	}
-	p.stats.submits[op].Add(1)
+	p.stats.submits[id].Add(1)
 	return accel.Work{}, nil
 }
 
@@ -217,31 +218,31 @@ func (p *Provider) WaitFor(ctx context.Context, pq provider.Queue, w accel.Work)
 
 // Alloc returns n bytes off the Go heap, aligned to 64 bytes at least, with
 // Mem.Host set. n is at least 1.
-func (p *Provider) Alloc(n int) (provider.Mem, error) {
+func (p *Provider) Alloc(n int) (op.Mem, error) {
 	if n < 1 {
-		return provider.Mem{}, fmt.Errorf("cpu: allocating %d bytes, want at least 1", n)
+		return op.Mem{}, fmt.Errorf("cpu: allocating %d bytes, want at least 1", n)
 	}
 	b, err := offheap.Alloc(n)
 	if err != nil {
-		return provider.Mem{}, fmt.Errorf("cpu: %w: %w", accel.ErrOutOfMemory, err)
+		return op.Mem{}, fmt.Errorf("cpu: %w: %w", accel.ErrOutOfMemory, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		offheap.Free(&b)
-		return provider.Mem{}, fmt.Errorf("cpu: allocating %d bytes: %w", n, provider.ErrClosed)
+		return op.Mem{}, fmt.Errorf("cpu: allocating %d bytes: %w", n, provider.ErrClosed)
 	}
 	p.lastID++
 	p.blocks[p.lastID] = b
 	p.stats.allocs.Add(1)
 	p.stats.liveBlocks.Add(1)
 	p.stats.liveBytes.Add(int64(n))
-	return provider.Mem{Host: b.Bytes(), ID: p.lastID, Len: n}, nil
+	return op.Mem{Host: b.Bytes(), ID: p.lastID, Len: n}, nil
 }
 
 // Free takes back what Alloc returned. It panics if m is anything else, or was
 // freed before. After Close, which frees everything, it does nothing.
-func (p *Provider) Free(m provider.Mem) {
+func (p *Provider) Free(m op.Mem) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -261,7 +262,7 @@ func (p *Provider) Free(m provider.Mem) {
 }
 
 // Upload copies src to dst and returns the zero Work.
-func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
+func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src []byte) (accel.Work, error) {
 	if err := p.transfer(ctx, q, "upload", dst.Host, src); err != nil {
 		return accel.Work{}, err
 	}
@@ -271,7 +272,7 @@ func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst provider.Me
 }
 
 // Download copies src to dst and returns the zero Work.
-func (p *Provider) Download(ctx context.Context, q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
+func (p *Provider) Download(ctx context.Context, q provider.Queue, dst []byte, src op.Mem) (accel.Work, error) {
 	if err := p.transfer(ctx, q, "download", dst, src.Host); err != nil {
 		return accel.Work{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 )
@@ -47,14 +48,14 @@ func TestProvider(t *testing.T) {
 	if w, err := p.Upload(bg, q, m.Slice(0, 32), src); err != nil || !w.IsZero() {
 		t.Fatal(w, err)
 	}
-	x := provider.Operand{DType: dtype.F32, Shape: shape.Must(8), Strides: shape.Must(1), Mem: m}
-	a := provider.Args{NIn: 2, Out: x}
+	x := op.Operand{DType: dtype.F32, Shape: shape.Must(8), Strides: shape.Must(1), Mem: m}
+	a := op.Args{NIn: 2, Out: x}
 	a.In[0], a.In[1] = x, x
 	a.Out.Offset = 8
-	if plan := p.Plan(provider.OpAdd, &a); !plan.Supported || plan.Workspace != 0 {
+	if plan := p.Plan(op.Add, &a); !plan.Supported || plan.Workspace != 0 {
 		t.Errorf("plan %+v", plan)
 	}
-	if w, err := p.Submit(bg, q, provider.OpAdd, &a); err != nil || !w.IsZero() {
+	if w, err := p.Submit(bg, q, op.Add, &a); err != nil || !w.IsZero() {
 		t.Fatal(w, err)
 	}
 	dst := make([]byte, 32)
@@ -66,7 +67,7 @@ func TestProvider(t *testing.T) {
 	}
 	s := p.Stats()
 	want := provider.Stats{Uploads: 1, UploadBytes: 32, Downloads: 1, DownloadBytes: 32, Allocs: 1, LiveBytes: 64, LiveBlocks: 1, LiveQueues: 1}
-	want.Submits[provider.OpAdd] = 1
+	want.Submits[op.Add] = 1
 	if s != want {
 		t.Errorf("stats %+v, want %+v", s, want)
 	}
@@ -116,11 +117,11 @@ func TestProviderRefusals(t *testing.T) {
 	if _, err := p.Download(bg, q, make([]byte, 9), m); err == nil {
 		t.Error("Download accepts other lengths")
 	}
-	var a provider.Args
-	if _, err := p.Submit(bg, otherQueue, provider.OpAdd, &a); err == nil {
+	var a op.Args
+	if _, err := p.Submit(bg, otherQueue, op.Add, &a); err == nil {
 		t.Error("Submit accepts the queue of another provider")
 	}
-	if _, err := p.Submit(bg, nil, provider.OpAdd, &a); err == nil {
+	if _, err := p.Submit(bg, nil, op.Add, &a); err == nil {
 		t.Error("Submit accepts no queue")
 	}
 	if err := p.CloseQueue(q); err != nil {
@@ -129,7 +130,7 @@ func TestProviderRefusals(t *testing.T) {
 	for what, err := range map[string]error{
 		"CloseQueue": p.CloseQueue(q),
 		"WaitFor":    p.WaitFor(bg, q, accel.Work{}),
-		"Submit":     func() error { _, err := p.Submit(bg, q, provider.OpAdd, &a); return err }(),
+		"Submit":     func() error { _, err := p.Submit(bg, q, op.Add, &a); return err }(),
 		"Upload":     func() error { _, err := p.Upload(bg, q, m, make([]byte, 8)); return err }(),
 	} {
 		if !errors.Is(err, provider.ErrClosed) {
@@ -167,7 +168,7 @@ func TestFreeForeign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustPanic := func(what string, m provider.Mem) {
+	mustPanic := func(what string, m op.Mem) {
 		t.Helper()
 		defer func() {
 			if recover() == nil {
@@ -178,7 +179,7 @@ func TestFreeForeign(t *testing.T) {
 	}
 	mustPanic("a part", m.Slice(0, 32))
 	mustPanic("a view", m.Slice(32, 32))
-	mustPanic("nothing", provider.Mem{})
+	mustPanic("nothing", op.Mem{})
 	p.Free(m)
 	mustPanic("freed memory", m)
 	if err := p.Close(); err != nil {
@@ -190,7 +191,7 @@ func TestWaitFor(t *testing.T) {
 	p, q := open(t, 1)
 	defer p.Close()
 	x := of([]float32{1}, 1)
-	a := provider.Args{NIn: 2, Out: operand(dtype.F32, plain, 1)}
+	a := op.Args{NIn: 2, Out: operand(dtype.F32, plain, 1)}
 	a.In[0], a.In[1] = x, x
 
 	device := accel.NewTimeline("device", nil)
@@ -200,7 +201,7 @@ func TestWaitFor(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() {
-		_, err := p.Submit(bg, q, provider.OpAdd, &a)
+		_, err := p.Submit(bg, q, op.Add, &a)
 		done <- err
 	}()
 	select {
@@ -220,7 +221,7 @@ func TestWaitFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := p.Submit(bg, q, provider.OpAdd, &a); err != nil {
+		if _, err := p.Submit(bg, q, op.Add, &a); err != nil {
 			t.Errorf("Submit after failed work: %v", err)
 		}
 	}
@@ -235,11 +236,11 @@ func TestWaitFor(t *testing.T) {
 	if err := p.WaitFor(bg, q, w); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Submit(ctx, q, provider.OpAdd, &a); !errors.Is(err, context.Canceled) {
+	if _, err := p.Submit(ctx, q, op.Add, &a); !errors.Is(err, context.Canceled) {
 		t.Errorf("Submit with a dead context: %v", err)
 	}
 	device.Complete(w.Seq())
-	if _, err := p.Submit(bg, q, provider.OpAdd, &a); err != nil {
+	if _, err := p.Submit(bg, q, op.Add, &a); err != nil {
 		t.Error(err)
 	}
 }
@@ -251,7 +252,7 @@ func TestQueuesAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := newRand()
-	a := provider.Args{NIn: 2}
+	a := op.Args{NIn: 2}
 	a.In[0] = random(operand(dtype.F32, plain, 8, 64), rng)
 	a.In[1] = random(operand(dtype.Q4_0, plain, 333, 64), rng)
 	want := matMulRef(read(a.In[0]), read(a.In[1]), 1, 1, 8, 333, 64)
@@ -263,14 +264,14 @@ func TestQueuesAtOnce(t *testing.T) {
 		}
 		a := a
 		a.Out = operand(dtype.F32, plain, 8, 333)
-		a.Workspace, err = p.Alloc(p.Plan(provider.OpMatMul, &a).Workspace)
+		a.Workspace, err = p.Alloc(p.Plan(op.MatMul, &a).Workspace)
 		if err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
 			for range 20 {
 				clear(a.Out.Mem.Host)
-				if _, err := p.Submit(bg, q, provider.OpMatMul, &a); err != nil {
+				if _, err := p.Submit(bg, q, op.MatMul, &a); err != nil {
 					t.Error(err)
 					return
 				}
@@ -291,27 +292,27 @@ func TestAllocations(t *testing.T) {
 	defer p.Close()
 	e := q.(*queue).exec
 	e.grain = 1
-	for op := provider.Op(1); op < provider.OpCount; op++ {
-		a := sample(t, e, op)
+	for id := op.ID(1); id < op.Count; id++ {
+		a := sample(t, e, id)
 		if n := testing.AllocsPerRun(20, func() {
-			if !p.Plan(op, &a).Supported {
+			if !p.Plan(id, &a).Supported {
 				t.Fatal("declined")
 			}
-			if _, err := p.Submit(bg, q, op, &a); err != nil {
+			if _, err := p.Submit(bg, q, id, &a); err != nil {
 				t.Fatal(err)
 			}
 		}); n != 0 {
-			t.Errorf("%v: %v allocations in a run, want 0", op, n)
+			t.Errorf("%v: %v allocations in a run, want 0", id, n)
 		}
 	}
 	// The paths that samples do not take.
 	rng := newRand()
 	for _, from := range []dtype.DType{dtype.I64, dtype.F64, dtype.Q6_K} {
 		for _, l := range []layout{plain, spread} {
-			a := provider.Args{NIn: 1, Out: operand(dtype.F32, l, 3, 512)}
+			a := op.Args{NIn: 1, Out: operand(dtype.F32, l, 3, 512)}
 			a.In[0] = random(operand(from, l, 3, 512), rng)
 			if n := testing.AllocsPerRun(20, func() {
-				if _, err := p.Submit(bg, q, provider.OpCopy, &a); err != nil {
+				if _, err := p.Submit(bg, q, op.Copy, &a); err != nil {
 					t.Fatal(err)
 				}
 			}); n != 0 {
@@ -324,9 +325,9 @@ func TestAllocations(t *testing.T) {
 // The executor keeps no operand alive once it is done.
 func TestNoReference(t *testing.T) {
 	e := NewExecutor(nil)
-	for op := provider.Op(1); op < provider.OpCount; op++ {
-		a := sample(t, e, op)
-		if err := e.Execute(context.Background(), op, &a); err != nil {
+	for id := op.ID(1); id < op.Count; id++ {
+		a := sample(t, e, id)
+		if err := e.Execute(context.Background(), id, &a); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -371,14 +372,14 @@ func ExampleProvider() {
 	copy(x, []float32{1, 2, 3})
 
 	// x + x, in place.
-	vector := provider.Operand{DType: dtype.F32, Shape: shape.Must(3), Strides: shape.Must(1), Mem: m}
-	a := provider.Args{NIn: 2, Out: vector}
+	vector := op.Operand{DType: dtype.F32, Shape: shape.Must(3), Strides: shape.Must(1), Mem: m}
+	a := op.Args{NIn: 2, Out: vector}
 	a.In[0], a.In[1] = vector, vector
-	if plan := p.Plan(provider.OpAdd, &a); !plan.Supported {
+	if plan := p.Plan(op.Add, &a); !plan.Supported {
 		fmt.Println(plan.Reason)
 		return
 	}
-	if _, err := p.Submit(bg, q, provider.OpAdd, &a); err != nil {
+	if _, err := p.Submit(bg, q, op.Add, &a); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -388,24 +389,24 @@ func ExampleProvider() {
 
 func ExampleExecutor() {
 	e := NewExecutor(nil)
-	of := func(d dtype.DType, mem []byte, dims ...int) provider.Operand {
+	of := func(d dtype.DType, mem []byte, dims ...int) op.Operand {
 		s := shape.Must(dims...)
-		return provider.Operand{DType: d, Shape: s, Strides: s.Contiguous(), Mem: provider.Mem{Host: mem, Len: len(mem)}}
+		return op.Operand{DType: d, Shape: s, Strides: s.Contiguous(), Mem: op.Mem{Host: mem, Len: len(mem)}}
 	}
 	// 1 and -2 as bf16, to be read as i8.
-	a := provider.Args{NIn: 1, Out: of(dtype.I8, make([]byte, 2), 2)}
+	a := op.Args{NIn: 1, Out: of(dtype.I8, make([]byte, 2), 2)}
 	a.In[0] = of(dtype.BF16, []byte{0x80, 0x3f, 0x00, 0xc0}, 2)
-	if err := e.Execute(context.Background(), provider.OpCopy, &a); err != nil {
+	if err := e.Execute(context.Background(), op.Copy, &a); err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(int8(a.Out.Mem.Host[0]), int8(a.Out.Mem.Host[1]))
 
 	// Row 2 of a table of two rows.
-	a = provider.Args{NIn: 2, Out: of(dtype.F32, make([]byte, 8), 1, 2)}
+	a = op.Args{NIn: 2, Out: of(dtype.F32, make([]byte, 8), 1, 2)}
 	a.In[0] = of(dtype.F32, make([]byte, 16), 2, 2)
 	a.In[1] = of(dtype.I32, []byte{2, 0, 0, 0}, 1)
-	fmt.Println(e.Execute(context.Background(), provider.OpGetRows, &a))
+	fmt.Println(e.Execute(context.Background(), op.GetRows, &a))
 	// Output:
 	// 1 -2
 	// cpu: get_rows: ids[0] is 2, want a row from 0 to 1 of the table's 2 rows

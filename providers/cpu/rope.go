@@ -1,7 +1,7 @@
 package cpu
 
 import (
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 )
 
@@ -14,7 +14,7 @@ type rope struct {
 	x, out, table  []float32
 }
 
-func (k *rope) prepare(a *provider.Args, _ int) error {
+func (k *rope) prepare(a *op.Args, _ int) error {
 	if err := wantInputs(a, 2); err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ func (k *rope) prepare(a *provider.Args, _ int) error {
 		return unsupported("table has strides %v, want each token's pairs contiguous", table.Strides)
 	}
 	switch a.Mode {
-	case provider.RoPEInterleaved, provider.RoPENeoX:
-		k.neox = a.Mode == provider.RoPENeoX
+	case op.RoPEInterleaved, op.RoPENeoX:
+		k.neox = a.Mode == op.RoPENeoX
 	default:
 		return unsupported("rotation mode %d", a.Mode)
 	}
@@ -50,7 +50,7 @@ func (k *rope) prepare(a *provider.Args, _ int) error {
 	return nil
 }
 
-func (k *rope) bind(a *provider.Args, _ *scratch) (err error) {
+func (k *rope) bind(a *op.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/providers/cpu"
@@ -60,10 +60,10 @@ func (d device) open(seed uint64) (*rig, error) {
 		MemoryBytes: d.memory, Ring: d.ring, Seed: seed, Chaos: d.chaos, MaxDelay: 20 * time.Microsecond, Sync: d.sync,
 	}
 	if d.decline {
-		opt.Decline = func(op provider.Op, a *provider.Args) string { return decline(seed, op, a) }
+		opt.Decline = func(id op.ID, a *op.Args) string { return decline(seed, id, a) }
 	}
 	if d.gate > 0 {
-		opt.MinWork = new([provider.OpCount]int64)
+		opt.MinWork = new([op.Count]int64)
 		for op := range opt.MinWork {
 			opt.MinWork[op] = d.gate
 		}
@@ -107,8 +107,8 @@ func (d device) open(seed uint64) (*rig, error) {
 }
 
 // decline declines about one operation in three, by what it is and its output.
-func decline(seed uint64, op provider.Op, a *provider.Args) string {
-	h := seed ^ uint64(op)*0x9e3779b97f4a7c15
+func decline(seed uint64, id op.ID, a *op.Args) string {
+	h := seed ^ uint64(id)*0x9e3779b97f4a7c15
 	for _, d := range a.Out.Shape.Slice() {
 		h = (h ^ uint64(d)) * 0xff51afd7ed558ccd
 		h ^= h >> 32

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/providers/cpu"
 )
@@ -108,8 +108,8 @@ type kernels struct{ exec *cpu.Executor }
 func newKernels() kernels { return kernels{cpu.NewExecutor(nil)} }
 
 // compute returns the result of op, of dtype d and shape s, over copies of in.
-func (k kernels) compute(op provider.Op, d dtype.DType, s shape.Shape, scale float32, in ...*view) ([]byte, error) {
-	a := provider.Args{NIn: len(in), Scale: scale}
+func (k kernels) compute(id op.ID, d dtype.DType, s shape.Shape, scale float32, in ...*view) ([]byte, error) {
+	a := op.Args{NIn: len(in), Params: op.Params{Scale: scale}}
 	for i, v := range in {
 		a.In[i] = operand(v.dt, v.shape, v.gather())
 	}
@@ -119,18 +119,18 @@ func (k kernels) compute(op provider.Op, d dtype.DType, s shape.Shape, scale flo
 	}
 	out := alignedBytes(n)
 	a.Out = operand(d, s, out)
-	plan := k.exec.Plan(op, &a)
+	plan := k.exec.Plan(id, &a)
 	if !plan.Supported {
-		return nil, fmt.Errorf("%s: %s", op, plan.Reason)
+		return nil, fmt.Errorf("%s: %s", id, plan.Reason)
 	}
 	if plan.Workspace > 0 {
-		a.Workspace = provider.Mem{Host: alignedBytes(plan.Workspace), Len: plan.Workspace}
+		a.Workspace = op.Mem{Host: alignedBytes(plan.Workspace), Len: plan.Workspace}
 	}
-	return out, k.exec.Execute(context.Background(), op, &a)
+	return out, k.exec.Execute(context.Background(), id, &a)
 }
 
-func operand(d dtype.DType, s shape.Shape, p []byte) provider.Operand {
-	return provider.Operand{DType: d, Shape: s, Strides: s.Contiguous(), Mem: provider.Mem{Host: p, Len: len(p)}}
+func operand(d dtype.DType, s shape.Shape, p []byte) op.Operand {
+	return op.Operand{DType: d, Shape: s, Strides: s.Contiguous(), Mem: op.Mem{Host: p, Len: len(p)}}
 }
 
 // elements views aligned bytes as elements of type T.

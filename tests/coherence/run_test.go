@@ -9,7 +9,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
@@ -377,17 +377,17 @@ func (r *runner) compute(s *step) error {
 	var out tensor.Tensor
 	err := r.attempt(s, func(c *exec.Queue) (err error) {
 		switch s.op {
-		case provider.OpAdd:
+		case op.Add:
 			out, err = c.Add(in[0], in[1])
-		case provider.OpMul:
+		case op.Mul:
 			out, err = c.Mul(in[0], in[1])
-		case provider.OpSoftmax:
+		case op.Softmax:
 			out, err = c.Softmax(in[0], s.scale)
-		case provider.OpArgmax:
+		case op.Argmax:
 			out, err = c.Argmax(in[0])
-		case provider.OpMatMul:
+		case op.MatMul:
 			out, err = c.MatMul(in[0], in[1])
-		case provider.OpGetRows:
+		case op.GetRows:
 			out, err = c.GetRows(in[0], in[1])
 		default:
 			out, err = c.Cast(in[0], s.dt)

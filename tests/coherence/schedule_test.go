@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 )
 
@@ -82,7 +82,7 @@ type step struct {
 	in   []int
 	out  int
 
-	op    provider.Op
+	op    op.ID
 	dt    dtype.DType
 	shape shape.Shape
 	scale float32
@@ -430,13 +430,13 @@ func (g *generator) copyRows(ctx int, dst, src *view, start, count int) {
 
 // fits reports whether src's values, converted to d, stay moderate.
 func (g *generator) fits(d dtype.DType, src *view) bool {
-	p, err := g.kernels.compute(provider.OpCopy, d, src.shape, 0, src)
+	p, err := g.kernels.compute(op.Copy, d, src.shape, 0, src)
 	return err == nil && moderate(d, p)
 }
 
 // copy emits dst = src, which is known to fit.
 func (g *generator) copy(ctx int, dst, src *view) {
-	p, err := g.kernels.compute(provider.OpCopy, dst.dt, src.shape, 0, src)
+	p, err := g.kernels.compute(op.Copy, dst.dt, src.shape, 0, src)
 	if err != nil {
 		panic(err)
 	}
@@ -510,7 +510,7 @@ func (g *generator) compute(ctx int, v *view) *view {
 	if v == nil {
 		return nil
 	}
-	return g.operation(ctx, provider.OpCopy, v.dt, v.shape, 0, v)
+	return g.operation(ctx, op.Copy, v.dt, v.shape, 0, v)
 }
 
 // again repeats the last step, the operation that made v, on ctx.
@@ -535,22 +535,22 @@ func (g *generator) try(ctx int, a, b *view) *view {
 		if err != nil {
 			return nil
 		}
-		op := provider.OpAdd
+		id := op.Add
 		if g.chance(3) {
-			op = provider.OpMul
+			id = op.Mul
 		}
-		return g.operation(ctx, op, dtype.F32, s, 0, a, b)
+		return g.operation(ctx, id, dtype.F32, s, 0, a, b)
 	case 3:
 		d := pick(g.rng, []dtype.DType{a.dt, dtype.F32, dtype.F16, dtype.I32})
-		return g.operation(ctx, provider.OpCopy, d, a.shape, 0, a)
+		return g.operation(ctx, op.Copy, d, a.shape, 0, a)
 	case 4:
 		if a.dt != dtype.F32 {
 			return nil
 		}
 		if a.shape.Rank() > 1 && g.chance(2) {
-			return g.operation(ctx, provider.OpArgmax, dtype.I32, a.shape.Without(a.shape.Rank()-1), 0, a)
+			return g.operation(ctx, op.Argmax, dtype.I32, a.shape.Without(a.shape.Rank()-1), 0, a)
 		}
-		return g.operation(ctx, provider.OpSoftmax, dtype.F32, a.shape, 0.25, a)
+		return g.operation(ctx, op.Softmax, dtype.F32, a.shape, 0.25, a)
 	case 5, 6:
 		inner := b.shape.Rank() == 2 && (b.strides.Dim(1) == 1 || b.contiguous())
 		if a.dt != dtype.F32 || b.dt == dtype.I32 || !inner || a.shape.Dim(-1) != b.shape.Dim(-1) || b.shape.Dim(0) > 64 {
@@ -558,7 +558,7 @@ func (g *generator) try(ctx int, a, b *view) *view {
 		}
 		s := a.shape
 		s.Set(s.Rank()-1, b.shape.Dim(0))
-		return g.operation(ctx, provider.OpMatMul, dtype.F32, s, 0, a, b)
+		return g.operation(ctx, op.MatMul, dtype.F32, s, 0, a, b)
 	default:
 		if a.dt == dtype.I32 || a.shape.Rank() != 2 {
 			return nil
@@ -570,7 +570,7 @@ func (g *generator) try(ctx int, a, b *view) *view {
 			}
 			outside := func(id int32) bool { return id < 0 || id >= rows }
 			if !slices.ContainsFunc(elements[int32](ids.gather()), outside) {
-				return g.operation(ctx, provider.OpGetRows, dtype.F32, shape.Must(ids.len(), a.shape.Dim(1)), 0, a, ids)
+				return g.operation(ctx, op.GetRows, dtype.F32, shape.Must(ids.len(), a.shape.Dim(1)), 0, a, ids)
 			}
 		}
 		return nil
@@ -579,17 +579,17 @@ func (g *generator) try(ctx int, a, b *view) *view {
 
 // operation emits op and returns its result, or nil if that is too large or not
 // moderate.
-func (g *generator) operation(ctx int, op provider.Op, d dtype.DType, s shape.Shape, scale float32, in ...*view) *view {
+func (g *generator) operation(ctx int, id op.ID, d dtype.DType, s shape.Shape, scale float32, in ...*view) *view {
 	if n, err := s.Elements(); err != nil || n > maxElements {
 		return nil
 	}
 	args := slices.Clone(in)
 	switch {
-	case op == provider.OpAdd || op == provider.OpMul:
+	case id == op.Add || id == op.Mul:
 		for i := range args {
 			args[i] = args[i].broadcast(s)
 		}
-	case op == provider.OpMatMul && in[0].shape.Rank() == 1:
+	case id == op.MatMul && in[0].shape.Rank() == 1:
 		row := *in[0]
 		row.shape, row.strides = shape.Must(1, row.shape.Dim(0)), shape.Must(1, max(1, row.strides.Dim(0)))
 		if in[0].strides.Dim(0) == 0 {
@@ -598,20 +598,20 @@ func (g *generator) operation(ctx int, op provider.Op, d dtype.DType, s shape.Sh
 		args[0] = &row
 	}
 	result := s
-	if op == provider.OpMatMul && s.Rank() == 1 {
+	if id == op.MatMul && s.Rank() == 1 {
 		result = shape.Must(1, s.Dim(0))
 	}
-	p, err := g.kernels.compute(op, d, result, scale, args...)
+	p, err := g.kernels.compute(id, d, result, scale, args...)
 	if err != nil || !moderate(d, p) {
 		return nil
 	}
-	st := step{kind: compute, ctx: ctx, op: op, dt: d, scale: scale, cancelled: g.chance(16)}
+	st := step{kind: compute, ctx: ctx, op: id, dt: d, scale: scale, cancelled: g.chance(16)}
 	for _, v := range in {
 		st.in = append(st.in, v.id)
 	}
 	v := g.fresh(d, s, p)
 	st.out = v.id
-	g.emit(st, "ctx%d %s = %s of %s%s", ctx, v, op, in, ifCancelled(&st))
+	g.emit(st, "ctx%d %s = %s of %s%s", ctx, v, id, in, ifCancelled(&st))
 	return v
 }
 
@@ -756,7 +756,7 @@ func (g *generator) releaseAndReuse() {
 	}
 	for _, src := range g.live {
 		if src.dt == v.dt && src.len() == v.len() {
-			g.operation(1-ctx, provider.OpCopy, src.dt, src.shape, 0, src)
+			g.operation(1-ctx, op.Copy, src.dt, src.shape, 0, src)
 			return
 		}
 	}

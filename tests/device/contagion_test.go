@@ -11,7 +11,7 @@ import (
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/tests/sim/discrete"
@@ -104,7 +104,7 @@ func TestReuseOfFailedMemoryFailsNobody(t *testing.T) {
 				done <- result{y3, err}
 			}()
 			// Until b has submitted, or clearly waits for memory.
-			for i := 0; i < 1<<16 && r.dev.Stats().Submits[provider.OpAdd] < 4; i++ {
+			for i := 0; i < 1<<16 && r.dev.Stats().Submits[op.Add] < 4; i++ {
 				runtime.Gosched()
 			}
 			r.dev.Release()

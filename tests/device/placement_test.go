@@ -10,15 +10,16 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
 // ops that the small model runs.
-var modelOps = []provider.Op{
-	provider.OpCopy, provider.OpGetRows, provider.OpAdd, provider.OpRMSNorm, provider.OpRoPE,
-	provider.OpMatMul, provider.OpAttention, provider.OpSwiGLU,
+var modelOps = []op.ID{
+	op.Copy, op.GetRows, op.Add, op.RMSNorm, op.RoPE,
+	op.MatMul, op.Attention, op.SwiGLU,
 }
 
 // A declined op is the CPU's, wherever its operands are, and changes no result.
@@ -29,8 +30,8 @@ func TestDeclines(t *testing.T) {
 	for _, declined := range modelOps {
 		t.Run(declined.String(), func(t *testing.T) {
 			r := openRig(t, discrete.Options{Seed: seed, Chaos: discrete.Yields,
-				Decline: func(op provider.Op, _ *provider.Args) string {
-					if op == declined {
+				Decline: func(id op.ID, _ *op.Args) string {
+					if id == declined {
 						return "not today"
 					}
 					return ""
@@ -43,10 +44,10 @@ func TestDeclines(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := r.eng.Stats()
-			for _, op := range modelOps {
-				there, here := s.Device.Submits[op], s.CPU.Submits[op]
-				if op == declined && (there != 0 || here == 0) || op != declined && (there == 0 || here != 0) {
-					t.Errorf("%s: %d times on the device, %d on the cpu", op, there, here)
+			for _, id := range modelOps {
+				there, here := s.Device.Submits[id], s.CPU.Submits[id]
+				if id == declined && (there != 0 || here == 0) || id != declined && (there == 0 || here != 0) {
+					t.Errorf("%s: %d times on the device, %d on the cpu", id, there, here)
 				}
 			}
 			if s.Fallbacks != 0 {
@@ -61,9 +62,9 @@ func TestDeclines(t *testing.T) {
 	for i := range mixes {
 		t.Run(fmt.Sprintf("mix %d", i), func(t *testing.T) {
 			r := openRig(t, discrete.Options{Seed: seed, Chaos: discrete.Yields,
-				Decline: func(op provider.Op, a *provider.Args) string {
+				Decline: func(id op.ID, a *op.Args) string {
 					h := fnv.New64a()
-					fmt.Fprint(h, seed, i, op, a.Out.Shape, a.Past)
+					fmt.Fprint(h, seed, i, id, a.Out.Shape, a.Past)
 					if h.Sum64()>>32%3 == 0 {
 						return "bad luck"
 					}
@@ -94,8 +95,8 @@ func TestGates(t *testing.T) {
 		name    string
 		env     map[string]int64
 		minWork int64 // the device's own figure
-		cpu     []provider.Op
-		device  []provider.Op
+		cpu     []op.ID
+		device  []op.ID
 	}{
 		{name: "open", device: modelOps},
 		{name: "closed", env: map[string]int64{"": never}, cpu: modelOps},
@@ -103,7 +104,7 @@ func TestGates(t *testing.T) {
 		{name: "opened against the device", minWork: never, env: map[string]int64{"": 0}, device: modelOps},
 		{
 			name: "one op", env: map[string]int64{"_GET_ROWS": never},
-			cpu: []provider.Op{provider.OpGetRows}, device: modelOps[2:],
+			cpu: []op.ID{op.GetRows}, device: modelOps[2:],
 		},
 		// What follows the gather finds its operands on the device.
 		{name: "all but one op", env: map[string]int64{"": never, "_GET_ROWS": 0}, device: modelOps},
@@ -113,7 +114,7 @@ func TestGates(t *testing.T) {
 			for k, v := range tt.env {
 				t.Setenv(workEnv+k, strconv.FormatInt(v, 10))
 			}
-			var work [provider.OpCount]int64
+			var work [op.Count]int64
 			for op := range work {
 				work[op] = tt.minWork
 			}
@@ -126,14 +127,14 @@ func TestGates(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := r.eng.Stats()
-			for _, op := range tt.cpu {
-				if s.Device.Submits[op] != 0 || s.CPU.Submits[op] == 0 {
-					t.Errorf("%s: %d times on the device, %d on the cpu, want the cpu", op, s.Device.Submits[op], s.CPU.Submits[op])
+			for _, id := range tt.cpu {
+				if s.Device.Submits[id] != 0 || s.CPU.Submits[id] == 0 {
+					t.Errorf("%s: %d times on the device, %d on the cpu, want the cpu", id, s.Device.Submits[id], s.CPU.Submits[id])
 				}
 			}
-			for _, op := range tt.device {
-				if s.Device.Submits[op] == 0 || s.CPU.Submits[op] != 0 {
-					t.Errorf("%s: %d times on the device, %d on the cpu, want the device", op, s.Device.Submits[op], s.CPU.Submits[op])
+			for _, id := range tt.device {
+				if s.Device.Submits[id] == 0 || s.CPU.Submits[id] != 0 {
+					t.Errorf("%s: %d times on the device, %d on the cpu, want the device", id, s.Device.Submits[id], s.CPU.Submits[id])
 				}
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/tests/sim/discrete"
@@ -164,8 +165,8 @@ func TestManySessions(t *testing.T) {
 
 // A second goroutine inside a context is refused, not raced with.
 func TestContextBusy(t *testing.T) {
-	r := openRig(t, discrete.Options{Decline: func(op provider.Op, _ *provider.Args) string {
-		if op == provider.OpMul {
+	r := openRig(t, discrete.Options{Decline: func(id op.ID, _ *op.Args) string {
+		if id == op.Mul {
 			return "the test wants it on the cpu"
 		}
 		return ""

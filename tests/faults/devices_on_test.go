@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/tests/inject"
 	"github.com/fucina-go/fucina/tests/sim/discrete"
@@ -45,13 +46,13 @@ func openDiscrete(rng *rand.Rand) (*device, string, error) {
 	case 1:
 		budget = 20<<10 + rng.Int64N(100<<10)
 	}
-	var declined []provider.Op
+	var declined []op.ID
 	if rng.IntN(4) == 0 {
 		for range 2 {
-			declined = append(declined, provider.Op(1+rng.IntN(int(provider.OpCount)-1)))
+			declined = append(declined, op.ID(1+rng.IntN(int(op.Count)-1)))
 		}
-		opt.Decline = func(op provider.Op, _ *provider.Args) string {
-			if slices.Contains(declined, op) {
+		opt.Decline = func(id op.ID, _ *op.Args) string {
+			if slices.Contains(declined, id) {
 				return "chosen to be declined"
 			}
 			return ""

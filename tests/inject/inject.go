@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 )
 
@@ -171,11 +172,11 @@ func (p *Provider) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
 }
 
 // Submit implements provider.Provider.
-func (p *Provider) Submit(ctx context.Context, q provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+func (p *Provider) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
 	if err := p.before(ctx, Submit, q); err != nil {
 		return accel.Work{}, err
 	}
-	return p.Provider.Submit(ctx, q, op, a)
+	return p.Provider.Submit(ctx, q, id, a)
 }
 
 // WaitFor implements provider.Provider.
@@ -187,15 +188,15 @@ func (p *Provider) WaitFor(ctx context.Context, q provider.Queue, w accel.Work) 
 }
 
 // Alloc implements provider.Provider.
-func (p *Provider) Alloc(n int) (provider.Mem, error) {
+func (p *Provider) Alloc(n int) (op.Mem, error) {
 	if err := p.before(context.Background(), Alloc, nil); err != nil {
-		return provider.Mem{}, err
+		return op.Mem{}, err
 	}
 	return p.Provider.Alloc(n)
 }
 
 // Upload implements provider.Provider.
-func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
+func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src []byte) (accel.Work, error) {
 	if err := p.before(ctx, Upload, q); err != nil {
 		return accel.Work{}, err
 	}
@@ -203,7 +204,7 @@ func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst provider.Me
 }
 
 // Download implements provider.Provider.
-func (p *Provider) Download(ctx context.Context, q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
+func (p *Provider) Download(ctx context.Context, q provider.Queue, dst []byte, src op.Mem) (accel.Work, error) {
 	if err := p.before(ctx, Download, q); err != nil {
 		return accel.Work{}, err
 	}

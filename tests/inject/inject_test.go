@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 )
 
@@ -22,7 +23,7 @@ func (c *counter) NewQueue(provider.QueueKind) (provider.Queue, error) {
 	return nil, nil
 }
 
-func (c *counter) Submit(context.Context, provider.Queue, provider.Op, *provider.Args) (accel.Work, error) {
+func (c *counter) Submit(context.Context, provider.Queue, op.ID, *op.Args) (accel.Work, error) {
 	c.calls[Submit]++
 	return accel.Work{}, nil
 }
@@ -32,17 +33,17 @@ func (c *counter) WaitFor(context.Context, provider.Queue, accel.Work) error {
 	return nil
 }
 
-func (c *counter) Alloc(int) (provider.Mem, error) {
+func (c *counter) Alloc(int) (op.Mem, error) {
 	c.calls[Alloc]++
-	return provider.Mem{}, nil
+	return op.Mem{}, nil
 }
 
-func (c *counter) Upload(context.Context, provider.Queue, provider.Mem, []byte) (accel.Work, error) {
+func (c *counter) Upload(context.Context, provider.Queue, op.Mem, []byte) (accel.Work, error) {
 	c.calls[Upload]++
 	return accel.Work{}, nil
 }
 
-func (c *counter) Download(context.Context, provider.Queue, []byte, provider.Mem) (accel.Work, error) {
+func (c *counter) Download(context.Context, provider.Queue, []byte, op.Mem) (accel.Work, error) {
 	c.calls[Download]++
 	return accel.Work{}, nil
 }
@@ -62,7 +63,7 @@ func do(ctx context.Context, p provider.Provider, call Call) (err error) {
 	case NewQueue:
 		_, err = p.NewQueue(provider.Compute)
 	case Submit:
-		_, err = p.Submit(ctx, nil, provider.OpAdd, nil)
+		_, err = p.Submit(ctx, nil, op.Add, nil)
 	case WaitFor:
 		err = p.WaitFor(ctx, nil, accel.Work{})
 	case Alloc:
@@ -70,9 +71,9 @@ func do(ctx context.Context, p provider.Provider, call Call) (err error) {
 	case AllocPinned:
 		_, err = p.(provider.PinnedAllocator).AllocPinned(1)
 	case Upload:
-		_, err = p.Upload(ctx, nil, provider.Mem{}, nil)
+		_, err = p.Upload(ctx, nil, op.Mem{}, nil)
 	case Download:
-		_, err = p.Download(ctx, nil, nil, provider.Mem{})
+		_, err = p.Download(ctx, nil, nil, op.Mem{})
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 )
 
@@ -94,13 +95,13 @@ func (d *Device) Info() provider.Info {
 }
 
 // Plan declines what Options.Decline or the kernels decline.
-func (d *Device) Plan(op provider.Op, a *provider.Args) provider.Plan {
+func (d *Device) Plan(id op.ID, a *op.Args) provider.Plan {
 	if d.opt.Decline != nil {
-		if reason := d.opt.Decline(op, a); reason != "" {
+		if reason := d.opt.Decline(id, a); reason != "" {
 			return provider.Decline(reason)
 		}
 	}
-	return d.planner.Plan(op, a)
+	return d.planner.Plan(id, a)
 }
 
 // Inject arms a fault. Several may be armed; they count their events separately.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 )
@@ -23,14 +24,14 @@ func TestRoundTrip(t *testing.T) {
 		q := b.queue(provider.Compute)
 		x, y := b.alloc(100), b.alloc(100)
 		b.must(b.Upload(bg, q, x, fill(100, 1.5)))
-		if w := b.must(b.Submit(bg, q, provider.OpAdd, args(y, x, x))); w.Seq() != 2 {
+		if w := b.must(b.Submit(bg, q, op.Add, args(y, x, x))); w.Seq() != 2 {
 			t.Errorf("seq %d, want 2", w.Seq())
 		}
 		if got := b.read(q, y, accel.Work{}); !same(got, 3) {
 			t.Errorf("chaos %d: got %v", chaos, got[:4])
 		}
 		st := b.Stats()
-		if st.Submits[provider.OpAdd] != 1 || st.Ops() != 1 || st.Uploads != 1 || st.Downloads != 1 ||
+		if st.Submits[op.Add] != 1 || st.Ops() != 1 || st.Uploads != 1 || st.Downloads != 1 ||
 			st.UploadBytes != 400 || st.DownloadBytes != 400 || st.Allocs != 2 || st.LiveBytes != 800 ||
 			st.LiveBlocks != 2 || st.LiveQueues != 1 || b.PeakBytes() != 800 {
 			t.Errorf("stats %+v, peak %d", st, b.PeakBytes())
@@ -63,7 +64,7 @@ func relay(b *bench, rounds int, ordered bool) bool {
 		if ordered {
 			b.after(comp, w)
 		}
-		w = b.must(b.Submit(bg, comp, provider.OpAdd, args(y, x, x)))
+		w = b.must(b.Submit(bg, comp, op.Add, args(y, x, x)))
 		if ordered {
 			b.after(down, w)
 		}
@@ -155,7 +156,7 @@ func TestMissingWaitForInTime(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				time.Sleep(10 * time.Millisecond)
-				b.must(b.Submit(bg, q2, provider.OpCopy, args(y, x)))
+				b.must(b.Submit(bg, q2, op.Copy, args(y, x)))
 				time.Sleep(10 * time.Millisecond)
 			}
 		})
@@ -201,7 +202,7 @@ func TestHoldAndStep(t *testing.T) {
 		b.Hold()
 		b.Hold()
 		w1 := b.must(b.Upload(bg, q, x, fill(4, 1)))
-		w2 := b.must(b.Submit(bg, q, provider.OpAdd, args(x, x, x)))
+		w2 := b.must(b.Submit(bg, q, op.Add, args(x, x, x)))
 		w3 := b.must(b.Upload(bg, other, y, fill(4, 1)))
 		time.Sleep(2 * time.Millisecond)
 		if w1.Done() || w2.Done() || w3.Done() {
@@ -250,16 +251,16 @@ type slow struct {
 	began, end chan struct{}
 }
 
-func (s slow) Execute(ctx context.Context, op provider.Op, a *provider.Args) error {
+func (s slow) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 	s.began <- struct{}{}
 	<-s.end
-	return s.kernels.Execute(ctx, op, a)
+	return s.kernels.Execute(ctx, id, a)
 }
 
 // What was executing when the device was held is not reported before Release,
 // whether it succeeds or fails.
 func TestHoldDuringExecution(t *testing.T) {
-	for _, op := range []provider.Op{provider.OpCopy, provider.OpArgmax} {
+	for _, id := range []op.ID{op.Copy, op.Argmax} {
 		k := slow{began: make(chan struct{}), end: make(chan struct{})}
 		d, err := New(Options{NewExecutor: func() Executor { return k }})
 		if err != nil {
@@ -268,16 +269,16 @@ func TestHoldDuringExecution(t *testing.T) {
 		b := &bench{t, d}
 		q := b.queue(provider.Compute)
 		x := b.alloc(4)
-		w := b.must(b.Submit(bg, q, op, args(x, x)))
+		w := b.must(b.Submit(bg, q, id, args(x, x)))
 		<-k.began
 		b.Hold()
 		k.end <- struct{}{}
 		time.Sleep(2 * time.Millisecond)
 		if w.Done() {
-			t.Errorf("%s was reported while held", op)
+			t.Errorf("%s was reported while held", id)
 		}
 		b.Release()
-		if err := w.Wait(context.Background()); (err != nil) != (op == provider.OpArgmax) {
+		if err := w.Wait(context.Background()); (err != nil) != (id == op.Argmax) {
 			t.Error(err)
 		}
 		b.close(q)
@@ -295,7 +296,7 @@ func TestStepsChooseTheInterleaving(t *testing.T) {
 	x, y := b.alloc(4), b.alloc(4)
 	b.Hold()
 	w1 := b.must(b.Upload(bg, q1, x, fill(4, 1)))
-	w2 := b.must(b.Submit(bg, q2, provider.OpCopy, args(y, x)))
+	w2 := b.must(b.Submit(bg, q2, op.Copy, args(y, x)))
 	b.Step(q2, 1)
 	b.wait(w2)
 	b.Release()
@@ -341,7 +342,7 @@ func TestFullRingBlocks(t *testing.T) {
 	go func() {
 		defer close(done)
 		for i := range 8 {
-			if _, err := b.Submit(bg, q, provider.OpCopy, args(x, x)); err != nil {
+			if _, err := b.Submit(bg, q, op.Copy, args(x, x)); err != nil {
 				t.Error(err)
 			}
 			through <- i
@@ -367,12 +368,12 @@ func TestFullRingBlocks(t *testing.T) {
 	// The end of a context ends the wait for room, and leaves no point behind.
 	b.Hold()
 	for range 5 {
-		w = b.must(b.Submit(bg, q, provider.OpCopy, args(x, x)))
+		w = b.must(b.Submit(bg, q, op.Copy, args(x, x)))
 	}
 	ctx, cancel := context.WithCancel(bg)
 	refused := make(chan error)
 	go func() {
-		_, err := b.Submit(ctx, q, provider.OpCopy, args(x, x))
+		_, err := b.Submit(ctx, q, op.Copy, args(x, x))
 		refused <- err
 	}()
 	cancel()
@@ -401,7 +402,7 @@ func TestSubmitAllocatesNothing(t *testing.T) {
 	step := func() {
 		w, _ := b.Upload(bg, up, x, src)
 		_ = b.WaitFor(bg, q, w)
-		_, _ = b.Submit(bg, q, provider.OpAdd, a)
+		_, _ = b.Submit(bg, q, op.Add, a)
 		w, _ = b.Download(bg, q, dst, y)
 		if err := w.Wait(context.Background()); err != nil {
 			t.Error(err)
@@ -443,22 +444,22 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 func TestBadCalls(t *testing.T) {
-	b := open(t, Options{Decline: func(op provider.Op, _ *provider.Args) string {
-		if op == provider.OpAdd {
+	b := open(t, Options{Decline: func(id op.ID, _ *op.Args) string {
+		if id == op.Add {
 			return "no sums today"
 		}
 		return ""
 	}})
 	q := b.queue(provider.Compute)
 	x := b.alloc(4)
-	if p := b.Plan(provider.OpAdd, args(x, x, x)); p.Supported || p.Reason != "no sums today" {
+	if p := b.Plan(op.Add, args(x, x, x)); p.Supported || p.Reason != "no sums today" {
 		t.Errorf("plan %+v", p)
 	}
-	if p := b.Plan(provider.OpCopy, args(x, x)); !p.Supported {
+	if p := b.Plan(op.Copy, args(x, x)); !p.Supported {
 		t.Errorf("plan %+v", p)
 	}
-	for name, op := range map[string]provider.Op{"declined": provider.OpAdd, "unknown": 99, "kernel": provider.OpMul} {
-		if w, err := b.Submit(bg, q, op, args(x, x, x)); !errors.Is(err, provider.ErrUnsupported) || !w.IsZero() {
+	for name, id := range map[string]op.ID{"declined": op.Add, "unknown": 99, "kernel": op.Mul} {
+		if w, err := b.Submit(bg, q, id, args(x, x, x)); !errors.Is(err, provider.ErrUnsupported) || !w.IsZero() {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -476,14 +477,14 @@ func TestBadCalls(t *testing.T) {
 	}
 	other := open(t, Options{})
 	foreign := other.queue(provider.Compute)
-	if _, err := b.Submit(bg, foreign, provider.OpCopy, args(x, x)); err == nil {
+	if _, err := b.Submit(bg, foreign, op.Copy, args(x, x)); err == nil {
 		t.Error("submit to a queue of another device")
 	}
 	other.close(foreign)
 	if err := other.CloseQueue(foreign); !errors.Is(err, provider.ErrClosed) {
 		t.Errorf("second close: %v", err)
 	}
-	if _, err := other.Submit(bg, foreign, provider.OpCopy, args(x, x)); !errors.Is(err, provider.ErrClosed) {
+	if _, err := other.Submit(bg, foreign, op.Copy, args(x, x)); !errors.Is(err, provider.ErrClosed) {
 		t.Errorf("submit to a closed queue: %v", err)
 	}
 	if q.Timeline().Issued() != 0 {
@@ -510,48 +511,48 @@ func TestHazards(t *testing.T) {
 	cases := []struct {
 		name string
 		want []string
-		do   func(b *bench, q provider.Queue, x, y provider.Mem)
+		do   func(b *bench, q provider.Queue, x, y op.Mem)
 	}{
-		{"freed under work", []string{"op 2 of compute#1 still uses", "freed before the work executed"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
+		{"freed under work", []string{"op 2 of compute#1 still uses", "freed before the work executed"}, func(b *bench, q provider.Queue, x, y op.Mem) {
 			b.Hold()
-			w := b.must(b.Submit(bg, q, provider.OpCopy, args(y, x)))
+			w := b.must(b.Submit(bg, q, op.Copy, args(y, x)))
 			b.Free(x)
 			b.Release()
 			failed(b, w, "freed before the work executed")
 			b.Free(y)
 		}},
-		{"use after free", []string{"freed or never allocated"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
+		{"use after free", []string{"freed or never allocated"}, func(b *bench, q provider.Queue, x, y op.Mem) {
 			b.Free(x)
-			failed(b, b.must(b.Submit(bg, q, provider.OpCopy, args(y, x))), "input 0 of copy")
+			failed(b, b.must(b.Submit(bg, q, op.Copy, args(y, x))), "input 0 of copy")
 			b.Free(y)
 		}},
-		{"out of range", []string{"which has 16"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
+		{"out of range", []string{"which has 16"}, func(b *bench, q provider.Queue, x, y op.Mem) {
 			long := x
 			long.Off = 8
 			failed(b, b.must(b.Download(bg, q, make([]byte, 16), long)), "download")
 			b.free(x, y)
 		}},
-		{"view out of range", []string{"reaches f32 element 6"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
+		{"view out of range", []string{"reaches f32 element 6"}, func(b *bench, q provider.Queue, x, y op.Mem) {
 			a := args(y, x)
 			a.In[0].Strides = shape.Must(2)
-			failed(b, b.must(b.Submit(bg, q, provider.OpCopy, a)), "input 0 of copy")
+			failed(b, b.must(b.Submit(bg, q, op.Copy, a)), "input 0 of copy")
 			b.free(x, y)
 		}},
-		{"double free", []string{"freed or never allocated"}, func(b *bench, _ provider.Queue, x, y provider.Mem) {
+		{"double free", []string{"freed or never allocated"}, func(b *bench, _ provider.Queue, x, y op.Mem) {
 			b.free(x, y, x)
 		}},
-		{"free of a part", []string{"want all 16"}, func(b *bench, _ provider.Queue, x, y provider.Mem) {
+		{"free of a part", []string{"want all 16"}, func(b *bench, _ provider.Queue, x, y op.Mem) {
 			b.free(x, y.Slice(0, 8), y)
 		}},
-		{"host memory", []string{"host memory"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
-			host := provider.Mem{Host: make([]byte, 16), Len: 16}
-			if _, err := b.Submit(bg, q, provider.OpCopy, args(host, x)); err == nil {
+		{"host memory", []string{"host memory"}, func(b *bench, q provider.Queue, x, y op.Mem) {
+			host := op.Mem{Host: make([]byte, 16), Len: 16}
+			if _, err := b.Submit(bg, q, op.Copy, args(host, x)); err == nil {
 				b.Error("host memory was accepted")
 			}
 			b.free(x, y)
 		}},
 		// The last reference to pinned memory goes while a copy from it is pending.
-		{"pinned memory freed under a transfer", []string{"pinned bytes, which op 2 of compute#1 still uses"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
+		{"pinned memory freed under a transfer", []string{"pinned bytes, which op 2 of compute#1 still uses"}, func(b *bench, q provider.Queue, x, y op.Mem) {
 			p, err := b.AllocPinned(64)
 			if err != nil {
 				b.Fatal(err)
@@ -566,7 +567,7 @@ func TestHazards(t *testing.T) {
 			}
 			b.free(x, y)
 		}},
-		{"pinned memory freed twice", []string{"pinned bytes"}, func(b *bench, _ provider.Queue, x, y provider.Mem) {
+		{"pinned memory freed twice", []string{"pinned bytes"}, func(b *bench, _ provider.Queue, x, y op.Mem) {
 			p, err := b.AllocPinned(8)
 			if err != nil {
 				b.Fatal(err)
@@ -575,18 +576,18 @@ func TestHazards(t *testing.T) {
 			b.FreePinned(p)
 			b.free(x, y)
 		}},
-		{"two submitters", []string{"two goroutines"}, func(b *bench, q provider.Queue, x, y provider.Mem) {
+		{"two submitters", []string{"two goroutines"}, func(b *bench, q provider.Queue, x, y op.Mem) {
 			b.Hold()
 			var wg sync.WaitGroup
 			wg.Go(func() { // blocks in the full ring
 				for range 3 {
-					b.must(b.Submit(bg, q, provider.OpCopy, args(y, x)))
+					b.must(b.Submit(bg, q, op.Copy, args(y, x)))
 				}
 			})
 			for q.Timeline().Issued() < 3 {
 				runtime.Gosched()
 			}
-			wg.Go(func() { b.must(b.Submit(bg, q, provider.OpCopy, args(y, x))) })
+			wg.Go(func() { b.must(b.Submit(bg, q, op.Copy, args(y, x))) })
 			time.Sleep(5 * time.Millisecond)
 			b.Release()
 			wg.Wait()
@@ -618,8 +619,8 @@ func TestCloseReportsLeaks(t *testing.T) {
 	}
 	b.Hold()
 	b.must(b.Upload(bg, q, x, fill(4, 1)))
-	w := b.must(b.Submit(bg, q, provider.OpCopy, args(y, x)))
-	b.Free(provider.Mem{})
+	w := b.must(b.Submit(bg, q, op.Copy, args(y, x)))
+	b.Free(op.Mem{})
 	err := b.Close()
 	if !w.Done() || w.Err() != nil {
 		t.Error("close did not wait for the work")
@@ -658,9 +659,9 @@ func TestCloseWithABlockedSubmitter(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 2 {
-			b.must(b.Submit(bg, q, provider.OpCopy, args(x, x)))
+			b.must(b.Submit(bg, q, op.Copy, args(x, x)))
 		}
-		if _, err := b.Submit(bg, q, provider.OpCopy, args(x, x)); err != nil && !errors.Is(err, provider.ErrClosed) {
+		if _, err := b.Submit(bg, q, op.Copy, args(x, x)); err != nil && !errors.Is(err, provider.ErrClosed) {
 			t.Error(err)
 		}
 	})

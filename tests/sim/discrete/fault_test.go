@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 )
 
@@ -18,21 +19,21 @@ func TestFaultErrors(t *testing.T) {
 	cases := []struct {
 		kind FaultKind
 		want error
-		call func(b *bench, q provider.Queue, x provider.Mem) error
+		call func(b *bench, q provider.Queue, x op.Mem) error
 	}{
-		{SubmitError, accel.ErrDeviceFailed, func(b *bench, q provider.Queue, x provider.Mem) error {
-			_, err := b.Submit(bg, q, provider.OpCopy, args(x, x))
+		{SubmitError, accel.ErrDeviceFailed, func(b *bench, q provider.Queue, x op.Mem) error {
+			_, err := b.Submit(bg, q, op.Copy, args(x, x))
 			return err
 		}},
-		{UploadError, accel.ErrDeviceFailed, func(b *bench, q provider.Queue, x provider.Mem) error {
+		{UploadError, accel.ErrDeviceFailed, func(b *bench, q provider.Queue, x op.Mem) error {
 			_, err := b.Upload(bg, q, x, fill(4, 1))
 			return err
 		}},
-		{DownloadError, accel.ErrDeviceFailed, func(b *bench, q provider.Queue, x provider.Mem) error {
+		{DownloadError, accel.ErrDeviceFailed, func(b *bench, q provider.Queue, x op.Mem) error {
 			_, err := b.Download(bg, q, make([]byte, 16), x)
 			return err
 		}},
-		{AllocError, accel.ErrOutOfMemory, func(b *bench, _ provider.Queue, _ provider.Mem) error {
+		{AllocError, accel.ErrOutOfMemory, func(b *bench, _ provider.Queue, _ op.Mem) error {
 			m, err := b.Alloc(16)
 			b.Free(m)
 			return err
@@ -74,7 +75,7 @@ func TestFaultOnQueue(t *testing.T) {
 	hit, other := b.queue(provider.Compute), b.queue(provider.Compute)
 	x := b.alloc(4)
 	submit := func(q provider.Queue) error {
-		_, err := b.Submit(bg, q, provider.OpCopy, args(x, x))
+		_, err := b.Submit(bg, q, op.Copy, args(x, x))
 		return err
 	}
 	if err := b.Inject(Fault{Kind: AllocError, Nth: 1, On: hit}); err == nil {
@@ -125,7 +126,7 @@ func TestAsyncFaults(t *testing.T) {
 				b.Hold()
 			}
 			_, err1 := b.Upload(bg, q, x, fill(4, 1))
-			_, err2 := b.Submit(bg, q, provider.OpCopy, args(y, x))
+			_, err2 := b.Submit(bg, q, op.Copy, args(y, x))
 			w, err3 := b.Download(bg, q, p, y)
 			dependent := accel.Work{}
 			if !sync {
@@ -151,7 +152,7 @@ func TestAsyncFaults(t *testing.T) {
 			if window.Queue != "compute#1" || window.First != first || window.Last != q.Timeline().Issued() || window.Ops != ops {
 				t.Errorf("%s: window %+v, want from %d with %s", kind, window, first, ops)
 			}
-			if _, err := b.Submit(bg, q, provider.OpCopy, args(y, x)); !errors.As(err, &window) {
+			if _, err := b.Submit(bg, q, op.Copy, args(y, x)); !errors.As(err, &window) {
 				t.Errorf("submit to a dead queue: %v", err)
 			}
 			if _, err := b.Download(bg, q, p, y); !errors.Is(err, errCause) {
@@ -195,7 +196,7 @@ func TestWindowIsWiderThanTheFault(t *testing.T) {
 		x := b.alloc(4)
 		b.Hold()
 		for range 8 {
-			b.must(b.Submit(bg, q, provider.OpCopy, args(x, x)))
+			b.must(b.Submit(bg, q, op.Copy, args(x, x)))
 		}
 		b.Release()
 		err := q.Timeline().Last().Wait(context.Background())
@@ -216,7 +217,7 @@ func TestKernelErrorFailsTheQueue(t *testing.T) {
 	b := open(t, Options{})
 	q := b.queue(provider.Compute)
 	x := b.alloc(4)
-	w := b.must(b.Submit(bg, q, provider.OpArgmax, args(x, x)))
+	w := b.must(b.Submit(bg, q, op.Argmax, args(x, x)))
 	if err := w.Wait(context.Background()); !errors.Is(err, errKernel) || !errors.Is(err, accel.ErrDeviceFailed) {
 		t.Errorf("got %v", err)
 	}
@@ -232,7 +233,7 @@ func TestPoisonKeepsToTheView(t *testing.T) {
 	a := args(x.Slice(0, 8), x.Slice(0, 8))
 	a.Out.Mem, a.Out.Offset = x, 1
 	a.Out.Strides.Set(0, 3) // elements 1 and 4
-	b.must(b.Submit(bg, q, provider.OpCopy, a))
+	b.must(b.Submit(bg, q, op.Copy, a))
 	if err := b.Sync(context.Background()); err == nil {
 		t.Fatal("no failure")
 	}
@@ -262,7 +263,7 @@ func TestLoss(t *testing.T) {
 		var err error
 		calls := []func() error{
 			func() (err error) { pending, err = b.Upload(bg, q, x, fill(4, 1)); return },
-			func() (err error) { pending, err = b.Submit(bg, q, provider.OpCopy, args(x, x)); return },
+			func() (err error) { pending, err = b.Submit(bg, q, op.Copy, args(x, x)); return },
 			func() (err error) { pending, err = b.Download(bg, q, make([]byte, 16), x); return },
 		}
 		for i, call := range calls {
@@ -305,7 +306,7 @@ func TestLoss(t *testing.T) {
 			t.Errorf("sync: %v", err)
 		}
 		b.close(q, idle)
-		b.free(x, provider.Mem{ID: x.ID + 1, Len: 16})
+		b.free(x, op.Mem{ID: x.ID + 1, Len: 16})
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
@@ -321,7 +322,7 @@ func TestDeadQueueDrainsAFullRing(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		for {
-			if _, err := b.Submit(bg, q, provider.OpCopy, args(x, x)); err != nil {
+			if _, err := b.Submit(bg, q, op.Copy, args(x, x)); err != nil {
 				done <- err
 				return
 			}
@@ -362,7 +363,7 @@ func TestQueueOutlivesDependency(t *testing.T) {
 		x, y := b.alloc(4), b.alloc(4)
 		up := b.must(b.Upload(bg, q, x, fill(4, 1)))
 		b.Hold()
-		failing := b.must(b.Submit(bg, q, provider.OpCopy, args(y, x)))
+		failing := b.must(b.Submit(bg, q, op.Copy, args(y, x)))
 		b.after(other, failing)
 		p := fill(4, 0)
 		w := b.must(b.Download(bg, other, p, x))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 )
@@ -25,8 +26,8 @@ type kernels struct{}
 
 func newKernels() Executor { return kernels{} }
 
-func (kernels) Plan(op provider.Op, _ *provider.Args) provider.Plan {
-	if op == provider.OpCopy || op == provider.OpAdd || op == provider.OpArgmax {
+func (kernels) Plan(id op.ID, _ *op.Args) provider.Plan {
+	if id == op.Copy || id == op.Add || id == op.Argmax {
 		return provider.Plan{Supported: true}
 	}
 	return provider.Decline("only copy, add and argmax")
@@ -34,20 +35,20 @@ func (kernels) Plan(op provider.Op, _ *provider.Args) provider.Plan {
 
 var errKernel = fmt.Errorf("index out of range")
 
-func (kernels) Execute(_ context.Context, op provider.Op, a *provider.Args) error {
-	if op == provider.OpArgmax {
+func (kernels) Execute(_ context.Context, id op.ID, a *op.Args) error {
+	if id == op.Argmax {
 		return errKernel
 	}
 	n := a.Out.Shape.Dim(-1)
-	at := func(o *provider.Operand, i int) []byte {
+	at := func(o *op.Operand, i int) []byte {
 		return o.Mem.Host[(o.Offset+i*o.Strides.Dim(-1))*4:]
 	}
-	get := func(o *provider.Operand, i int) float32 {
+	get := func(o *op.Operand, i int) float32 {
 		return math.Float32frombits(binary.LittleEndian.Uint32(at(o, i)))
 	}
 	for i := range n {
 		v := get(&a.In[0], i)
-		if op == provider.OpAdd {
+		if id == op.Add {
 			v += get(&a.In[1], i)
 		}
 		binary.LittleEndian.PutUint32(at(&a.Out, i), math.Float32bits(v))
@@ -125,7 +126,7 @@ func (b *bench) close(qs ...provider.Queue) {
 	}
 }
 
-func (b *bench) alloc(floats int) provider.Mem {
+func (b *bench) alloc(floats int) op.Mem {
 	b.Helper()
 	m, err := b.Alloc(floats * 4)
 	if err != nil {
@@ -134,7 +135,7 @@ func (b *bench) alloc(floats int) provider.Mem {
 	return m
 }
 
-func (b *bench) free(ms ...provider.Mem) {
+func (b *bench) free(ms ...op.Mem) {
 	for _, m := range ms {
 		b.Free(m)
 	}
@@ -166,7 +167,7 @@ func (b *bench) after(q provider.Queue, w accel.Work) {
 }
 
 // read downloads m, ordered after w.
-func (b *bench) read(q provider.Queue, m provider.Mem, w accel.Work) []float32 {
+func (b *bench) read(q provider.Queue, m op.Mem, w accel.Work) []float32 {
 	b.Helper()
 	b.after(q, w)
 	p := make([]byte, m.Len)
@@ -190,12 +191,12 @@ func fill(n int, v float32) []byte {
 	return p
 }
 
-func vector(m provider.Mem) provider.Operand {
-	return provider.Operand{DType: dtype.F32, Shape: shape.Must(m.Len / 4), Strides: shape.Must(1), Mem: m}
+func vector(m op.Mem) op.Operand {
+	return op.Operand{DType: dtype.F32, Shape: shape.Must(m.Len / 4), Strides: shape.Must(1), Mem: m}
 }
 
-func args(out provider.Mem, in ...provider.Mem) *provider.Args {
-	a := &provider.Args{NIn: len(in), Out: vector(out)}
+func args(out op.Mem, in ...op.Mem) *op.Args {
+	a := &op.Args{NIn: len(in), Out: vector(out)}
 	for i, m := range in {
 		a.In[i] = vector(m)
 	}

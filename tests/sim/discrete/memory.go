@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/accel"
-	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 )
 
@@ -44,7 +44,7 @@ func poison(p []byte) {
 
 // poisonOperand poisons the elements of o, whose memory is mem, and no byte
 // between them. An operand without a shape is all of mem.
-func poisonOperand(mem []byte, o *provider.Operand) {
+func poisonOperand(mem []byte, o *op.Operand) {
 	storage, err := o.Shape.Storage(o.DType)
 	if err != nil {
 		poison(mem)
@@ -64,7 +64,7 @@ func poisonAxis(mem []byte, dims, strides *shape.Shape, axis, at, size int) {
 }
 
 // checkView returns an error unless the elements of o lie within its memory.
-func checkView(o *provider.Operand) error {
+func checkView(o *op.Operand) error {
 	storage, err := o.Shape.Storage(o.DType)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func checkView(o *provider.Operand) error {
 }
 
 // rangeOf returns the bytes of m, which lies in b.
-func rangeOf(b *block, m *provider.Mem) ([]byte, error) {
+func rangeOf(b *block, m *op.Mem) ([]byte, error) {
 	switch {
 	case b == nil:
 		return nil, fmt.Errorf("memory %#x was freed or never allocated", m.ID)
@@ -100,21 +100,21 @@ func rangeOf(b *block, m *provider.Mem) ([]byte, error) {
 
 // Alloc returns n bytes of poisoned device memory. It fails with
 // accel.ErrOutOfMemory if they do not fit Options.MemoryBytes.
-func (d *Device) Alloc(n int) (provider.Mem, error) {
+func (d *Device) Alloc(n int) (op.Mem, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.usable(); err != nil {
-		return provider.Mem{}, fmt.Errorf("discrete: alloc of %d bytes: %w", n, err)
+		return op.Mem{}, fmt.Errorf("discrete: alloc of %d bytes: %w", n, err)
 	}
 	if n < 1 {
-		return provider.Mem{}, fmt.Errorf("discrete: alloc of %d bytes: want at least 1", n)
+		return op.Mem{}, fmt.Errorf("discrete: alloc of %d bytes: want at least 1", n)
 	}
 	d.events.Allocs++
 	if f := d.due(AllocError, nil); f != nil {
-		return provider.Mem{}, fmt.Errorf("discrete: alloc of %d bytes: %w", n, f.failure(accel.ErrOutOfMemory))
+		return op.Mem{}, fmt.Errorf("discrete: alloc of %d bytes: %w", n, f.failure(accel.ErrOutOfMemory))
 	}
 	if int64(n) > d.opt.MemoryBytes-d.stats.LiveBytes {
-		return provider.Mem{}, fmt.Errorf("discrete: alloc of %d bytes with %d of %d in use: %w",
+		return op.Mem{}, fmt.Errorf("discrete: alloc of %d bytes with %d of %d in use: %w",
 			n, d.stats.LiveBytes, d.opt.MemoryBytes, accel.ErrOutOfMemory)
 	}
 	b := &block{id: d.nextID, bytes: newBytes(n)}
@@ -125,12 +125,12 @@ func (d *Device) Alloc(n int) (provider.Mem, error) {
 	d.stats.LiveBlocks++
 	d.stats.LiveBytes += int64(n)
 	d.peak = max(d.peak, d.stats.LiveBytes)
-	return provider.Mem{ID: b.id, Len: n}, nil
+	return op.Mem{ID: b.id, Len: n}, nil
 }
 
 // Free poisons and gives back what Alloc returned. Anything else, and memory that
 // work which has not ended uses, is a hazard.
-func (d *Device) Free(m provider.Mem) {
+func (d *Device) Free(m op.Mem) {
 	if m.IsZero() {
 		return
 	}

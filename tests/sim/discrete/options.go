@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 )
 
@@ -25,11 +26,11 @@ const (
 // Executor computes operations in host memory. It is used by one goroutine at a
 // time, except that Plan may be called by several.
 type Executor interface {
-	Plan(op provider.Op, a *provider.Args) provider.Plan
+	Plan(id op.ID, a *op.Args) provider.Plan
 	// Execute computes the operation. Every operand, and the workspace where
 	// there is one, has Mem.Host set. What was enqueued goes on whatever becomes of the
 	// submitter's context, so the one here is never done.
-	Execute(ctx context.Context, op provider.Op, a *provider.Args) error
+	Execute(ctx context.Context, id op.ID, a *op.Args) error
 }
 
 // Defaults of Options.
@@ -60,9 +61,9 @@ type Options struct {
 
 	// Decline, if set, makes Plan decline the operations for which it returns a
 	// reason. It depends on nothing but its arguments.
-	Decline func(op provider.Op, a *provider.Args) string
+	Decline func(id op.ID, a *op.Args) string
 	// MinWork is handed out by Info.
-	MinWork *[provider.OpCount]int64
+	MinWork *[op.Count]int64
 	// Faults are injected from the start; see Inject.
 	Faults []Fault
 	// NewExecutor returns the kernels for one queue; nil is the CPU reference.

@@ -12,17 +12,18 @@ import (
 	"time"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 )
 
 // Codes of ring entries that are no operation.
 const (
-	codeUpload = provider.OpCount + iota
+	codeUpload = op.Count + iota
 	codeDownload
 	codeWait
 )
 
-func codeName(c provider.Op) string {
+func codeName(c op.ID) string {
 	switch c {
 	case codeUpload:
 		return "upload"
@@ -34,15 +35,15 @@ func codeName(c provider.Op) string {
 
 // Places of the output and the workspace in entry.blocks, after the inputs.
 const (
-	placeOut = provider.MaxIn + iota
+	placeOut = op.MaxIn + iota
 	placeWorkspace
 	places
 )
 
 // entry is what a queue's ring holds.
 type entry struct {
-	code   provider.Op
-	args   provider.Args // of a transfer, only the device range: Out or In[0]
+	code   op.ID
+	args   op.Args // of a transfer, only the device range: Out or In[0]
 	blocks [places]*block
 	host   []byte     // of a transfer
 	wait   accel.Work // of codeWait
@@ -56,7 +57,7 @@ const maxBatch = 8
 // target is memory that a work writes, to be poisoned if the work fails.
 type target struct {
 	bytes []byte
-	out   provider.Operand
+	out   op.Operand
 }
 
 // queue is the ring and its worker. The ring is a channel, because in the eyes of
@@ -95,26 +96,26 @@ func (q *queue) String() string { return q.tl.Name() }
 
 // Submit enqueues an operation. It blocks while the ring is full, until ctx is done.
 // On a dead queue it returns the failure.
-func (d *Device) Submit(ctx context.Context, q provider.Queue, op provider.Op, a *provider.Args) (accel.Work, error) {
+func (d *Device) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
 	own, err := d.own(q)
 	if err != nil {
 		return accel.Work{}, err
 	}
-	if op == 0 || op >= provider.OpCount || a.NIn < 0 || a.NIn > provider.MaxIn {
-		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d inputs: %w", op, a.NIn, provider.ErrUnsupported)
+	if id == 0 || id >= op.Count || a.NIn < 0 || a.NIn > op.MaxIn {
+		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d inputs: %w", id, a.NIn, provider.ErrUnsupported)
 	}
-	plan := d.Plan(op, a)
+	plan := d.Plan(id, a)
 	if !plan.Supported {
-		return accel.Work{}, fmt.Errorf("discrete: submit of %s: %w: %s", op, provider.ErrUnsupported, plan.Reason)
+		return accel.Work{}, fmt.Errorf("discrete: submit of %s: %w: %s", id, provider.ErrUnsupported, plan.Reason)
 	}
 	if a.Workspace.Len < plan.Workspace {
-		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d bytes of workspace, want %d", op, a.Workspace.Len, plan.Workspace)
+		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d bytes of workspace, want %d", id, a.Workspace.Len, plan.Workspace)
 	}
-	return d.enqueue(ctx, own, &entry{code: op, args: *a})
+	return d.enqueue(ctx, own, &entry{code: id, args: *a})
 }
 
 // Upload enqueues a copy of src, which is read when the copy executes.
-func (d *Device) Upload(ctx context.Context, q provider.Queue, dst provider.Mem, src []byte) (accel.Work, error) {
+func (d *Device) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src []byte) (accel.Work, error) {
 	own, err := d.own(q)
 	if err != nil {
 		return accel.Work{}, err
@@ -128,7 +129,7 @@ func (d *Device) Upload(ctx context.Context, q provider.Queue, dst provider.Mem,
 }
 
 // Download enqueues a copy to dst, which is written when the copy executes.
-func (d *Device) Download(ctx context.Context, q provider.Queue, dst []byte, src provider.Mem) (accel.Work, error) {
+func (d *Device) Download(ctx context.Context, q provider.Queue, dst []byte, src op.Mem) (accel.Work, error) {
 	own, err := d.own(q)
 	if err != nil {
 		return accel.Work{}, err
@@ -303,7 +304,7 @@ func (d *Device) resolve(q *queue, e *entry) error {
 }
 
 // mem returns the memory at a place of e, or nil if e has no such place.
-func (e *entry) mem(place int) *provider.Mem {
+func (e *entry) mem(place int) *op.Mem {
 	switch {
 	case place == placeOut:
 		return &e.args.Out.Mem
@@ -434,7 +435,7 @@ func (q *queue) prepare(t *target) error {
 			continue
 		}
 		bytes, err := rangeOf(b, m)
-		if err == nil && i != placeWorkspace && e.code < provider.OpCount {
+		if err == nil && i != placeWorkspace && e.code < op.Count {
 			o := &e.args.Out
 			if i != placeOut {
 				o = &e.args.In[i]
@@ -450,7 +451,7 @@ func (q *queue) prepare(t *target) error {
 			}
 			return err
 		}
-		*m = provider.Mem{Host: bytes, Len: len(bytes)}
+		*m = op.Mem{Host: bytes, Len: len(bytes)}
 	}
 	t.out, t.bytes = e.args.Out, e.args.Out.Mem.Host
 	if e.code == codeDownload {
@@ -584,7 +585,7 @@ func (q *queue) fail(err error) {
 	issued := q.tl.Issued()
 	var names []string
 	for seq := first; seq <= issued && len(names) < maxNames; seq++ {
-		names = append(names, codeName(provider.Op(q.names[seq%uint64(len(q.names))].Load())))
+		names = append(names, codeName(op.ID(q.names[seq%uint64(len(q.names))].Load())))
 	}
 	if left := issued + 1 - first - uint64(len(names)); left > 0 {
 		names = append(names, fmt.Sprintf("%d more", left))

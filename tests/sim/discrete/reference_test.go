@@ -8,17 +8,18 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 )
 
-func matrix(m provider.Mem, d dtype.DType, rows, cols int) provider.Operand {
+func matrix(m op.Mem, d dtype.DType, rows, cols int) op.Operand {
 	s := shape.Must(rows, cols)
 	storage, err := s.Storage(d)
 	if err != nil {
 		panic(err)
 	}
-	return provider.Operand{DType: d, Shape: s, Strides: storage.Contiguous(), Mem: m}
+	return op.Operand{DType: d, Shape: s, Strides: storage.Contiguous(), Mem: m}
 }
 
 // TestReferenceKernels runs CPU kernels on device memory: a product with a block
@@ -40,15 +41,15 @@ func TestReferenceKernels(t *testing.T) {
 			block[2+i] = byte(row + 1)
 		}
 	}
-	a := &provider.Args{NIn: 2, Out: matrix(y, dtype.F32, 1, 2)}
+	a := &op.Args{NIn: 2, Out: matrix(y, dtype.F32, 1, 2)}
 	a.In[0], a.In[1] = matrix(x, dtype.F32, 1, 32), matrix(w, dtype.Q8_0, 2, 32)
-	plan := b.Plan(provider.OpMatMul, a)
+	plan := b.Plan(op.MatMul, a)
 	if !plan.Supported {
 		t.Fatal(plan.Reason)
 	}
-	var work provider.Mem
+	var work op.Mem
 	if plan.Workspace > 0 {
-		if _, err := b.Submit(bg, q, provider.OpMatMul, a); err == nil || !strings.Contains(err.Error(), "workspace") {
+		if _, err := b.Submit(bg, q, op.MatMul, a); err == nil || !strings.Contains(err.Error(), "workspace") {
 			t.Errorf("without workspace: %v", err)
 		}
 		if work, err = b.Alloc(plan.Workspace); err != nil {
@@ -58,12 +59,12 @@ func TestReferenceKernels(t *testing.T) {
 	}
 	b.must(b.Upload(bg, q, x, fill(32, 0.5)))
 	b.must(b.Upload(bg, q, w, blocks))
-	b.must(b.Submit(bg, q, provider.OpMatMul, a))
+	b.must(b.Submit(bg, q, op.MatMul, a))
 	if got := b.read(q, y, accel.Work{}); got[0] != 16 || got[1] != 64 {
 		t.Errorf("product %v, want [16 64]", got)
 	}
 	step := func() {
-		fence, err := b.Submit(bg, q, provider.OpMatMul, a)
+		fence, err := b.Submit(bg, q, op.MatMul, a)
 		if err = errors.Join(err, fence.Wait(context.Background())); err != nil {
 			t.Error(err)
 		}
@@ -74,10 +75,10 @@ func TestReferenceKernels(t *testing.T) {
 
 	ids := b.alloc(1)
 	b.must(b.Upload(bg, q, ids, []byte{5, 0, 0, 0}))
-	g := &provider.Args{NIn: 2, Out: matrix(x, dtype.F32, 1, 32)}
+	g := &op.Args{NIn: 2, Out: matrix(x, dtype.F32, 1, 32)}
 	g.In[0] = matrix(w, dtype.Q8_0, 2, 32)
-	g.In[1] = provider.Operand{DType: dtype.I32, Shape: shape.Must(1), Strides: shape.Must(1), Mem: ids}
-	fence := b.must(b.Submit(bg, q, provider.OpGetRows, g))
+	g.In[1] = op.Operand{DType: dtype.I32, Shape: shape.Must(1), Strides: shape.Must(1), Mem: ids}
+	fence := b.must(b.Submit(bg, q, op.GetRows, g))
 	err = fence.Wait(context.Background())
 	var window *accel.WindowError
 	if !errors.As(err, &window) || !errors.Is(err, accel.ErrDeviceFailed) || !strings.Contains(err.Error(), "get_rows") {

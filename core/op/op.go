@@ -1,4 +1,4 @@
-package provider
+package op
 
 import (
 	"math"
@@ -8,80 +8,80 @@ import (
 	"github.com/fucina-go/fucina/core/shape"
 )
 
-// Op names an operation. The comment of each gives its operands as In -> Out; T
+// ID names an operation. The comment of each gives its operands as In -> Out; T
 // counts tokens (rows), and all layouts are row-major with the last axis innermost
 // unless strides are said to be free.
-type Op uint8
+type ID uint8
 
 const (
-	// OpCopy writes In[0] to Out, both of any strides and the same shape. If the
+	// Copy writes In[0] to Out, both of any strides and the same shape. If the
 	// dtypes differ it converts: between scalar dtypes as dtype.Convert does, from
 	// a block format to f32 by decoding, from f32 with contiguous rows to q8_0 by
 	// encoding, where a value that is not finite or whose scale is too large for
 	// the format makes its block NaN. A copy between equal block formats needs both
 	// contiguous.
-	OpCopy Op = iota + 1
-	// OpGetRows gathers rows: In[0] table [R, D] of any dtype that decodes to
+	Copy ID = iota + 1
+	// GetRows gathers rows: In[0] table [R, D] of any dtype that decodes to
 	// float, rows strided, In[1] ids [T] of i32, i64 or u16 -> Out [T, D] f32. An
 	// id outside [0, R) is an error of Submit; where Args.Status is set, it is clamped
 	// into the range and reported there.
-	OpGetRows
-	// OpAdd and OpMul combine f32 In[0] and In[1] elementwise -> Out f32. The
+	GetRows
+	// Add and Mul combine f32 In[0] and In[1] elementwise -> Out f32. The
 	// operands' strides are free and already broadcast to Out's shape.
-	OpAdd
-	OpMul
-	// OpRMSNorm normalises rows: In[0] x [..., D] f32, In[1] weight [D] f32 ->
+	Add
+	Mul
+	// RMSNorm normalises rows: In[0] x [..., D] f32, In[1] weight [D] f32 ->
 	// Out [..., D] with x * weight / sqrt(mean(x^2) + Eps).
-	OpRMSNorm
-	// OpRoPE rotates pairs of each head: In[0] x [T, H, D] f32, In[1] table
+	RMSNorm
+	// RoPE rotates pairs of each head: In[0] x [T, H, D] f32, In[1] table
 	// [T, Dims/2, 2] f32 of (cos, sin) -> Out [T, H, D]. Pair i is (2i, 2i+1) in
 	// RoPEInterleaved and (i, i+Dims/2) in RoPENeoX; elements from Dims on are
 	// copied.
-	OpRoPE
-	// OpMatMul multiplies by rows of the right-hand side: In[0] x [..., M, K] f32,
+	RoPE
+	// MatMul multiplies by rows of the right-hand side: In[0] x [..., M, K] f32,
 	// In[1] w [N, K] or [B, N, K] -> Out [..., M, N] f32, with f32 accumulation.
 	// w is f32, f16, bf16 with free strides, or a block format with contiguous
 	// rows. A batched w has x of rank 3 with the same leading size.
-	OpMatMul
-	// OpAttention is scaled dot-product attention with grouped KV heads: In[0] q
+	MatMul
+	// Attention is scaled dot-product attention with grouped KV heads: In[0] q
 	// [T, H, D] f32, In[1] k [S, HK, D] and In[2] v [S, HK, DV] of f32, f16 or q8_0
 	// with free strides above the last axis -> Out [T, H, DV] f32. H is a multiple of
 	// HK; query head h reads KV head h/(H/HK). Row t sees keys 0 to Past+t, of
 	// which the last Window if Window > 0. Scores are Scale * q.k, then
 	// SoftCap*tanh(score/SoftCap) if SoftCap > 0.
-	OpAttention
-	// OpSwiGLU is silu(In[0]) * In[1] -> Out, all f32 of one shape, strides free.
-	OpSwiGLU
-	// OpGeGLU is gelu(In[0]) * In[1] -> Out, as OpSwiGLU, with the tanh
+	Attention
+	// SwiGLU is silu(In[0]) * In[1] -> Out, all f32 of one shape, strides free.
+	SwiGLU
+	// GeGLU is gelu(In[0]) * In[1] -> Out, as SwiGLU, with the tanh
 	// approximation of gelu: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715*x^3))).
-	OpGeGLU
-	// OpScale is Scale * In[0] -> Out, and OpSoftCap SoftCap * tanh(In[0]/SoftCap)
+	GeGLU
+	// Scale is Scale * In[0] -> Out, and SoftCap SoftCap * tanh(In[0]/SoftCap)
 	// -> Out, f32 of one shape, strides free.
-	OpScale
-	OpSoftCap
-	// OpSoftmax normalises rows: In[0] x [..., D] f32 -> Out, softmax(Scale * x)
+	Scale
+	SoftCap
+	// Softmax normalises rows: In[0] x [..., D] f32 -> Out, softmax(Scale * x)
 	// along the last axis. A NaN makes its row NaN; so does a row of -Inf only.
-	OpSoftmax
-	// OpArgmax finds the place of the first maximum of each row: In[0] x [..., D]
+	Softmax
+	// Argmax finds the place of the first maximum of each row: In[0] x [..., D]
 	// f32 -> Out [...] i32 (of shape [1] for a vector). A NaN counts as the
 	// maximum.
-	OpArgmax
+	Argmax
 
-	// OpCount is one past the last operation.
-	OpCount
+	// Count is one past the last operation.
+	Count
 )
 
-var opNames = [OpCount]string{
-	OpCopy: "copy", OpGetRows: "get_rows", OpAdd: "add", OpMul: "mul", OpRMSNorm: "rms_norm", OpRoPE: "rope",
-	OpMatMul: "matmul", OpAttention: "attention", OpSwiGLU: "swiglu", OpGeGLU: "geglu", OpScale: "scale", OpSoftCap: "soft_cap", OpSoftmax: "softmax", OpArgmax: "argmax",
+var opNames = [Count]string{
+	Copy: "copy", GetRows: "get_rows", Add: "add", Mul: "mul", RMSNorm: "rms_norm", RoPE: "rope",
+	MatMul: "matmul", Attention: "attention", SwiGLU: "swiglu", GeGLU: "geglu", Scale: "scale", SoftCap: "soft_cap", Softmax: "softmax", Argmax: "argmax",
 }
 
 // String returns the operation's name, such as "rms_norm".
-func (op Op) String() string {
-	if op == 0 || op >= OpCount {
+func (id ID) String() string {
+	if id == 0 || id >= Count {
 		return "invalid op"
 	}
-	return opNames[op]
+	return opNames[id]
 }
 
 // RoPEMode says which elements of a head form a pair.
@@ -111,13 +111,18 @@ type Args struct {
 	// allocated until the queue is closed. An operation writes it only if it clamped.
 	Status *atomic.Uint64
 
-	Eps     float32  // OpRMSNorm
-	Scale   float32  // OpAttention, OpSoftmax, OpScale
-	SoftCap float32  // OpAttention, where 0 is none; OpSoftCap
-	Past    int      // OpAttention
-	Window  int      // OpAttention; 0 is none
-	Dims    int      // OpRoPE: rotated elements per head, even
-	Mode    RoPEMode // OpRoPE
+	Params
+}
+
+// Params are the numbers of an operation beside its operands.
+type Params struct {
+	Eps     float32  // RMSNorm
+	Scale   float32  // Attention, Softmax, Scale
+	SoftCap float32  // Attention, where 0 is none; SoftCap
+	Past    int      // Attention
+	Window  int      // Attention; 0 is none
+	Dims    int      // RoPE: rotated elements per head, even
+	Mode    RoPEMode // RoPE
 }
 
 // Report records in a status word that element index of an operand had the value
@@ -165,7 +170,7 @@ func (m Mem) IsZero() bool { return m.Host == nil && m.ID == 0 }
 // Slice returns the n bytes of m from off on.
 func (m Mem) Slice(off, n int) Mem {
 	if off < 0 || n < 0 || off > m.Len-n {
-		panic("provider: slice outside memory")
+		panic("op: slice outside memory")
 	}
 	if m.Host != nil {
 		m.Host = m.Host[off:][:n:n]
