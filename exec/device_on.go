@@ -222,7 +222,7 @@ func (c *Queue) runDevice(id op.ID, out *storage.Buffer, access storage.Access) 
 			return err
 		}
 	}
-	if a.Out.Mem, err = q.beginBuffer(c.std, out, access, false); err != nil {
+	if a.Out[0].Mem, err = q.beginBuffer(c.std, out, access, false); err != nil {
 		return err
 	}
 	a.Workspace = op.Mem{}

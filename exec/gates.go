@@ -60,7 +60,7 @@ func (g *gates) pass(id op.ID, a *op.Args) bool { return work(id, a) >= g[id] }
 // attention, output elements for the others.
 func work(id op.ID, a *op.Args) int64 {
 	n := int64(1)
-	for _, d := range a.Out.Shape.Slice() {
+	for _, d := range a.Out[0].Shape.Slice() {
 		n *= int64(d)
 	}
 	switch id {

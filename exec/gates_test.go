@@ -48,14 +48,14 @@ func TestGates(t *testing.T) {
 // Work is multiply-adds for matmul and attention, elements of the result otherwise.
 func TestWork(t *testing.T) {
 	a := &op.Args{NIn: 2}
-	a.In[0].Shape, a.In[1].Shape, a.Out.Shape = shape.Must(2, 3, 8), shape.Must(5, 8), shape.Must(2, 3, 5)
+	a.In[0].Shape, a.In[1].Shape, a.Out[0].Shape = shape.Must(2, 3, 8), shape.Must(5, 8), shape.Must(2, 3, 5)
 	if n := work(op.MatMul, a); n != 2*3*5*8 {
 		t.Errorf("matmul counts %d", n)
 	}
 	if n := work(op.Add, a); n != 2*3*5 {
 		t.Errorf("add counts %d", n)
 	}
-	a.In[1].Shape, a.Out.Shape = shape.Must(7, 2, 4), shape.Must(3, 4, 4)
+	a.In[1].Shape, a.Out[0].Shape = shape.Must(7, 2, 4), shape.Must(3, 4, 4)
 	if n := work(op.Attention, a); n != 3*4*4*2*7 {
 		t.Errorf("attention counts %d", n)
 	}

@@ -88,7 +88,7 @@ func (c *Queue) run(id op.ID, d dtype.DType, s shape.Shape) (tensor.Tensor, erro
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
 	}
-	c.args.Out = op.Operand{DType: d, Shape: s, Strides: st.Contiguous()}
+	c.args.Out[0] = op.Operand{DType: d, Shape: s, Strides: st.Contiguous()}
 	n, err := s.Bytes(d)
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
@@ -124,7 +124,7 @@ func (c *Queue) runInto(id op.ID, out *tensor.Tensor) error {
 	if err := c.std.Err(); err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}
-	c.args.Out = operand(out)
+	c.args.Out[0] = operand(out)
 	onDevice, why := c.onDevice(id)
 	if onDevice {
 		err := c.runDevice(id, out.Buffer(), storage.Update)
@@ -191,7 +191,7 @@ func (c *Queue) runHost(id op.ID, out *storage.Buffer, access storage.Access) er
 	if err != nil {
 		return err
 	}
-	a.Out.Mem = op.Mem{Host: p, Len: len(p)}
+	a.Out[0].Mem = op.Mem{Host: p, Len: len(p)}
 	if plan.Workspace > 0 {
 		ws, err := c.e.pool.Acquire(plan.Workspace)
 		if err != nil {

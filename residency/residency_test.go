@@ -86,7 +86,7 @@ func (x *bench) use(q provider.Queue, b *Block, after accel.Fences) accel.Work {
 	}
 	n := b.mem.Len / 4
 	o := op.Operand{DType: dtype.F32, Shape: shape.Must(n), Strides: shape.Must(1), Mem: b.mem}
-	a := op.Args{NIn: 2, Out: o}
+	a := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{o}}
 	a.In[0], a.In[1] = o, o
 	w, err := x.dev.Submit(bg, q, op.Add, &a)
 	if err != nil {

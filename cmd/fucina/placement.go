@@ -141,17 +141,17 @@ func planArgs(id op.ID, t gguf.TensorInfo) (*op.Args, error) {
 	case id == op.GetRows && len(t.Shape) == 2:
 		return &op.Args{
 			NIn: 2, In: [op.MaxIn]op.Operand{weight, operand(dtype.I32, 1)},
-			Out: operand(dtype.F32, 1, cols),
+			Out: [op.MaxOut]op.Operand{operand(dtype.F32, 1, cols)},
 		}, nil
 	case id == op.MatMul && len(t.Shape) == 2:
 		return &op.Args{
 			NIn: 2, In: [op.MaxIn]op.Operand{operand(dtype.F32, 1, cols), weight},
-			Out: operand(dtype.F32, 1, rows),
+			Out: [op.MaxOut]op.Operand{operand(dtype.F32, 1, rows)},
 		}, nil
 	case id == op.MatMul:
 		return &op.Args{
 			NIn: 2, In: [op.MaxIn]op.Operand{operand(dtype.F32, t.Shape[0], 1, cols), weight},
-			Out: operand(dtype.F32, t.Shape[0], 1, rows),
+			Out: [op.MaxOut]op.Operand{operand(dtype.F32, t.Shape[0], 1, rows)},
 		}, nil
 	}
 	return nil, fmt.Errorf("%s of a tensor of shape %v", id, t.Shape)

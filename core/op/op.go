@@ -94,15 +94,19 @@ const (
 	RoPENeoX
 )
 
-// MaxIn is the largest number of inputs.
-const MaxIn = 4
+// MaxIn and MaxOut are the largest numbers of inputs and outputs.
+const (
+	MaxIn  = 8
+	MaxOut = 2
+)
 
 // Args are the arguments of one operation. They are plain data of fixed size, so
 // that a queue can hold them by value.
 type Args struct {
-	In  [MaxIn]Operand
-	NIn int
-	Out Operand
+	In   [MaxIn]Operand
+	NIn  int
+	Out  [MaxOut]Operand
+	NOut int
 	// Workspace is scratch memory of the size that Plan asked for, undefined
 	// before and after.
 	Workspace Mem

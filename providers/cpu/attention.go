@@ -104,7 +104,7 @@ func (k *attention) prepare(a *op.Args, lanes int) error {
 	if err := wantInputs(a, 3); err != nil {
 		return err
 	}
-	q, out := &a.In[0], &a.Out
+	q, out := &a.In[0], &a.Out[0]
 	if err := checkRows("q", q); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (k *attention) bind(a *op.Args, _ *scratch) (err error) {
 	if err = k.v.bind("v", &a.In[2]); err != nil {
 		return err
 	}
-	if k.out, err = bindFloats("out", &a.Out); err != nil {
+	if k.out, err = bindFloats("out", &a.Out[0]); err != nil {
 		return err
 	}
 	k.scratch, err = workspace(a, k.need)

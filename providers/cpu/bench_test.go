@@ -55,7 +55,7 @@ func BenchmarkMatMul(b *testing.B) {
 	for _, d := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q8_0, dtype.Q4_K} {
 		for _, m := range []int{1, 32} {
 			b.Run(name(d, "/m=", m), func(b *testing.B) {
-				a := op.Args{Out: operand(dtype.F32, plain, m, n)}
+				a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, m, n)}}
 				a.In[0] = random(operand(dtype.F32, plain, m, k), rng)
 				a.In[1] = random(operand(d, plain, n, k), rng)
 				w := of(make([]float32, n*k), n, k)
@@ -64,7 +64,7 @@ func BenchmarkMatMul(b *testing.B) {
 				}
 				// The naive loop has its weights decoded for free.
 				benchmark(b, op.MatMul, a, m*n*k, func(a *op.Args) {
-					x, w, out := floats(a.In[0].Mem.Host), floats(w.Mem.Host), floats(a.Out.Mem.Host)
+					x, w, out := floats(a.In[0].Mem.Host), floats(w.Mem.Host), floats(a.Out[0].Mem.Host)
 					for r := range m {
 						for c := range n {
 							s := float32(0)
@@ -85,7 +85,7 @@ func BenchmarkAttention(b *testing.B) {
 	for _, c := range []struct{ t, s int }{{1, 1024}, {64, 512}} {
 		b.Run(name("t=", c.t, "/s=", c.s), func(b *testing.B) {
 			const heads, kvHeads, d = 8, 2, 64
-			a := op.Args{Out: operand(dtype.F32, plain, c.t, heads, d), Params: op.Params{Scale: 0.125, Past: c.s - c.t}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, c.t, heads, d)}, Params: op.Params{Scale: 0.125, Past: c.s - c.t}}
 			a.In[0] = random(operand(dtype.F32, plain, c.t, heads, d), rng)
 			a.In[1] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
 			a.In[2] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
@@ -101,7 +101,7 @@ func BenchmarkCancelAttention(b *testing.B) {
 	const tokens, keys, heads, d = 64, 100_000, 8, 128
 	p, q := open(b, 2)
 	defer p.Close()
-	a := op.Args{Out: operand(dtype.F32, plain, tokens, heads, d), Params: op.Params{Scale: 0.1, Past: keys - tokens}}
+	a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, tokens, heads, d)}, Params: op.Params{Scale: 0.1, Past: keys - tokens}}
 	a.In[0] = random(operand(dtype.F32, plain, tokens, heads, d), rng)
 	a.In[1] = random(operand(dtype.F16, plain, keys, 1, d), rng)
 	a.In[2] = random(operand(dtype.F16, plain, keys, 1, d), rng)
@@ -134,12 +134,12 @@ func BenchmarkElementwise(b *testing.B) {
 	}
 	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU} {
 		b.Run(id.String(), func(b *testing.B) {
-			a := op.Args{Out: operand(dtype.F32, plain, n)}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n)}}
 			a.In[0] = random(operand(dtype.F32, plain, n), rng)
 			a.In[1] = random(operand(dtype.F32, plain, n), rng)
 			benchmark(b, id, a, n, func(a *op.Args) {
 				for i := range n {
-					setF32(&a.Out, i, ops[id](f32At(&a.In[0], i), f32At(&a.In[1], i)))
+					setF32(&a.Out[0], i, ops[id](f32At(&a.In[0], i), f32At(&a.In[1], i)))
 				}
 			})
 		})
@@ -149,7 +149,7 @@ func BenchmarkElementwise(b *testing.B) {
 func BenchmarkRMSNorm(b *testing.B) {
 	rng := newRand()
 	const n, d = 32, 2048
-	a := op.Args{Out: operand(dtype.F32, plain, n, d), Params: op.Params{Eps: 1e-5}}
+	a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n, d)}, Params: op.Params{Eps: 1e-5}}
 	a.In[0] = random(operand(dtype.F32, plain, n, d), rng)
 	a.In[1] = random(operand(dtype.F32, plain, d), rng)
 	benchmark(b, op.RMSNorm, a, n*d, func(a *op.Args) {
@@ -161,7 +161,7 @@ func BenchmarkRMSNorm(b *testing.B) {
 			}
 			s = 1 / math.Sqrt(s/d+float64(a.Eps))
 			for i := range d {
-				setF32(&a.Out, r*d+i, f32At(&a.In[0], r*d+i)*float32(s)*f32At(&a.In[1], i))
+				setF32(&a.Out[0], r*d+i, f32At(&a.In[0], r*d+i)*float32(s)*f32At(&a.In[1], i))
 			}
 		}
 	})
@@ -170,7 +170,7 @@ func BenchmarkRMSNorm(b *testing.B) {
 func BenchmarkSoftmax(b *testing.B) {
 	rng := newRand()
 	const n, d = 32, 2048
-	a := op.Args{Out: operand(dtype.F32, plain, n, d), Params: op.Params{Scale: 1}}
+	a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n, d)}, Params: op.Params{Scale: 1}}
 	a.In[0] = random(operand(dtype.F32, plain, n, d), rng)
 	benchmark(b, op.Softmax, a, n*d, func(a *op.Args) {
 		row := make([]float64, d)
@@ -180,7 +180,7 @@ func BenchmarkSoftmax(b *testing.B) {
 			}
 			softmaxRow(row, row, 1)
 			for i := range d {
-				setF32(&a.Out, r*d+i, float32(row[i]))
+				setF32(&a.Out[0], r*d+i, float32(row[i]))
 			}
 		}
 	})
@@ -191,7 +191,7 @@ func BenchmarkRoPE(b *testing.B) {
 	const n, heads, d = 32, 32, 64
 	for _, mode := range []op.RoPEMode{op.RoPEInterleaved, op.RoPENeoX} {
 		b.Run([]string{"interleaved", "neox"}[mode], func(b *testing.B) {
-			a := op.Args{Out: operand(dtype.F32, plain, n, heads, d), Params: op.Params{Dims: d, Mode: mode}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n, heads, d)}, Params: op.Params{Dims: d, Mode: mode}}
 			a.In[0] = random(operand(dtype.F32, plain, n, heads, d), rng)
 			a.In[1] = random(operand(dtype.F32, plain, n, d/2, 2), rng)
 			step, next := 2, 1
@@ -204,8 +204,8 @@ func BenchmarkRoPE(b *testing.B) {
 						p := h*d + i*step
 						cos, sin := f32At(&a.In[1], h/heads*d+2*i), f32At(&a.In[1], h/heads*d+2*i+1)
 						x, y := f32At(&a.In[0], p), f32At(&a.In[0], p+next)
-						setF32(&a.Out, p, x*cos-y*sin)
-						setF32(&a.Out, p+next, x*sin+y*cos)
+						setF32(&a.Out[0], p, x*cos-y*sin)
+						setF32(&a.Out[0], p+next, x*sin+y*cos)
 					}
 				}
 			})
@@ -218,7 +218,7 @@ func BenchmarkGetRows(b *testing.B) {
 	const n, d = 64, 2048
 	for _, dt := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q4_K} {
 		b.Run(dt.String(), func(b *testing.B) {
-			a := op.Args{Out: operand(dtype.F32, plain, n, d)}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n, d)}}
 			a.In[0] = random(operand(dt, plain, n, d), rng)
 			ids := make([]int64, n)
 			for i := range ids {
@@ -230,7 +230,7 @@ func BenchmarkGetRows(b *testing.B) {
 			benchmark(b, op.GetRows, a, n*d, func(a *op.Args) {
 				for i, id := range ids {
 					for j := range d {
-						setF32(&a.Out, i*d+j, float32(table[int(id)*d+j]))
+						setF32(&a.Out[0], i*d+j, float32(table[int(id)*d+j]))
 					}
 				}
 			})
@@ -246,7 +246,7 @@ func BenchmarkCopy(b *testing.B) {
 		l        layout
 	}{{dtype.F32, dtype.F32, plain}, {dtype.F32, dtype.F16, plain}, {dtype.F16, dtype.F32, plain}, {dtype.F32, dtype.F32, reversed}, {dtype.F32, dtype.F16, reversed}} {
 		b.Run(name(c.from, " to ", c.to, c.l), func(b *testing.B) {
-			a := op.Args{Out: operand(c.to, plain, n, d)}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(c.to, plain, n, d)}}
 			a.In[0] = random(operand(c.from, c.l, n, d), rng)
 			from, to := c.from.Size(), c.to.Size()
 			benchmark(b, op.Copy, a, n*d, func(a *op.Args) {
@@ -254,7 +254,7 @@ func BenchmarkCopy(b *testing.B) {
 				for r := range n {
 					for i := range d {
 						src := x.Mem.Host[(x.Offset+r*x.Strides.Dim(0)+i*x.Strides.Dim(1))*from:][:from]
-						if err := dtype.Convert(a.Out.Mem.Host[(r*d+i)*to:][:to], c.to, src, c.from); err != nil {
+						if err := dtype.Convert(a.Out[0].Mem.Host[(r*d+i)*to:][:to], c.to, src, c.from); err != nil {
 							b.Fatal(err)
 						}
 					}
@@ -267,7 +267,7 @@ func BenchmarkCopy(b *testing.B) {
 func BenchmarkArgmax(b *testing.B) {
 	rng := newRand()
 	const d = 128 << 10
-	a := op.Args{Out: operand(dtype.I32, plain, 1)}
+	a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.I32, plain, 1)}}
 	a.In[0] = random(operand(dtype.F32, plain, d), rng)
 	benchmark(b, op.Argmax, a, d, func(a *op.Args) {
 		best := 0
@@ -276,6 +276,6 @@ func BenchmarkArgmax(b *testing.B) {
 				best = i
 			}
 		}
-		binary.LittleEndian.PutUint32(a.Out.Mem.Host, uint32(best))
+		binary.LittleEndian.PutUint32(a.Out[0].Mem.Host, uint32(best))
 	})
 }

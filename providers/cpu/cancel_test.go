@@ -32,7 +32,7 @@ func longCases(n, keys int) []longCase {
 	rng := newRand()
 	f := func(l layout, dims ...int) op.Operand { return random(operand(dtype.F32, l, dims...), rng) }
 	in := func(out op.Operand, in ...op.Operand) op.Args {
-		a := op.Args{NIn: len(in), Out: out, Params: op.Params{Scale: 0.1, SoftCap: 3, Eps: 1e-5, Dims: 2 * (n / 3), Mode: op.RoPENeoX}}
+		a := op.Args{NIn: len(in), Out: [op.MaxOut]op.Operand{out}, Params: op.Params{Scale: 0.1, SoftCap: 3, Eps: 1e-5, Mode: op.RoPENeoX}}
 		copy(a.In[:], in)
 		return a
 	}
@@ -89,13 +89,13 @@ func TestCancelAnywhere(t *testing.T) {
 	es := executors(t)
 	for _, c := range longCases(512, 71) {
 		t.Run(c.name, func(t *testing.T) {
-			before := bytes.Clone(c.args.Out.Mem.Host)
+			before := bytes.Clone(c.args.Out[0].Mem.Host)
 			run := func(e *Executor, ctx context.Context) ([]byte, error) {
 				a := c.args
-				setMem(&a.Out, 0, before)
+				setMem(&a.Out[0], 0, before)
 				a = withWorkspace(t, e, c.op, a)
 				err := e.Execute(ctx, c.op, &a)
-				return a.Out.Mem.Host, err
+				return a.Out[0].Mem.Host, err
 			}
 			want, err := run(es[0], bg)
 			if err != nil {
@@ -212,14 +212,14 @@ func TestLongRowsLook(t *testing.T) {
 	long := longCases(n, 5)
 	rng := newRand()
 	f := func(dims ...int) op.Operand { return random(operand(dtype.F32, plain, dims...), rng) }
-	keys := op.Args{NIn: 3, Out: operand(dtype.F32, plain, 1, 1, 64), Params: op.Params{Past: n/16 - 1}}
+	keys := op.Args{NIn: 3, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 1, 1, 64)}, Params: op.Params{Past: n/16 - 1}}
 	keys.In[0], keys.In[1], keys.In[2] = f(1, 1, 64), f(n/16, 1, 64), f(n/16, 1, 64)
 	coded := keys
 	coded.In[1] = random(operand(dtype.F16, plain, n/16, 1, 64), rng)
 	coded.In[2] = random(operand(dtype.Q8_0, plain, n/16, 1, 64), rng)
-	rows := op.Args{NIn: 2, Out: operand(dtype.F32, plain, n/256, 4)}
+	rows := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n/256, 4)}}
 	rows.In[0], rows.In[1] = f(n/256, 256), f(4, 256)
-	ids := op.Args{NIn: 2, Out: operand(dtype.F32, plain, n, 1)}
+	ids := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n, 1)}}
 	ids.In[0], ids.In[1] = f(2, 1), ofInts(dtype.I32, make([]int64, n)...)
 	long = append(long,
 		longCase{"attention of one head over many keys", op.Attention, keys, n / 16 * 128},
@@ -244,10 +244,10 @@ func TestMatMulLooksAsItGoes(t *testing.T) {
 	const m, n, kk = 512, 64, 256
 	rng := newRand()
 	e := NewExecutor(nil)
-	a := op.Args{NIn: 2, Out: operand(dtype.F32, plain, m, n)}
+	a := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, m, n)}}
 	a.In[0], a.In[1] = random(operand(dtype.F32, plain, m, kk), rng), random(operand(dtype.Q8_0, plain, n, kk), rng)
 	a = withWorkspace(t, e, op.MatMul, a)
-	out := floats(a.Out.Mem.Host)
+	out := floats(a.Out[0].Mem.Host)
 	fresh := out[0]
 	seen := 0
 	ctx := &watcher{Context: bg, f: func() {

@@ -26,7 +26,7 @@ func wantError(t *testing.T, e *Executor, id op.ID, a op.Args, is error, says st
 			}
 		}
 	}
-	before := bytes.Clone(a.Out.Mem.Host)
+	before := bytes.Clone(a.Out[0].Mem.Host)
 	err := e.Execute(context.Background(), id, &a)
 	switch {
 	case err == nil:
@@ -38,7 +38,7 @@ func wantError(t *testing.T, e *Executor, id op.ID, a op.Args, is error, says st
 	case !strings.HasPrefix(err.Error(), "cpu: "):
 		t.Errorf("%v: error %q, want one that names the package", id, err)
 	}
-	if !bytes.Equal(before, a.Out.Mem.Host) {
+	if !bytes.Equal(before, a.Out[0].Mem.Host) {
 		t.Errorf("%v: an operation that failed wrote its output", id)
 	}
 }
@@ -50,26 +50,26 @@ func sample(t testing.TB, e *Executor, id op.ID) op.Args {
 	a := op.Args{Params: op.Params{Eps: 1e-5, Scale: 1, SoftCap: 30}}
 	switch id {
 	case op.Copy:
-		a.In[0], a.Out = f(4, 6), operand(dtype.F16, plain, 4, 6)
+		a.In[0], a.Out[0] = f(4, 6), operand(dtype.F16, plain, 4, 6)
 	case op.GetRows:
-		a.In[0], a.In[1], a.Out = f(5, 8), ofInts(dtype.I32, 4, 0, 1), f(3, 8)
+		a.In[0], a.In[1], a.Out[0] = f(5, 8), ofInts(dtype.I32, 4, 0, 1), f(3, 8)
 	case op.Scale, op.SoftCap:
-		a.In[0], a.Out = f(4, 6), f(4, 6)
+		a.In[0], a.Out[0] = f(4, 6), f(4, 6)
 	case op.Add, op.Mul, op.SwiGLU, op.GeGLU:
-		a.In[0], a.In[1], a.Out = f(4, 6), f(4, 6), f(4, 6)
+		a.In[0], a.In[1], a.Out[0] = f(4, 6), f(4, 6), f(4, 6)
 	case op.RMSNorm:
-		a.In[0], a.In[1], a.Out = f(4, 6), f(6), f(4, 6)
+		a.In[0], a.In[1], a.Out[0] = f(4, 6), f(6), f(4, 6)
 	case op.RoPE:
-		a.In[0], a.In[1], a.Out, a.Dims = f(3, 2, 8), f(3, 4, 2), f(3, 2, 8), 8
+		a.In[0], a.In[1], a.Out[0], a.Dims = f(3, 2, 8), f(3, 4, 2), f(3, 2, 8), 8
 	case op.MatMul:
-		a.In[0], a.In[1], a.Out = f(3, 64), random(operand(dtype.Q8_0, plain, 5, 64), rng), f(3, 5)
+		a.In[0], a.In[1], a.Out[0] = f(3, 64), random(operand(dtype.Q8_0, plain, 5, 64), rng), f(3, 5)
 	case op.Attention:
 		a.In[0], a.In[1], a.In[2] = f(2, 4, 8), random(operand(dtype.F16, plain, 7, 2, 8), rng), random(operand(dtype.F16, plain, 7, 2, 6), rng)
-		a.Out, a.Past, a.SoftCap = f(2, 4, 6), 3, 0
+		a.Out[0], a.Past, a.SoftCap = f(2, 4, 6), 3, 0
 	case op.Softmax:
-		a.In[0], a.Out = f(4, 6), f(4, 6)
+		a.In[0], a.Out[0] = f(4, 6), f(4, 6)
 	case op.Argmax:
-		a.In[0], a.Out = f(4, 6), operand(dtype.I32, plain, 4)
+		a.In[0], a.Out[0] = f(4, 6), operand(dtype.I32, plain, 4)
 	}
 	return withWorkspace(t, e, id, a)
 }
@@ -108,12 +108,12 @@ func TestRefusals(t *testing.T) {
 			for i := -1; i < sampleInputs(id); i++ {
 				t.Run(name(id, " ", fault.name, i), func(t *testing.T) {
 					a := sample(t, e, id)
-					o := &a.Out
+					o := &a.Out[0]
 					if i >= 0 {
 						o = &a.In[i]
 					}
 					fault.f(o)
-					if a.Out.Mem.Host == nil {
+					if a.Out[0].Mem.Host == nil {
 						// A stride that no memory has also may overlap.
 						if err := e.Execute(context.Background(), id, &a); err == nil {
 							t.Error("no error")
@@ -180,7 +180,7 @@ func TestRefusedArguments(t *testing.T) {
 		{"large id", op.GetRows, func(a *op.Args) { a.In[1] = ofInts(dtype.I64, 1<<32, 0, 0) }, nil, "ids[0] is 4294967296"},
 		{"ids of f32", op.GetRows, func(a *op.Args) { a.In[1].DType = dtype.F32 }, provider.ErrUnsupported, "ids"},
 		{"table of i32", op.GetRows, func(a *op.Args) { a.In[0].DType = dtype.I32 }, provider.ErrUnsupported, "table"},
-		{"out of f16", op.Add, func(a *op.Args) { a.Out.DType = dtype.F16 }, provider.ErrUnsupported, "out is f16"},
+		{"out of f16", op.Add, func(a *op.Args) { a.Out[0].DType = dtype.F16 }, provider.ErrUnsupported, "out is f16"},
 		{"shapes", op.Add, func(a *op.Args) { a.In[1] = operand(dtype.F32, plain, 4, 5) }, nan, "right [4 5]"},
 		{"weight", op.RMSNorm, func(a *op.Args) { a.In[1] = operand(dtype.F32, plain, 5) }, nan, "weight [5]"},
 		{"odd dims", op.RoPE, func(a *op.Args) { a.Dims = 7 }, nan, "7 rotated"},
@@ -196,7 +196,7 @@ func TestRefusedArguments(t *testing.T) {
 		}, shape.ErrInvalidShape, "multiple of 256"},
 		{"activation format", op.MatMul, func(a *op.Args) { a.In[1].DType = dtype.Q8_1 }, provider.ErrUnsupported, "q8_1"},
 		{"integer weights", op.MatMul, func(a *op.Args) { a.In[1].DType = dtype.I8 }, provider.ErrUnsupported, "i8"},
-		{"columns", op.MatMul, func(a *op.Args) { a.Out = operand(dtype.F32, plain, 3, 6) }, nan, "out [3 6]"},
+		{"columns", op.MatMul, func(a *op.Args) { a.Out[0] = operand(dtype.F32, plain, 3, 6) }, nan, "out [3 6]"},
 		{"batch", op.MatMul, func(a *op.Args) {
 			a.In[1] = operand(dtype.Q8_0, plain, 2, 5, 64)
 		}, nan, "want x [2"},
@@ -206,18 +206,18 @@ func TestRefusedArguments(t *testing.T) {
 		{"large past", op.Attention, func(a *op.Args) { a.Past = math.MaxInt }, nan, "past"},
 		{"negative window", op.Attention, func(a *op.Args) { a.Window = -1 }, nan, "window"},
 		{"heads", op.Attention, func(a *op.Args) {
-			a.In[0], a.Out = operand(dtype.F32, plain, 2, 3, 8), operand(dtype.F32, plain, 2, 3, 6)
+			a.In[0], a.Out[0] = operand(dtype.F32, plain, 2, 3, 8), operand(dtype.F32, plain, 2, 3, 6)
 		}, nan, "multiple of the 2 KV heads"},
 		{"cache format", op.Attention, func(a *op.Args) { a.In[1].DType = dtype.BF16 }, provider.ErrUnsupported, "k is bf16"},
 		{"partial block", op.Attention, func(a *op.Args) { a.In[1].DType = dtype.Q8_0 }, shape.ErrInvalidShape, "k: "},
 		{"partial block of values", op.Attention, func(a *op.Args) { a.In[2].DType = dtype.Q8_0 }, shape.ErrInvalidShape, "v: "},
-		{"unaligned out", op.Softmax, func(a *op.Args) { setMem(&a.Out, 2, a.Out.Mem.Host) }, nil, "out does not start on a multiple of 4"},
+		{"unaligned out", op.Softmax, func(a *op.Args) { setMem(&a.Out[0], 2, a.Out[0].Mem.Host) }, nil, "out does not start on a multiple of 4"},
 		// Writes through a view whose elements share memory.
-		{"broadcast out", op.Add, func(a *op.Args) { a.Out.Strides.Set(0, 0) }, provider.ErrUnsupported, "share memory"},
-		{"overlapping out", op.Copy, func(a *op.Args) { a.Out.Strides.Set(0, 5) }, provider.ErrUnsupported, "share memory"},
-		{"overlapping rows", op.Softmax, func(a *op.Args) { a.Out.Strides.Set(0, 5) }, provider.ErrUnsupported, "share memory"},
-		{"argmax format", op.Argmax, func(a *op.Args) { a.Out.DType = dtype.F32 }, provider.ErrUnsupported, "want i32"},
-		{"argmax shape", op.Argmax, func(a *op.Args) { a.Out = operand(dtype.I32, plain, 4, 6) }, nan, "want [4]"},
+		{"broadcast out", op.Add, func(a *op.Args) { a.Out[0].Strides.Set(0, 0) }, provider.ErrUnsupported, "share memory"},
+		{"overlapping out", op.Copy, func(a *op.Args) { a.Out[0].Strides.Set(0, 5) }, provider.ErrUnsupported, "share memory"},
+		{"overlapping rows", op.Softmax, func(a *op.Args) { a.Out[0].Strides.Set(0, 5) }, provider.ErrUnsupported, "share memory"},
+		{"argmax format", op.Argmax, func(a *op.Args) { a.Out[0].DType = dtype.F32 }, provider.ErrUnsupported, "want i32"},
+		{"argmax shape", op.Argmax, func(a *op.Args) { a.Out[0] = operand(dtype.I32, plain, 4, 6) }, nan, "want [4]"},
 	}
 	for _, test := range tests {
 		t.Run(name(test.op, " ", test.name), func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestHugeWorkspace(t *testing.T) {
 	}
 	set(&a.In[0], dtype.F32, 1, huge)
 	set(&a.In[1], dtype.F16, 2, huge)
-	set(&a.Out, dtype.F32, 1, 2)
+	set(&a.Out[0], dtype.F32, 1, 2)
 	if p := e.Plan(op.MatMul, &a); p.Supported {
 		t.Errorf("matmul: plan %+v", p)
 	}
@@ -250,7 +250,7 @@ func TestHugeWorkspace(t *testing.T) {
 	set(&a.In[0], dtype.F32, 1, 2, huge)
 	set(&a.In[1], dtype.F32, 1, 1, huge)
 	set(&a.In[2], dtype.F32, 1, 1, huge)
-	set(&a.Out, dtype.F32, 1, 2, huge)
+	set(&a.Out[0], dtype.F32, 1, 2, huge)
 	if p := e.Plan(op.Attention, &a); p.Supported {
 		t.Errorf("attention: plan %+v", p)
 	}
@@ -272,7 +272,7 @@ func FuzzExecute(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind, which, d uint8, dim0, dim1, stride0, stride1, offset, param int) {
 		o := op.ID(kind)%(op.Count-1) + 1
 		a := sample(t, e, o)
-		target := &a.Out
+		target := &a.Out[0]
 		if int(which)%4 < a.NIn {
 			target = &a.In[int(which)%4]
 		}

@@ -28,7 +28,7 @@ func (k *copyKernel) prepare(a *op.Args, _ int) error {
 	if err := wantInputs(a, 1); err != nil {
 		return err
 	}
-	x, out := &a.In[0], &a.Out
+	x, out := &a.In[0], &a.Out[0]
 	if err := check("x", x); err != nil {
 		return err
 	}
@@ -88,13 +88,13 @@ func (k *copyKernel) bind(a *op.Args, _ *scratch) (err error) {
 	if k.x, err = bind("x", &a.In[0]); err != nil {
 		return err
 	}
-	if k.out, err = bind("out", &a.Out); err != nil {
+	if k.out, err = bind("out", &a.Out[0]); err != nil {
 		return err
 	}
 	switch {
 	case k.decode != nil:
 		// The decoders write f32.
-		_, err = bindFloats("out", &a.Out)
+		_, err = bindFloats("out", &a.Out[0])
 	case k.encode:
 		_, err = bindFloats("x", &a.In[0])
 	}

@@ -30,7 +30,7 @@ func TestCopyScalars(t *testing.T) {
 			for _, lx := range []layout{plain, reversed, broadcast} {
 				for _, lo := range []layout{plain, spread} {
 					dims := []int{2, 3, 91}
-					a := op.Args{Out: operand(to, lo, dims...)}
+					a := op.Args{Out: [op.MaxOut]op.Operand{operand(to, lo, dims...)}}
 					a.In[0] = random(operand(from, lx, dims...), rng)
 					want := make([]float64, 0, 6*91)
 					for row := range 6 {
@@ -56,7 +56,7 @@ func TestCopyShapes(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, dims := range [][]int{{1}, {1, 1}, {5}, {9001}, {2, 1, 5000}, {7, 1, 3}, {2, 2, 2, 2, 2, 2, 2, 3}} {
 		for _, to := range []dtype.DType{dtype.F32, dtype.F16} {
-			a := op.Args{Out: operand(to, padded, dims...)}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(to, padded, dims...)}}
 			a.In[0] = random(operand(dtype.F16, reversed, dims...), rng)
 			equal(t, execute(t, es, op.Copy, a), read(a.In[0]))
 		}
@@ -72,19 +72,19 @@ func TestCopyBlocks(t *testing.T) {
 		n := 3 * d.BlockSize()
 		for _, lx := range []layout{plain, padded, broadcast, reversed, spread} {
 			for _, lo := range []layout{plain, padded, reversed} {
-				a := op.Args{Out: operand(dtype.F32, lo, 4, n)}
+				a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, lo, 4, n)}}
 				a.In[0] = random(operand(d, lx, 4, n), rng)
 				equal(t, execute(t, es, op.Copy, a), read(a.In[0]))
 			}
 		}
-		a := op.Args{Out: operand(d, plain, 4, n)}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(d, plain, 4, n)}}
 		a.In[0] = random(operand(d, plain, 4, n), rng)
 		equal(t, execute(t, es, op.Copy, a), read(a.In[0]))
 
 		// Between other formats there is no copy, nor of block rows apart.
-		a.Out = operand(dtype.F16, plain, 4, n)
+		a.Out[0] = operand(dtype.F16, plain, 4, n)
 		wantError(t, es[0], op.Copy, a, provider.ErrUnsupported, "f16")
-		a.Out = operand(d, plain, 4, n)
+		a.Out[0] = operand(d, plain, 4, n)
 		a.In[0] = operand(d, padded, 4, n)
 		wantError(t, es[0], op.Copy, a, provider.ErrUnsupported, "contiguous")
 	}
@@ -109,7 +109,7 @@ func TestCopySpecialToIntegers(t *testing.T) {
 	}
 	for _, test := range tests {
 		for _, l := range []layout{plain, spread} {
-			a := op.Args{Out: operand(test.d, l, len(x))}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(test.d, l, len(x))}}
 			a.In[0] = of(x, len(x))
 			equal(t, execute(t, es, op.Copy, a), test.want)
 		}
@@ -123,10 +123,10 @@ func TestCopyNarrow(t *testing.T) {
 	x := []float32{math.Float32frombits(0x7f800001), 0x1p-24, 0x1.000002p-25, 0x1p-25, 65504, 65519, 65520, -1e6, 1e-9}
 	f16 := []float64{math.NaN(), 0x1p-24, 0x1p-24, 0, 65504, 65504, math.Inf(1), math.Inf(-1), 0}
 	for _, l := range []layout{plain, spread} {
-		a := op.Args{Out: operand(dtype.F16, l, len(x))}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F16, l, len(x))}}
 		a.In[0] = of(x, len(x))
 		equal(t, execute(t, es, op.Copy, a), f16)
-		a.Out = operand(dtype.BF16, l, len(x))
+		a.Out[0] = operand(dtype.BF16, l, len(x))
 		if got := execute(t, es, op.Copy, a)[0]; !math.IsNaN(got) {
 			t.Errorf("a NaN became %v as bf16", got)
 		}
@@ -157,9 +157,9 @@ func TestFarReach(t *testing.T) {
 	for i, v := range []byte{1, 2, 3} {
 		mem[i*stride], mem[i*stride+1] = v, 10*v
 	}
-	a.Out = operand(dtype.U8, plain, 3, 2)
+	a.Out[0] = operand(dtype.U8, plain, 3, 2)
 	equal(t, execute(t, es, op.Copy, a), []float64{1, 10, 2, 20, 3, 30})
-	a.Out = operand(dtype.F32, plain, 3, 2)
+	a.Out[0] = operand(dtype.F32, plain, 3, 2)
 	equal(t, execute(t, es, op.Copy, a), []float64{1, 10, 2, 20, 3, 30})
 
 	// Rows of q8_0, a little more than 2^31 bytes apart.
@@ -172,7 +172,7 @@ func TestFarReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := 1<<31/34 + 100
-	a = op.Args{Out: operand(dtype.F32, plain, 1, 32)}
+	a = op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 1, 32)}}
 	a.In[0] = op.Operand{DType: dtype.Q8_0, Shape: shape.Must(3, 32), Strides: shape.Must(blocks, 1), Mem: op.Mem{Host: mem, Len: len(mem)}}
 	copy(mem[2*blocks*34:], row.Mem.Host)
 	a.In[1] = ofInts(dtype.I32, 2)
@@ -184,13 +184,13 @@ func TestCopyToItself(t *testing.T) {
 	es, rng := executors(t), newRand()
 	a := op.Args{}
 	a.In[0] = random(operand(dtype.F32, spread, 3, 5), rng)
-	a.Out = a.In[0]
-	before := bytes.Clone(a.Out.Mem.Host)
+	a.Out[0] = a.In[0]
+	before := bytes.Clone(a.Out[0].Mem.Host)
 	w := withWorkspace(t, es[2], op.Copy, a)
 	if err := es[2].Execute(context.Background(), op.Copy, &w); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(before, a.Out.Mem.Host) {
+	if !bytes.Equal(before, a.Out[0].Mem.Host) {
 		t.Error("the copy changed its operand")
 	}
 }
@@ -203,7 +203,7 @@ func TestCopyToQ8(t *testing.T) {
 	for _, lx := range []layout{plain, padded} {
 		for _, dims := range [][]int{{32}, {3, 64}, {5, 2, 96}} {
 			t.Run(name(dims, lx), func(t *testing.T) {
-				a := op.Args{Out: operand(dtype.Q8_0, plain, dims...)}
+				a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.Q8_0, plain, dims...)}}
 				a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
 				x := read(a.In[0])
 				src := make([]float32, len(x))
@@ -229,7 +229,7 @@ func TestCopyToQ8(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 65536 * 127} {
 		values := make([]float32, 64)
 		values[3], values[40] = bad, 127
-		a := op.Args{Out: operand(dtype.Q8_0, plain, 64)}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.Q8_0, plain, 64)}}
 		a.In[0] = of(values, 64)
 		got := execute(t, es, op.Copy, a)
 		if !math.IsNaN(got[0]) || !math.IsNaN(got[3]) || got[32] != 0 || got[40] != 127 {

@@ -22,7 +22,7 @@ type elementwise struct {
 }
 
 func (k *elementwise) prepare(a *op.Args, _ int) error {
-	x, y, out := &a.In[0], k.second(a), &a.Out
+	x, y, out := &a.In[0], k.second(a), &a.Out[0]
 	n := 2
 	if x == y {
 		n = 1
@@ -65,7 +65,7 @@ func (k *elementwise) bind(a *op.Args, _ *scratch) (err error) {
 	if k.in[1], err = bind("right", k.second(a)); err != nil {
 		return err
 	}
-	if k.out, err = bind("out", &a.Out); err != nil {
+	if k.out, err = bind("out", &a.Out[0]); err != nil {
 		return err
 	}
 	g := &k.grid

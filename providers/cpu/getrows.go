@@ -33,7 +33,7 @@ func (k *getRows) prepare(a *op.Args, _ int) error {
 	if err := wantInputs(a, 2); err != nil {
 		return err
 	}
-	table, ids, out := &a.In[0], &a.In[1], &a.Out
+	table, ids, out := &a.In[0], &a.In[1], &a.Out[0]
 	var err error
 	if k.decode, err = quant.DecoderOf(table.DType); err != nil {
 		return unsupported("table: %v", err)
@@ -78,7 +78,7 @@ func (k *getRows) bind(a *op.Args, s *scratch) (err error) {
 	if k.ids, err = bind("ids", &a.In[1]); err != nil {
 		return err
 	}
-	if k.out, err = bindFloats("out", &a.Out); err != nil {
+	if k.out, err = bindFloats("out", &a.Out[0]); err != nil {
 		return err
 	}
 	if k.status = a.Status; k.status != nil {

@@ -110,7 +110,7 @@ func TestGoldenMatMul(t *testing.T) {
 		}
 		t.Run(d.String(), func(t *testing.T) {
 			g := goldenOf(t, "mul_mat "+ggmlName(d)+" x f32 [256x16]@[256x5]")
-			a := op.Args{Out: operand(dtype.F32, plain, 5, 16)}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 5, 16)}}
 			a.In[0], a.In[1] = of(goldenVec(256*5, 2), 5, 256), goldenWeight(t, d, 16, 256, 1)
 			got := execute(t, es, op.MatMul, a)
 			if len(got) != g.n {
@@ -125,14 +125,14 @@ func TestGoldenGetRows(t *testing.T) {
 	es := executors(t)
 	for _, d := range []dtype.DType{dtype.F32, dtype.Q4_0, dtype.Q4_K, dtype.Q6_K} {
 		g := goldenOf(t, "get_rows "+ggmlName(d))
-		a := op.Args{Out: operand(dtype.F32, plain, 3, 256)}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 256)}}
 		a.In[0], a.In[1] = goldenWeight(t, d, 16, 256, 8), ofInts(dtype.I32, 15, 0, 7)
 		w := withWorkspace(t, es[0], op.GetRows, a)
 		if err := es[0].Execute(context.Background(), op.GetRows, &w); err != nil {
 			t.Fatal(err)
 		}
-		if sum := sha256.Sum256(a.Out.Mem.Host); hex.EncodeToString(sum[:8]) != g.sha {
-			t.Errorf("%v: the bytes differ from ggml's: %.6g, want %.6g", d, read(a.Out)[:4], g.first)
+		if sum := sha256.Sum256(a.Out[0].Mem.Host); hex.EncodeToString(sum[:8]) != g.sha {
+			t.Errorf("%v: the bytes differ from ggml's: %.6g, want %.6g", d, read(a.Out[0])[:4], g.first)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func TestGoldenGetRows(t *testing.T) {
 func TestGoldenOps(t *testing.T) {
 	es := executors(t)
 	ropeArgs := func(mode op.RoPEMode) op.Args {
-		a := op.Args{Out: operand(dtype.F32, plain, 3, 2, 64), Params: op.Params{Dims: 64, Mode: mode}}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 2, 64)}, Params: op.Params{Dims: 64, Mode: mode}}
 		table := make([]float32, 0, 3*64)
 		for _, pos := range []float64{0, 5, 1000} {
 			for i := range 32 {
@@ -157,7 +157,7 @@ func TestGoldenOps(t *testing.T) {
 		args  func() op.Args
 	}{
 		{"rms_norm eps=1e-5 [64x3]", op.RMSNorm, func() op.Args {
-			a := op.Args{Out: operand(dtype.F32, plain, 3, 64), Params: op.Params{Eps: 1e-5}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 64)}, Params: op.Params{Eps: 1e-5}}
 			a.In[0], a.In[1] = of(goldenVec(192, 5), 3, 64), of(ones(64), 64)
 			return a
 		}},
@@ -168,14 +168,14 @@ func TestGoldenOps(t *testing.T) {
 					x[i] = float32(math.Inf(-1))
 				}
 			}
-			a := op.Args{Out: operand(dtype.F32, plain, 3, 40), Params: op.Params{Scale: 0.35}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 40)}, Params: op.Params{Scale: 0.35}}
 			a.In[0] = of(x, 3, 40)
 			return a
 		}},
 		{"rope_ext normal d=64 pos 0,5,1000", op.RoPE, func() op.Args { return ropeArgs(op.RoPEInterleaved) }},
 		{"rope_ext neox d=64 pos 0,5,1000", op.RoPE, func() op.Args { return ropeArgs(op.RoPENeoX) }},
 		{"flash_attn_ext d=64 q3 kv32 GQA2 f32", op.Attention, func() op.Args {
-			a := op.Args{Out: operand(dtype.F32, plain, 3, 4, 64), Params: op.Params{Scale: 0.125, Past: 29}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 4, 64)}, Params: op.Params{Scale: 0.125, Past: 29}}
 			// ggml keeps heads outermost.
 			a.In[0] = headsFirst(goldenVec(64*12, 9), 4, 3, 64)
 			a.In[1] = headsFirst(goldenVec(64*64, 10), 2, 32, 64)
@@ -183,7 +183,7 @@ func TestGoldenOps(t *testing.T) {
 			return a
 		}},
 		{"swiglu_split [64x2]", op.SwiGLU, func() op.Args {
-			a := op.Args{Out: operand(dtype.F32, plain, 2, 64)}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 2, 64)}}
 			a.In[0], a.In[1] = of(goldenVec(128, 12), 2, 64), of(goldenVec(128, 13), 2, 64)
 			return a
 		}},

@@ -245,18 +245,18 @@ func withWorkspace(t testing.TB, e *Executor, id op.ID, a op.Args) op.Args {
 // returns the output.
 func execute(t testing.TB, es []*Executor, id op.ID, a op.Args) []float64 {
 	t.Helper()
-	out := a.Out
+	out := a.Out[0]
 	before := bytes.Clone(out.Mem.Host)
 	var first []byte
 	for _, e := range es {
-		setMem(&a.Out, 0, before)
+		setMem(&a.Out[0], 0, before)
 		w := withWorkspace(t, e, id, a)
 		if err := e.Execute(context.Background(), id, &w); err != nil {
 			t.Fatalf("%v: %v", id, err)
 		}
 		if first == nil {
-			first = a.Out.Mem.Host
-		} else if !bytes.Equal(first, a.Out.Mem.Host) {
+			first = a.Out[0].Mem.Host
+		} else if !bytes.Equal(first, a.Out[0].Mem.Host) {
 			t.Errorf("%v on %d lanes, with a look every %d, differs from one lane", id, e.Lanes(), e.every)
 		}
 	}
@@ -275,8 +275,8 @@ func execute(t testing.TB, es []*Executor, id op.ID, a op.Args) []float64 {
 	if !bytes.Equal(rest.Mem.Host, before) {
 		t.Errorf("%v wrote between the elements of its output", id)
 	}
-	a.Out.Mem.Host = first
-	return read(a.Out)
+	a.Out[0].Mem.Host = first
+	return read(a.Out[0])
 }
 
 // closeTo fails unless the normalised error is within the tolerance.

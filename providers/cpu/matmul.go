@@ -35,7 +35,7 @@ func (k *matMul) prepare(a *op.Args, lanes int) error {
 	if err := wantInputs(a, 2); err != nil {
 		return err
 	}
-	x, w, out := &a.In[0], &a.In[1], &a.Out
+	x, w, out := &a.In[0], &a.In[1], &a.Out[0]
 	if err := checkRows("x", x); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (k *matMul) bind(a *op.Args, _ *scratch) (err error) {
 	if k.w, err = bind("w", &a.In[1]); err != nil {
 		return err
 	}
-	if k.out, err = bindFloats("out", &a.Out); err != nil {
+	if k.out, err = bindFloats("out", &a.Out[0]); err != nil {
 		return err
 	}
 	scratch, err := workspace(a, k.need)

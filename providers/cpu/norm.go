@@ -24,7 +24,7 @@ func (k *rmsNorm) prepare(a *op.Args, _ int) error {
 		return err
 	}
 	x, w := &a.In[0], &a.In[1]
-	if err := sameRows(x, &a.Out); err != nil {
+	if err := sameRows(x, &a.Out[0]); err != nil {
 		return err
 	}
 	if err := checkFloat("weight", w); err != nil {
@@ -36,7 +36,7 @@ func (k *rmsNorm) prepare(a *op.Args, _ int) error {
 	}
 	k.eps, k.stride = float64(a.Eps), w.Strides.Dim(0)
 	k.xr.init(x, x.Shape.Rank()-1)
-	k.or.init(&a.Out, x.Shape.Rank()-1)
+	k.or.init(&a.Out[0], x.Shape.Rank()-1)
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (k *rmsNorm) bind(a *op.Args, _ *scratch) (err error) {
 	if (k.stride == 1 || k.d == 1) && aligned(k.w, 4) {
 		k.weights = floats(k.w)
 	}
-	k.out, err = bindFloats("out", &a.Out)
+	k.out, err = bindFloats("out", &a.Out[0])
 	return err
 }
 
@@ -127,12 +127,12 @@ func (k *softmax) prepare(a *op.Args, _ int) error {
 		return err
 	}
 	x := &a.In[0]
-	if err := sameRows(x, &a.Out); err != nil {
+	if err := sameRows(x, &a.Out[0]); err != nil {
 		return err
 	}
 	k.d, k.scale = x.Shape.Dim(-1), a.Scale
 	k.xr.init(x, x.Shape.Rank()-1)
-	k.or.init(&a.Out, x.Shape.Rank()-1)
+	k.or.init(&a.Out[0], x.Shape.Rank()-1)
 	return nil
 }
 
@@ -140,7 +140,7 @@ func (k *softmax) bind(a *op.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}
-	k.out, err = bindFloats("out", &a.Out)
+	k.out, err = bindFloats("out", &a.Out[0])
 	return err
 }
 
@@ -205,7 +205,7 @@ func (k *argmax) prepare(a *op.Args, _ int) error {
 	if err := wantInputs(a, 1); err != nil {
 		return err
 	}
-	x, out := &a.In[0], &a.Out
+	x, out := &a.In[0], &a.Out[0]
 	if err := checkRows("x", x); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (k *argmax) bind(a *op.Args, _ *scratch) (err error) {
 	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
 		return err
 	}
-	k.out, err = bind("out", &a.Out)
+	k.out, err = bind("out", &a.Out[0])
 	return err
 }
 

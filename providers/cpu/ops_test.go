@@ -50,7 +50,7 @@ func TestElementwise(t *testing.T) {
 							continue // long rows are slow to check
 						}
 						t.Run(name(c.op, dims, lx, ly, lo), func(t *testing.T) {
-							a := op.Args{Out: operand(dtype.F32, lo, dims...), Params: op.Params{Scale: 1.5, SoftCap: 0.75}}
+							a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, lo, dims...)}, Params: op.Params{Scale: 1.5, SoftCap: 0.75}}
 							a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
 							x := read(a.In[0])
 							y := x
@@ -77,7 +77,7 @@ func TestInPlace(t *testing.T) {
 	x := random(operand(dtype.F32, plain, 6, 4, 32), rng)
 	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU, op.GeGLU, op.Scale, op.SoftCap, op.Softmax, op.RMSNorm, op.RoPE} {
 		for _, mode := range []op.RoPEMode{op.RoPEInterleaved, op.RoPENeoX} {
-			a := op.Args{Out: operand(dtype.F32, plain, 6, 4, 32), Params: op.Params{Scale: 1.5, SoftCap: 2, Eps: 1e-5, Dims: 24, Mode: mode}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 6, 4, 32)}, Params: op.Params{Scale: 1.5, SoftCap: 2, Eps: 1e-5, Dims: 24, Mode: mode}}
 			a.In[0] = x
 			switch id {
 			case op.Softmax, op.Scale, op.SoftCap:
@@ -91,12 +91,12 @@ func TestInPlace(t *testing.T) {
 			want := execute(t, es[:1], id, a)
 			for _, e := range es {
 				setMem(&a.In[0], 0, x.Mem.Host)
-				a.Out = a.In[0]
+				a.Out[0] = a.In[0]
 				w := withWorkspace(t, e, id, a)
 				if err := e.Execute(context.Background(), id, &w); err != nil {
 					t.Fatal(err)
 				}
-				equal(t, read(a.Out), want)
+				equal(t, read(a.Out[0]), want)
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func TestRMSNorm(t *testing.T) {
 					}
 					t.Run(name(dims, lx, lw, lo), func(t *testing.T) {
 						d := dims[len(dims)-1]
-						a := op.Args{Out: operand(dtype.F32, lo, dims...), Params: op.Params{Eps: 1e-3}}
+						a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, lo, dims...)}, Params: op.Params{Eps: 1e-3}}
 						a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
 						a.In[1] = random(operand(dtype.F32, lw, d), rng)
 						x, w := read(a.In[0]), read(a.In[1])
@@ -134,7 +134,7 @@ func TestRMSNorm(t *testing.T) {
 		}
 	}
 	// Squares that overflow f32.
-	a := op.Args{Out: operand(dtype.F32, plain, 1, 2)}
+	a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 1, 2)}}
 	a.In[0], a.In[1] = of([]float32{3e30, -3e30}, 1, 2), of([]float32{1, 1}, 2)
 	closeTo(t, execute(t, es, op.RMSNorm, a), []float64{1, -1}, tolNorm)
 }
@@ -148,7 +148,7 @@ func TestSoftmax(t *testing.T) {
 					continue
 				}
 				t.Run(name(dims, lx, lo), func(t *testing.T) {
-					a := op.Args{Out: operand(dtype.F32, lo, dims...), Params: op.Params{Scale: 9}}
+					a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, lo, dims...)}, Params: op.Params{Scale: 9}}
 					a.In[0] = random(operand(dtype.F32, lx, dims...), rng)
 					x, d := read(a.In[0]), dims[len(dims)-1]
 					want := make([]float64, len(x))
@@ -197,7 +197,7 @@ func TestSoftmaxSpecial(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			// A second row must not be touched by what the first holds.
 			x := append(append([]float32{}, test.x...), 1, 1, 1)
-			a := op.Args{Out: operand(dtype.F32, plain, 2, 3), Params: op.Params{Scale: 1}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 2, 3)}, Params: op.Params{Scale: 1}}
 			a.In[0] = of(x, 2, 3)
 			got := execute(t, es, op.Softmax, a)
 			equal(t, got[:3], test.want)
@@ -222,7 +222,7 @@ func TestArgmax(t *testing.T) {
 		{[]float32{float32(math.Copysign(0, -1)), 0}, 0},
 	}
 	for _, test := range tests {
-		a := op.Args{Out: operand(dtype.I32, plain, 1)}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.I32, plain, 1)}}
 		a.In[0] = of(test.x, len(test.x))
 		if got := execute(t, es, op.Argmax, a)[0]; got != test.want {
 			t.Errorf("argmax of %v is %v, want %v", test.x, got, test.want)
@@ -230,7 +230,7 @@ func TestArgmax(t *testing.T) {
 	}
 	for _, lx := range []layout{plain, padded, broadcast} {
 		for _, lo := range []layout{plain, reversed, spread} {
-			a := op.Args{Out: operand(dtype.I32, lo, 4, 3)}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.I32, lo, 4, 3)}}
 			a.In[0] = random(operand(dtype.F32, lx, 4, 3, 101), rng)
 			x := read(a.In[0])
 			var want []float64
@@ -255,7 +255,7 @@ func TestRoPE(t *testing.T) {
 			for _, lx := range []layout{plain, padded, broadcast} {
 				for _, lo := range []layout{plain, padded} {
 					t.Run(name(c, mode, lx, lo), func(t *testing.T) {
-						a := op.Args{Out: operand(dtype.F32, lo, c.tokens, c.heads, c.d), Params: op.Params{Dims: c.dims, Mode: mode}}
+						a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, lo, c.tokens, c.heads, c.d)}, Params: op.Params{Dims: c.dims, Mode: mode}}
 						a.In[0] = random(operand(dtype.F32, lx, c.tokens, c.heads, c.d), rng)
 						a.In[1] = random(operand(dtype.F32, plain, c.tokens, c.dims/2, 2), rng)
 						x, table := read(a.In[0]), read(a.In[1])
@@ -306,7 +306,7 @@ func TestGetRows(t *testing.T) {
 						const n = 6
 						dim := 2 * d.BlockSize()
 						ids := []int64{5, 0, 2, 2, 5}
-						a := op.Args{Out: operand(dtype.F32, padded, len(ids), dim)}
+						a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, padded, len(ids), dim)}}
 						a.In[0] = random(operand(d, l, n, dim), rng)
 						setMem(&a.In[0], misalign, a.In[0].Mem.Host)
 						a.In[1] = ofInts(idt, ids...)
@@ -329,7 +329,7 @@ func TestGetRows(t *testing.T) {
 
 func TestGetRowsStridedIDs(t *testing.T) {
 	es := executors(t)
-	a := op.Args{Out: operand(dtype.F32, plain, 3, 2)}
+	a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 2)}}
 	a.In[0] = of([]float32{0, 1, 10, 11, 20, 21, 30, 31}, 4, 2)
 	a.In[1] = ofInts(dtype.I32, 3, 99, 0, 99, 2)
 	a.In[1].Shape.Set(0, 3)
@@ -374,7 +374,7 @@ func TestGetRowsClamps(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(name(tt.d, " ", tt.name), func(t *testing.T) {
-			a := op.Args{Out: operand(dtype.F32, padded, len(tt.ids), dim)}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, padded, len(tt.ids), dim)}}
 			a.In[0], a.In[1] = of(table, rows, dim), ofInts(tt.d, tt.ids...)
 			var want []float64
 			for _, id := range tt.ids {
@@ -402,8 +402,8 @@ func TestGetRowsClamps(t *testing.T) {
 			}
 			a.Status = nil
 			w := withWorkspace(t, es[0], op.GetRows, a)
-			setMem(&w.Out, 0, a.Out.Mem.Host)
-			before := bytes.Clone(w.Out.Mem.Host)
+			setMem(&w.Out[0], 0, a.Out[0].Mem.Host)
+			before := bytes.Clone(w.Out[0].Mem.Host)
 			err := es[0].Execute(context.Background(), op.GetRows, &w)
 			if tt.index < 0 {
 				if err != nil {
@@ -414,7 +414,7 @@ func TestGetRowsClamps(t *testing.T) {
 			if text := name("ids[", tt.index, "] is ", tt.ids[tt.index], ", want a row from 0 to 3"); err == nil || !strings.Contains(err.Error(), text) {
 				t.Errorf("error %v, want %q", err, text)
 			}
-			if !bytes.Equal(w.Out.Mem.Host, before) {
+			if !bytes.Equal(w.Out[0].Mem.Host, before) {
 				t.Error("the output of a refused gather is written")
 			}
 		})
@@ -468,7 +468,7 @@ func TestMatMul(t *testing.T) {
 						continue
 					}
 					t.Run(name(d, c, l, batched), func(t *testing.T) {
-						a := op.Args{Out: operand(dtype.F32, plain, c.b, c.m, c.n)}
+						a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, c.b, c.m, c.n)}}
 						a.In[0] = random(operand(dtype.F32, padded, c.b, c.m, k), rng)
 						wb := 1
 						if batched {
@@ -492,14 +492,14 @@ func TestMatMulIndependence(t *testing.T) {
 	es, rng := executors(t), newRand()
 	const m, n, k = 5, 11, 75
 	for _, d := range []dtype.DType{dtype.F32, dtype.F16} {
-		a := op.Args{Out: operand(dtype.F32, plain, m, n)}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, m, n)}}
 		a.In[0] = random(operand(dtype.F32, plain, m, k), rng)
 		a.In[1] = random(operand(d, plain, n, k), rng)
 		all := execute(t, es, op.MatMul, a)
 		for r := range m {
 			for c := range n {
 				one := a
-				one.Out = operand(dtype.F32, plain, 1, 1)
+				one.Out[0] = operand(dtype.F32, plain, 1, 1)
 				one.In[0].Shape.Set(0, 1)
 				one.In[0].Offset = r * k
 				one.In[1].Shape.Set(0, 1)
@@ -519,7 +519,7 @@ func TestMatMulUnaligned(t *testing.T) {
 		if d.IsScalar() {
 			k = 33
 		}
-		a := op.Args{Out: operand(dtype.F32, plain, 3, 6)}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 6)}}
 		a.In[0] = random(operand(dtype.F32, plain, 3, k), rng)
 		a.In[1] = random(operand(d, plain, 6, k), rng)
 		want := execute(t, es, op.MatMul, a)
@@ -534,7 +534,7 @@ func TestMatMulUnaligned(t *testing.T) {
 func TestUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU, op.RMSNorm} {
-		a := op.Args{Out: operand(dtype.F32, plain, 35), Params: op.Params{Eps: 1e-5}}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 35)}, Params: op.Params{Eps: 1e-5}}
 		a.In[0] = random(operand(dtype.F32, plain, 35), rng)
 		a.In[1] = random(operand(dtype.F32, plain, 35), rng)
 		want := execute(t, es, id, a)
@@ -555,7 +555,7 @@ func TestMatMulRange(t *testing.T) {
 			k = 32
 		}
 		for _, v := range []float32{1e6, 1e-9} {
-			a := op.Args{Out: operand(dtype.F32, plain, 1, 2)}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 1, 2)}}
 			a.In[0] = random(operand(dtype.F32, plain, 1, k), rng)
 			for i, x := range floats(a.In[0].Mem.Host) {
 				floats(a.In[0].Mem.Host)[i] = x * v
@@ -632,7 +632,7 @@ func TestAttention(t *testing.T) {
 						continue // rows are whole blocks
 					}
 					t.Run(name(c, kd, " ", vd, l), func(t *testing.T) {
-						a := op.Args{Out: operand(dtype.F32, padded, c.t, c.heads, c.dv), Params: op.Params{Scale: 3, SoftCap: c.softCap, Past: c.past, Window: c.window}}
+						a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, padded, c.t, c.heads, c.dv)}, Params: op.Params{Scale: 3, SoftCap: c.softCap, Past: c.past, Window: c.window}}
 						a.In[0] = random(operand(dtype.F32, padded, c.t, c.heads, c.d), rng)
 						a.In[1] = random(operand(kd, l, c.s, c.kvHeads, c.d), rng)
 						a.In[2] = random(operand(vd, l, c.s, c.kvHeads, c.dv), rng)
@@ -659,7 +659,7 @@ func TestAttentionQuantizedCache(t *testing.T) {
 	} {
 		for _, l := range []layout{plain, padded} {
 			t.Run(name(c, l), func(t *testing.T) {
-				a := op.Args{Out: operand(dtype.F32, padded, c.t, c.heads, c.dv), Params: op.Params{Scale: float32(8 / math.Sqrt(float64(c.d))), SoftCap: c.softCap, Past: c.past, Window: c.window}}
+				a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, padded, c.t, c.heads, c.dv)}, Params: op.Params{Scale: float32(8 / math.Sqrt(float64(c.d))), SoftCap: c.softCap, Past: c.past, Window: c.window}}
 				a.In[0] = random(operand(dtype.F32, padded, c.t, c.heads, c.d), rng)
 				a.In[1] = encoded(operand(dtype.Q8_0, l, c.s, c.kvHeads, c.d), rng)
 				a.In[2] = encoded(operand(dtype.Q8_0, l, c.s, c.kvHeads, c.dv), rng)
@@ -687,7 +687,7 @@ func TestAttentionIndependence(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, window := range []int{0, 10, 70} {
 		const n, heads, kvHeads, d = 100, 4, 2, 16
-		a := op.Args{Out: operand(dtype.F32, plain, n, heads, d), Params: op.Params{Scale: 2, Window: window}}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n, heads, d)}, Params: op.Params{Scale: 2, Window: window}}
 		a.In[0] = random(operand(dtype.F32, plain, n, heads, d), rng)
 		a.In[1] = random(operand(dtype.F16, plain, n, kvHeads, d), rng)
 		a.In[2] = random(operand(dtype.F16, plain, n, kvHeads, d), rng)
@@ -695,7 +695,7 @@ func TestAttentionIndependence(t *testing.T) {
 		for i := range n {
 			one := a
 			one.Past = i
-			one.Out = operand(dtype.F32, plain, 1, heads, d)
+			one.Out[0] = operand(dtype.F32, plain, 1, heads, d)
 			one.In[0].Shape.Set(0, 1)
 			one.In[0].Offset = i * heads * d
 			equal(t, execute(t, es[:1], op.Attention, one), all[i*heads*d:][:heads*d])
@@ -731,7 +731,7 @@ func TestAttentionSpecial(t *testing.T) {
 				k[i], v[i] = test.all, 1
 			}
 			k[test.at], v[test.at] = test.k, test.v
-			a := op.Args{Out: operand(dtype.F32, plain, 1, 1, 1), Params: op.Params{Scale: 1, Past: 128}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 1, 1, 1)}, Params: op.Params{Scale: 1, Past: 128}}
 			a.In[0], a.In[1], a.In[2] = of([]float32{1}, 1, 1, 1), of(k, s, 1, 1), of(v, s, 1, 1)
 			got := execute(t, es, op.Attention, a)
 			if math.IsNaN(test.want) {

@@ -49,9 +49,9 @@ func TestProvider(t *testing.T) {
 		t.Fatal(w, err)
 	}
 	x := op.Operand{DType: dtype.F32, Shape: shape.Must(8), Strides: shape.Must(1), Mem: m}
-	a := op.Args{NIn: 2, Out: x}
+	a := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{x}}
 	a.In[0], a.In[1] = x, x
-	a.Out.Offset = 8
+	a.Out[0].Offset = 8
 	if plan := p.Plan(op.Add, &a); !plan.Supported || plan.Workspace != 0 {
 		t.Errorf("plan %+v", plan)
 	}
@@ -191,7 +191,7 @@ func TestWaitFor(t *testing.T) {
 	p, q := open(t, 1)
 	defer p.Close()
 	x := of([]float32{1}, 1)
-	a := op.Args{NIn: 2, Out: operand(dtype.F32, plain, 1)}
+	a := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 1)}}
 	a.In[0], a.In[1] = x, x
 
 	device := accel.NewTimeline("device", nil)
@@ -263,19 +263,19 @@ func TestQueuesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := a
-		a.Out = operand(dtype.F32, plain, 8, 333)
+		a.Out[0] = operand(dtype.F32, plain, 8, 333)
 		a.Workspace, err = p.Alloc(p.Plan(op.MatMul, &a).Workspace)
 		if err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
 			for range 20 {
-				clear(a.Out.Mem.Host)
+				clear(a.Out[0].Mem.Host)
 				if _, err := p.Submit(bg, q, op.MatMul, &a); err != nil {
 					t.Error(err)
 					return
 				}
-				closeTo(t, read(a.Out), want, tolMatMul)
+				closeTo(t, read(a.Out[0]), want, tolMatMul)
 			}
 			p.Free(a.Workspace)
 		})
@@ -309,7 +309,7 @@ func TestAllocations(t *testing.T) {
 	rng := newRand()
 	for _, from := range []dtype.DType{dtype.I64, dtype.F64, dtype.Q6_K} {
 		for _, l := range []layout{plain, spread} {
-			a := op.Args{NIn: 1, Out: operand(dtype.F32, l, 3, 512)}
+			a := op.Args{NIn: 1, Out: [op.MaxOut]op.Operand{operand(dtype.F32, l, 3, 512)}}
 			a.In[0] = random(operand(from, l, 3, 512), rng)
 			if n := testing.AllocsPerRun(20, func() {
 				if _, err := p.Submit(bg, q, op.Copy, &a); err != nil {
@@ -373,7 +373,7 @@ func ExampleProvider() {
 
 	// x + x, in place.
 	vector := op.Operand{DType: dtype.F32, Shape: shape.Must(3), Strides: shape.Must(1), Mem: m}
-	a := op.Args{NIn: 2, Out: vector}
+	a := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{vector}}
 	a.In[0], a.In[1] = vector, vector
 	if plan := p.Plan(op.Add, &a); !plan.Supported {
 		fmt.Println(plan.Reason)
@@ -394,16 +394,16 @@ func ExampleExecutor() {
 		return op.Operand{DType: d, Shape: s, Strides: s.Contiguous(), Mem: op.Mem{Host: mem, Len: len(mem)}}
 	}
 	// 1 and -2 as bf16, to be read as i8.
-	a := op.Args{NIn: 1, Out: of(dtype.I8, make([]byte, 2), 2)}
+	a := op.Args{NIn: 1, Out: [op.MaxOut]op.Operand{of(dtype.I8, make([]byte, 2), 2)}}
 	a.In[0] = of(dtype.BF16, []byte{0x80, 0x3f, 0x00, 0xc0}, 2)
 	if err := e.Execute(context.Background(), op.Copy, &a); err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(int8(a.Out.Mem.Host[0]), int8(a.Out.Mem.Host[1]))
+	fmt.Println(int8(a.Out[0].Mem.Host[0]), int8(a.Out[0].Mem.Host[1]))
 
 	// Row 2 of a table of two rows.
-	a = op.Args{NIn: 2, Out: of(dtype.F32, make([]byte, 8), 1, 2)}
+	a = op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{of(dtype.F32, make([]byte, 8), 1, 2)}}
 	a.In[0] = of(dtype.F32, make([]byte, 16), 2, 2)
 	a.In[1] = of(dtype.I32, []byte{2, 0, 0, 0}, 1)
 	fmt.Println(e.Execute(context.Background(), op.GetRows, &a))

@@ -19,7 +19,7 @@ func (k *rope) prepare(a *op.Args, _ int) error {
 		return err
 	}
 	x, table := &a.In[0], &a.In[1]
-	if err := sameRows(x, &a.Out); err != nil {
+	if err := sameRows(x, &a.Out[0]); err != nil {
 		return err
 	}
 	if x.Shape.Rank() != 3 {
@@ -46,7 +46,7 @@ func (k *rope) prepare(a *op.Args, _ int) error {
 	}
 	k.tableStride = table.Strides.Dim(0)
 	k.xr.init(x, 2)
-	k.or.init(&a.Out, 2)
+	k.or.init(&a.Out[0], 2)
 	return nil
 }
 
@@ -57,7 +57,7 @@ func (k *rope) bind(a *op.Args, _ *scratch) (err error) {
 	if k.table, err = bindFloats("table", &a.In[1]); err != nil {
 		return err
 	}
-	k.out, err = bindFloats("out", &a.Out)
+	k.out, err = bindFloats("out", &a.Out[0])
 	return err
 }
 

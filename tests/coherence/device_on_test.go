@@ -109,7 +109,7 @@ func (d device) open(seed uint64) (*rig, error) {
 // decline declines about one operation in three, by what it is and its output.
 func decline(seed uint64, id op.ID, a *op.Args) string {
 	h := seed ^ uint64(id)*0x9e3779b97f4a7c15
-	for _, d := range a.Out.Shape.Slice() {
+	for _, d := range a.Out[0].Shape.Slice() {
 		h = (h ^ uint64(d)) * 0xff51afd7ed558ccd
 		h ^= h >> 32
 	}

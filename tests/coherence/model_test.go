@@ -118,7 +118,7 @@ func (k kernels) compute(id op.ID, d dtype.DType, s shape.Shape, scale float32, 
 		return nil, err
 	}
 	out := alignedBytes(n)
-	a.Out = operand(d, s, out)
+	a.Out[0] = operand(d, s, out)
 	plan := k.exec.Plan(id, &a)
 	if !plan.Supported {
 		return nil, fmt.Errorf("%s: %s", id, plan.Reason)

@@ -231,8 +231,8 @@ func TestPoisonKeepsToTheView(t *testing.T) {
 	x := b.alloc(6)
 	w := b.must(b.Upload(bg, q, x, fill(6, 1)))
 	a := args(x.Slice(0, 8), x.Slice(0, 8))
-	a.Out.Mem, a.Out.Offset = x, 1
-	a.Out.Strides.Set(0, 3) // elements 1 and 4
+	a.Out[0].Mem, a.Out[0].Offset = x, 1
+	a.Out[0].Strides.Set(0, 3) // elements 1 and 4
 	b.must(b.Submit(bg, q, op.Copy, a))
 	if err := b.Sync(context.Background()); err == nil {
 		t.Fatal("no failure")

@@ -39,7 +39,7 @@ func (kernels) Execute(_ context.Context, id op.ID, a *op.Args) error {
 	if id == op.Argmax {
 		return errKernel
 	}
-	n := a.Out.Shape.Dim(-1)
+	n := a.Out[0].Shape.Dim(-1)
 	at := func(o *op.Operand, i int) []byte {
 		return o.Mem.Host[(o.Offset+i*o.Strides.Dim(-1))*4:]
 	}
@@ -51,7 +51,7 @@ func (kernels) Execute(_ context.Context, id op.ID, a *op.Args) error {
 		if id == op.Add {
 			v += get(&a.In[1], i)
 		}
-		binary.LittleEndian.PutUint32(at(&a.Out, i), math.Float32bits(v))
+		binary.LittleEndian.PutUint32(at(&a.Out[0], i), math.Float32bits(v))
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func vector(m op.Mem) op.Operand {
 }
 
 func args(out op.Mem, in ...op.Mem) *op.Args {
-	a := &op.Args{NIn: len(in), Out: vector(out)}
+	a := &op.Args{NIn: len(in), Out: [op.MaxOut]op.Operand{vector(out)}}
 	for i, m := range in {
 		a.In[i] = vector(m)
 	}

@@ -124,7 +124,7 @@ func (d *Device) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src [
 		return accel.Work{}, fmt.Errorf("discrete: upload of %d bytes to %d", len(src), dst.Len)
 	}
 	e := entry{code: codeUpload, host: src}
-	e.args.Out.Mem = dst
+	e.args.Out[0].Mem = dst
 	return d.enqueue(ctx, own, &e)
 }
 
@@ -307,7 +307,7 @@ func (d *Device) resolve(q *queue, e *entry) error {
 func (e *entry) mem(place int) *op.Mem {
 	switch {
 	case place == placeOut:
-		return &e.args.Out.Mem
+		return &e.args.Out[0].Mem
 	case place == placeWorkspace:
 		return &e.args.Workspace
 	case place < e.args.NIn:
@@ -436,7 +436,7 @@ func (q *queue) prepare(t *target) error {
 		}
 		bytes, err := rangeOf(b, m)
 		if err == nil && i != placeWorkspace && e.code < op.Count {
-			o := &e.args.Out
+			o := &e.args.Out[0]
 			if i != placeOut {
 				o = &e.args.In[i]
 			}
@@ -453,7 +453,7 @@ func (q *queue) prepare(t *target) error {
 		}
 		*m = op.Mem{Host: bytes, Len: len(bytes)}
 	}
-	t.out, t.bytes = e.args.Out, e.args.Out.Mem.Host
+	t.out, t.bytes = e.args.Out[0], e.args.Out[0].Mem.Host
 	if e.code == codeDownload {
 		t.bytes = e.host
 	}
@@ -464,7 +464,7 @@ func (q *queue) execute() error {
 	e := &q.cur
 	switch e.code {
 	case codeUpload:
-		copy(e.args.Out.Mem.Host, e.host)
+		copy(e.args.Out[0].Mem.Host, e.host)
 		return nil
 	case codeDownload:
 		copy(e.host, e.args.In[0].Mem.Host)

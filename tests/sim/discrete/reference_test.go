@@ -41,7 +41,7 @@ func TestReferenceKernels(t *testing.T) {
 			block[2+i] = byte(row + 1)
 		}
 	}
-	a := &op.Args{NIn: 2, Out: matrix(y, dtype.F32, 1, 2)}
+	a := &op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{matrix(y, dtype.F32, 1, 2)}}
 	a.In[0], a.In[1] = matrix(x, dtype.F32, 1, 32), matrix(w, dtype.Q8_0, 2, 32)
 	plan := b.Plan(op.MatMul, a)
 	if !plan.Supported {
@@ -75,7 +75,7 @@ func TestReferenceKernels(t *testing.T) {
 
 	ids := b.alloc(1)
 	b.must(b.Upload(bg, q, ids, []byte{5, 0, 0, 0}))
-	g := &op.Args{NIn: 2, Out: matrix(x, dtype.F32, 1, 32)}
+	g := &op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{matrix(x, dtype.F32, 1, 32)}}
 	g.In[0] = matrix(w, dtype.Q8_0, 2, 32)
 	g.In[1] = op.Operand{DType: dtype.I32, Shape: shape.Must(1), Strides: shape.Must(1), Mem: ids}
 	fence := b.must(b.Submit(bg, q, op.GetRows, g))
