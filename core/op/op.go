@@ -71,18 +71,8 @@ const (
 	Count
 )
 
-var opNames = [Count]string{
-	Copy: "copy", GetRows: "get_rows", Add: "add", Mul: "mul", RMSNorm: "rms_norm", RoPE: "rope",
-	MatMul: "matmul", Attention: "attention", SwiGLU: "swiglu", GeGLU: "geglu", Scale: "scale", SoftCap: "soft_cap", Softmax: "softmax", Argmax: "argmax",
-}
-
 // String returns the operation's name, such as "rms_norm".
-func (id ID) String() string {
-	if id == 0 || id >= Count {
-		return "invalid op"
-	}
-	return opNames[id]
-}
+func (id ID) String() string { return contractOf(id).name }
 
 // RoPEMode says which elements of a head form a pair.
 type RoPEMode uint8
@@ -157,6 +147,35 @@ type Operand struct {
 	Strides shape.Shape
 	Offset  int
 	Mem     Mem
+}
+
+// Has reports whether the operand's strides are of the layout.
+func (o *Operand) Has(l Layout) bool {
+	switch l {
+	case Rows:
+		return o.Strides.Dim(-1) == 1 || o.Shape.Dim(-1) == o.DType.BlockSize()
+	case Contiguous:
+		st, err := o.Shape.Storage(o.DType)
+		return err == nil && st.IsContiguous(&o.Strides)
+	}
+	return true
+}
+
+// Fits reports whether every element of the operand lies inside its memory. It is what a
+// provider checks of each operand before it lets a kernel loose on the memory.
+func (o *Operand) Fits() bool {
+	st, err := o.Shape.Storage(o.DType)
+	if err != nil || o.Offset < 0 {
+		return false
+	}
+	for _, s := range o.Strides.Slice() {
+		if s < 0 {
+			return false
+		}
+	}
+	reach, err := st.Reach(&o.Strides)
+	have := o.Mem.Len / o.DType.Size()
+	return err == nil && o.Offset < have && reach < have-o.Offset
 }
 
 // Mem is memory of a provider: a range of host bytes for a provider that computes

@@ -1,0 +1,506 @@
+package op
+
+import (
+	"errors"
+	"math"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/shape"
+)
+
+// ErrParam reports a parameter of an operation that is out of its range.
+var ErrParam = errors.New("invalid parameter")
+
+// Layout says which strides a role takes.
+type Layout uint8
+
+const (
+	// Free takes any strides.
+	Free Layout = iota
+	// Rows takes strides with which the elements or blocks of each row, along the last
+	// axis, are contiguous.
+	Rows
+	// Contiguous takes row-major strides without gaps.
+	Contiguous
+)
+
+var layoutTexts = [...]string{
+	Free:       "of any layout",
+	Rows:       "not contiguous along its last axis",
+	Contiguous: "not contiguous",
+}
+
+// Role is what an operation expects of one operand.
+type Role struct {
+	Name    string
+	Formats Formats
+	Rank    int // 0 is any
+	Layout  Layout
+}
+
+// contract is everything that is said of an operation outside of its kernels.
+type contract struct {
+	name string
+	in   []Role
+	out  []Role
+	// infer checks the inputs against each other and the parameters, after their formats
+	// and ranks were checked, and returns the shapes of the outputs. It may read the dtype
+	// of an output, whose role takes several.
+	infer func(a *Args) (shapes, Refusal)
+	// layout, if set, is the layout that an operand takes where it depends on the others.
+	layout func(a *Args, p Place) Layout
+	// dtypes are the dtypes of the outputs, where a role takes only one.
+	dtypes [MaxOut]dtype.DType
+	// cost is the work by which a device is chosen; nil stands for the elements of the
+	// first output.
+	cost func(a *Args) int64
+}
+
+// shapes are the shapes of the outputs.
+type shapes [MaxOut]shape.Shape
+
+// only is the shape of a single output, with no refusal.
+func only(s shape.Shape) (shapes, Refusal) { return shapes{s}, Refusal{} }
+
+var (
+	floats = FormatsOf(dtype.F32)
+	all    = FormatsThat(dtype.DType.Valid)
+	// decodable are the formats of a table of rows.
+	decodable = FormatsThat(dtype.DType.SupportsToFloat)
+	// weights are the formats of the right-hand side of a product.
+	weights = FormatsOf(dtype.F32, dtype.F16, dtype.BF16) | FormatsThat(dtype.DType.SupportsQuantizedMatMulRHS)
+	// caches are the formats of the keys and values of attention.
+	caches = FormatsOf(dtype.F32, dtype.F16, dtype.Q8_0)
+	// ids are the formats of row numbers.
+	ids = FormatsOf(dtype.I32, dtype.I64, dtype.U16)
+)
+
+func f32(name string, rank int, l Layout) Role { return Role{name, floats, rank, l} }
+
+// output is the role of an f32 result.
+var output = []Role{f32("output", 0, Rows)}
+
+// pointwise is the contract of an operation on f32 operands of one shape.
+func pointwise(name string, roles ...string) contract {
+	c := contract{name: name, infer: inferPointwise, out: []Role{f32("output", 0, Free)}}
+	for _, r := range roles {
+		c.in = append(c.in, f32(r, 0, Free))
+	}
+	return c
+}
+
+var contracts = [Count]contract{
+	Copy: {
+		name: "copy", in: []Role{{"source", all, 0, Free}}, out: []Role{{"destination", all, 0, Free}},
+		infer: inferCopy, layout: copyLayout,
+	},
+	GetRows: {
+		name: "get_rows", in: []Role{{"table", decodable, 2, Rows}, {"ids", ids, 1, Contiguous}}, out: output,
+		infer: func(a *Args) (shapes, Refusal) {
+			s := a.In[0].Shape
+			s.Set(0, a.In[1].Shape.Dim(0))
+			return only(s)
+		},
+	},
+	Add:    pointwise("add", "left", "right"),
+	Mul:    pointwise("mul", "left", "right"),
+	SwiGLU: pointwise("swiglu", "gate", "input"),
+	GeGLU:  pointwise("geglu", "gate", "input"),
+	Scale:  pointwise("scale", "input"),
+	SoftCap: func() contract {
+		c := pointwise("soft_cap", "input")
+		c.infer = func(a *Args) (shapes, Refusal) {
+			if r := positive(SoftCapParam, a.SoftCap); !r.OK() {
+				return shapes{}, r
+			}
+			return inferSame(a)
+		}
+		return c
+	}(),
+	RMSNorm: {
+		name: "rms_norm", in: []Role{f32("input", 0, Rows), f32("weight", 1, Free)}, out: output,
+		infer: func(a *Args) (shapes, Refusal) {
+			if eps := float64(a.Eps); !(eps >= 0) || math.IsInf(eps, 1) {
+				return shapes{}, Refusal{Why: WrongParam, Param: EpsParam, Value: eps}
+			}
+			if r := sameSize(a, 1, 0, 0, -1); !r.OK() {
+				return shapes{}, r
+			}
+			return inferSame(a)
+		},
+	},
+	RoPE: {
+		name: "rope", in: []Role{f32("input", 3, Rows), f32("table", 3, Contiguous)}, out: output,
+		infer: inferRoPE,
+	},
+	MatMul: {
+		name: "matmul", in: []Role{f32("input", 0, Rows), {"weight", weights, 0, Free}}, out: output,
+		infer: inferMatMul,
+		layout: func(a *Args, p Place) Layout {
+			if p == 1 && a.In[1].DType.IsScalar() {
+				return Free
+			}
+			return Rows
+		},
+		cost: func(a *Args) int64 { return elements(&a.Out[0].Shape) * int64(a.In[0].Shape.Dim(-1)) },
+	},
+	Attention: {
+		name:  "attention",
+		in:    []Role{f32("query", 3, Rows), {"key", caches, 3, Rows}, {"value", caches, 3, Rows}},
+		out:   output,
+		infer: inferAttention,
+		cost:  func(a *Args) int64 { return 2 * elements(&a.Out[0].Shape) * int64(a.In[1].Shape.Dim(0)) },
+	},
+	Softmax: {name: "softmax", in: []Role{f32("input", 0, Rows)}, out: output, infer: inferSame},
+	Argmax: {
+		name: "argmax", in: []Role{f32("input", 0, Rows)}, out: []Role{{"output", FormatsOf(dtype.I32), 0, Free}},
+		infer: func(a *Args) (shapes, Refusal) {
+			s := a.In[0].Shape
+			if n := s.Dim(-1); n > math.MaxInt32 {
+				return shapes{}, Refusal{Why: TooLarge, Axis: int8(s.Rank() - 1), Other: NoPlace, Got: n, Want: math.MaxInt32}
+			}
+			return only(s.Without(s.Rank() - 1))
+		},
+	},
+}
+
+func init() {
+	for id := range contracts {
+		c := &contracts[id]
+		for i, r := range c.out {
+			c.dtypes[i] = r.Formats.single()
+		}
+	}
+}
+
+var unknown = contract{name: "invalid op"}
+
+func contractOf(id ID) *contract {
+	if !id.Valid() {
+		return &unknown
+	}
+	return &contracts[id]
+}
+
+// formats returns the set of dtypes that an operand may have.
+func (c *contract) formats(p Place) Formats {
+	switch {
+	case p >= FirstOut && int(p-FirstOut) < len(c.out):
+		return c.out[p-FirstOut].Formats
+	case p >= 0 && int(p) < len(c.in):
+		return c.in[p].Formats
+	}
+	return 0
+}
+
+// Valid reports whether id names an operation.
+func (id ID) Valid() bool { return id > 0 && id < Count }
+
+// Inputs returns the roles of the operation's inputs, which the caller does not change.
+func (id ID) Inputs() []Role { return contractOf(id).in }
+
+// Outputs returns the roles of the operation's outputs, which the caller does not change.
+func (id ID) Outputs() []Role { return contractOf(id).out }
+
+// Infer checks an operation's inputs and parameters, and sets the outputs' number, dtypes,
+// shapes and contiguous strides. Strides of the inputs and all memory are left out of it;
+// see [ID.Layout] and [Operand.Fits]. The dtype of the output of Copy is the caller's.
+func Infer(id ID, a *Args) Refusal {
+	want, r := infer(id, a)
+	if !r.OK() {
+		return r
+	}
+	c := &contracts[id]
+	a.NOut = len(c.out)
+	for i := range a.NOut {
+		o := &a.Out[i]
+		if d := c.dtypes[i]; d != dtype.Invalid {
+			o.DType = d
+		}
+		o.Shape, o.Offset = want[i], 0
+		st, err := o.Shape.Storage(o.DType)
+		if err == nil {
+			_, err = o.Shape.Bytes(o.DType)
+		}
+		if err != nil {
+			return Refusal{Op: id, Why: Overflow, Place: FirstOut + Place(i)}
+		}
+		o.Strides = st.Contiguous()
+	}
+	return Refusal{}
+}
+
+// Check is Infer for outputs that exist: it checks that they are what Infer gives, that
+// no two elements of one share memory, and that every operand has the layout that its
+// role takes.
+func Check(id ID, a *Args) Refusal {
+	want, r := infer(id, a)
+	if !r.OK() {
+		return r
+	}
+	c := &contracts[id]
+	if a.NOut != len(c.out) {
+		return Refusal{Op: id, Why: WrongCount, Place: NoPlace, Got: a.NOut, Want: len(c.out)}
+	}
+	for i := range a.NOut {
+		if r := checkOut(id, a, i, &want[i]); !r.OK() {
+			r.Op = id
+			return r
+		}
+	}
+	for i := range a.NIn {
+		if l := id.Layout(a, Place(i)); !a.In[i].Has(l) {
+			return Refusal{Op: id, Why: WrongLayout, Place: Place(i), Want: int(l)}
+		}
+	}
+	return Refusal{}
+}
+
+func checkOut(id ID, a *Args, i int, want *shape.Shape) Refusal {
+	p, o := FirstOut+Place(i), &a.Out[i]
+	if !contracts[id].out[i].Formats.Has(o.DType) {
+		return Refusal{Why: WrongFormat, Place: p, Got: int(o.DType)}
+	}
+	if r := sameShape(&o.Shape, want, p, NoPlace); !r.OK() {
+		return r
+	}
+	st, err := o.Shape.Storage(o.DType)
+	if err != nil {
+		return Refusal{Why: Overflow, Place: p}
+	}
+	if st.Overlaps(&o.Strides) {
+		return Refusal{Why: Overlapping, Place: p}
+	}
+	if l := id.Layout(a, p); !o.Has(l) {
+		return Refusal{Why: WrongLayout, Place: p, Want: int(l)}
+	}
+	return Refusal{}
+}
+
+func infer(id ID, a *Args) (shapes, Refusal) {
+	if !id.Valid() {
+		return shapes{}, Refusal{Op: id, Why: UnknownOp, Place: NoPlace}
+	}
+	c := &contracts[id]
+	if a.NIn != len(c.in) {
+		return shapes{}, Refusal{Op: id, Why: WrongCount, Place: NoPlace, Got: a.NIn, Want: len(c.in)}
+	}
+	for i := range c.in {
+		role, o := &c.in[i], &a.In[i]
+		if !role.Formats.Has(o.DType) {
+			return shapes{}, Refusal{Op: id, Why: WrongFormat, Place: Place(i), Got: int(o.DType)}
+		}
+		if n := o.Shape.Rank(); n == 0 || role.Rank != 0 && n != role.Rank {
+			return shapes{}, Refusal{Op: id, Why: WrongRank, Place: Place(i), Got: n, Want: max(role.Rank, 1)}
+		}
+	}
+	want, r := c.infer(a)
+	if !r.OK() {
+		r.Op = id
+	}
+	return want, r
+}
+
+// Layout returns the layout that the operation takes of the operand, given the others.
+func (id ID) Layout(a *Args, p Place) Layout {
+	c := contractOf(id)
+	switch {
+	case c.layout != nil:
+		return c.layout(a, p)
+	case p >= FirstOut:
+		return c.out[p-FirstOut].Layout
+	}
+	return c.in[p].Layout
+}
+
+// Cost returns the work of an operation by which a device is chosen: multiply-adds of
+// MatMul and Attention, elements of the output for the others.
+func Cost(id ID, a *Args) int64 {
+	if c := contractOf(id); c.cost != nil {
+		return c.cost(a)
+	}
+	return elements(&a.Out[0].Shape)
+}
+
+func elements(s *shape.Shape) int64 {
+	n := int64(1)
+	for _, d := range s.Slice() {
+		n *= int64(d)
+	}
+	return n
+}
+
+// sameShape refuses the operand at p with shape s, unless it is want, that of the operand
+// at other or of the operation's result.
+func sameShape(s, want *shape.Shape, p, other Place) Refusal {
+	if s.Rank() != want.Rank() {
+		return Refusal{Why: WrongRank, Place: p, Got: s.Rank(), Want: want.Rank()}
+	}
+	for i, d := range s.Slice() {
+		if w := want.Dim(i); d != w {
+			return Refusal{Why: WrongSize, Place: p, Axis: int8(i), Other: other, OtherAxis: int8(i), Got: d, Want: w}
+		}
+	}
+	return Refusal{}
+}
+
+// sameSize refuses input i unless its axis has the size of an axis of input j. Axes may
+// count from the end.
+func sameSize(a *Args, i, axis, j, other int) Refusal {
+	s, o := &a.In[i].Shape, &a.In[j].Shape
+	if s.Dim(axis) == o.Dim(other) {
+		return Refusal{}
+	}
+	return Refusal{
+		Why: WrongSize, Place: Place(i), Axis: axisOf(s, axis), Other: Place(j), OtherAxis: axisOf(o, other),
+		Got: s.Dim(axis), Want: o.Dim(other),
+	}
+}
+
+func axisOf(s *shape.Shape, i int) int8 {
+	if i < 0 {
+		i += s.Rank()
+	}
+	return int8(i)
+}
+
+// inferSame gives the output the shape of the first input.
+func inferSame(a *Args) (shapes, Refusal) { return only(a.In[0].Shape) }
+
+// inferPointwise is inferSame for inputs that all have one shape.
+func inferPointwise(a *Args) (shapes, Refusal) {
+	for i := 1; i < a.NIn; i++ {
+		if r := sameShape(&a.In[i].Shape, &a.In[0].Shape, Place(i), 0); !r.OK() {
+			return shapes{}, r
+		}
+	}
+	return inferSame(a)
+}
+
+func inferCopy(a *Args) (shapes, Refusal) {
+	from, to := a.In[0].DType, a.Out[0].DType
+	switch {
+	case !to.Valid():
+	case from == to, from.IsScalar() && to.IsScalar(),
+		to == dtype.F32 && from.SupportsToFloat(), from == dtype.F32 && to == dtype.Q8_0:
+		return inferSame(a)
+	}
+	return shapes{}, Refusal{Why: NoConversion, Got: int(from), Want: int(to)}
+}
+
+// copyLayout: blocks are copied whole, and encoded from rows.
+func copyLayout(a *Args, p Place) Layout {
+	from, to := a.In[0].DType, a.Out[0].DType
+	switch {
+	case from.IsScalar() && to.IsScalar():
+		return Free
+	case from == to:
+		return Contiguous
+	case to == dtype.Q8_0:
+		return Rows
+	}
+	return Free
+}
+
+func inferRoPE(a *Args) (shapes, Refusal) {
+	if a.Mode > RoPENeoX {
+		return shapes{}, Refusal{Why: WrongParam, Param: ModeParam, Value: float64(a.Mode)}
+	}
+	if r := sameSize(a, 1, 0, 0, 0); !r.OK() {
+		return shapes{}, r
+	}
+	table := &a.In[1].Shape
+	if n := table.Dim(2); n != 2 {
+		return shapes{}, Refusal{Why: WrongSize, Place: 1, Axis: 2, Other: NoPlace, Got: n, Want: 2}
+	}
+	if n, most := table.Dim(1), a.In[0].Shape.Dim(2)/2; n > most {
+		return shapes{}, Refusal{Why: TooLarge, Place: 1, Axis: 1, Other: NoPlace, Got: n, Want: most}
+	}
+	return inferSame(a)
+}
+
+func inferMatMul(a *Args) (shapes, Refusal) {
+	x, w := &a.In[0].Shape, &a.In[1].Shape
+	batched := w.Rank() == 3
+	if w.Rank() != 2 && !batched {
+		return shapes{}, Refusal{Why: WrongRank, Place: 1, Got: w.Rank(), Want: 2}
+	}
+	if batched {
+		if x.Rank() != 3 {
+			return shapes{}, Refusal{Why: WrongRank, Place: 0, Got: x.Rank(), Want: 3}
+		}
+		if r := sameSize(a, 1, 0, 0, 0); !r.OK() {
+			return shapes{}, r
+		}
+	}
+	if r := sameSize(a, 1, -1, 0, -1); !r.OK() {
+		return shapes{}, r
+	}
+	s := *x
+	s.Set(s.Rank()-1, w.Dim(-2))
+	return only(s)
+}
+
+func inferAttention(a *Args) (shapes, Refusal) {
+	q, k, v := &a.In[0].Shape, &a.In[1].Shape, &a.In[2].Shape
+	for _, r := range [...]Refusal{sameSize(a, 1, 2, 0, 2), sameSize(a, 2, 0, 1, 0), sameSize(a, 2, 1, 1, 1)} {
+		if !r.OK() {
+			return shapes{}, r
+		}
+	}
+	if q.Dim(1)%k.Dim(1) != 0 {
+		return shapes{}, Refusal{Why: NotMultiple, Place: 0, Axis: 1, Other: 1, OtherAxis: 1, Got: q.Dim(1), Want: k.Dim(1)}
+	}
+	if a.Past < 0 {
+		return shapes{}, Refusal{Why: WrongParam, Param: PastParam, Value: float64(a.Past)}
+	}
+	if a.Window < 0 {
+		return shapes{}, Refusal{Why: WrongParam, Param: WindowParam, Value: float64(a.Window)}
+	}
+	if n := k.Dim(0) - a.Past; n < q.Dim(0) {
+		return shapes{}, Refusal{Why: TooFewKeys, Place: 1, Got: n, Want: q.Dim(0)}
+	}
+	s := *q
+	s.Set(2, v.Dim(2))
+	return only(s)
+}
+
+// single returns the one dtype of the set, or Invalid if it has several.
+func (f Formats) single() dtype.DType {
+	if f&(f-1) != 0 {
+		return dtype.Invalid
+	}
+	for _, d := range dtype.All() {
+		if f.Has(d) {
+			return d
+		}
+	}
+	return dtype.Invalid
+}
+
+// Param names a parameter of an operation in a refusal.
+type Param uint8
+
+const (
+	EpsParam Param = iota
+	SoftCapParam
+	PastParam
+	WindowParam
+	ModeParam
+)
+
+// params are the parameters' names, and what is wanted of them.
+var params = [...]struct{ name, want string }{
+	EpsParam:     {"eps", "a finite number of at least 0"},
+	SoftCapParam: {"soft cap", "a finite positive number"},
+	PastParam:    {"number of past keys", "at least 0"},
+	WindowParam:  {"window", "at least 0"},
+	ModeParam:    {"rotation mode", "RoPEInterleaved or RoPENeoX"},
+}
+
+func positive(p Param, v float32) Refusal {
+	if x := float64(v); !(x > 0) || math.IsInf(x, 1) {
+		return Refusal{Why: WrongParam, Param: p, Value: x}
+	}
+	return Refusal{}
+}
