@@ -2,6 +2,7 @@ package fucina
 
 import (
 	"fmt"
+	"github.com/fucina-go/fucina/core/op"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/shape"
@@ -107,7 +108,7 @@ func (c *Context) matMul(a, b *operand, left, right []int, batch int) (tensor.Te
 		if err := c.group(b, m, m+1); err != nil {
 			return tensor.Tensor{}, err
 		}
-		return c.x.MatMul(&a.t, &b.t)
+		return c.x.Do(op.MatMul, nil, &a.t, &b.t)
 	}
 	if err := c.group(a, batch, n, n+1); err != nil {
 		return tensor.Tensor{}, err
@@ -115,7 +116,7 @@ func (c *Context) matMul(a, b *operand, left, right []int, batch int) (tensor.Te
 	if err := c.group(b, batch, m, m+1); err != nil {
 		return tensor.Tensor{}, err
 	}
-	return c.x.MatMul(&a.t, &b.t)
+	return c.x.Do(op.MatMul, nil, &a.t, &b.t)
 }
 
 func failedDot(axis string, left, right *operand, kind error, format string, args ...any) error {

@@ -128,7 +128,7 @@ func open(cfg *config) (*Engine, error) {
 			return nil, errors.Join(err, cpu.Close())
 		}
 	}
-	x, err := exec.Open(exec.Options{CPU: cpu, Device: dev, Eager: eager, DeviceBudget: cfg.budget})
+	x, err := exec.Open(exec.Options{CPU: cpu, Device: dev, Eager: eager, DeviceBudget: cfg.budget, Exact: exact})
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/tensor"
-	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/tags"
 )
 
@@ -48,13 +47,7 @@ func (t Tensor) unary(c *Context, id op.ID, param float32) (Tensor, error) {
 	}
 	defer c.exit()
 	defer x.t.Release()
-	var y tensor.Tensor
-	switch id {
-	case op.Scale:
-		y, err = c.x.Scale(&x.t, param)
-	case op.SoftCap:
-		y, err = c.x.SoftCap(&x.t, param)
-	}
+	y, err := c.x.Do(id, &op.Params{Scale: param, SoftCap: param}, &x.t)
 	if err != nil {
 		return Tensor{}, failed(id.String(), &x, err, "%v", err)
 	}
@@ -104,16 +97,11 @@ func (t Tensor) pointwise(c *Context, u Tensor, id op.ID) (Tensor, error) {
 	}
 	var y tensor.Tensor
 	if err == nil {
-		switch id {
-		case op.Add:
-			y, err = c.x.Add(&a.t, &b.t)
-		case op.Mul:
-			y, err = c.x.Mul(&a.t, &b.t)
-		case op.SwiGLU:
-			y, err = c.x.SwiGLU(&a.t, &b.t)
-		case op.GeGLU:
-			y, err = c.x.GeGLU(&a.t, &b.t)
+		left, right := &a.t, &b.t
+		if id == op.SwiGLU || id == op.GeGLU {
+			left, right = right, left // the gate is on the right
 		}
+		y, err = c.x.Do(id, nil, left, right)
 	}
 	if err != nil {
 		return Tensor{}, failed2(what, &a, &b, err, "%v", err)
@@ -194,7 +182,7 @@ func (t Tensor) RMSNorm(c *Context, weight Tensor, axis string, eps float32) (Te
 	if err := x.moveLast(i); err != nil {
 		return Tensor{}, failed2(what, &x, &w, err, "%v", err)
 	}
-	y, err := c.x.RMSNorm(&x.t, &w.t, eps)
+	y, err := c.x.Do(op.RMSNorm, &op.Params{Eps: eps}, &x.t, &w.t)
 	if err != nil {
 		return Tensor{}, failed2(what, &x, &w, err, "%v", err)
 	}
@@ -219,7 +207,7 @@ func (t Tensor) Softmax(c *Context, axis string, scale float32) (Tensor, error) 
 	if err := x.moveLast(i); err != nil {
 		return Tensor{}, failed(what, &x, err, "%v", err)
 	}
-	y, err := c.x.Softmax(&x.t, scale)
+	y, err := c.x.Do(op.Softmax, &op.Params{Scale: scale}, &x.t)
 	if err != nil {
 		return Tensor{}, failed(what, &x, err, "%v", err)
 	}
@@ -243,7 +231,7 @@ func (t Tensor) Argmax(c *Context, axis string) (Tensor, error) {
 	if err := x.moveLast(i); err != nil {
 		return Tensor{}, failed(what, &x, err, "%v", err)
 	}
-	y, err := c.x.Argmax(&x.t)
+	y, err := c.x.Do(op.Argmax, nil, &x.t)
 	if err != nil {
 		return Tensor{}, failed(what, &x, err, "%v", err)
 	}
@@ -259,7 +247,7 @@ func (t Tensor) To(c *Context, d dtype.DType) (Tensor, error) {
 	}
 	defer c.exit()
 	defer x.t.Release()
-	y, err := c.x.Cast(&x.t, d)
+	y, err := c.x.Do(op.Copy, &op.Params{To: d}, &x.t)
 	if err != nil {
 		return Tensor{}, failed("to", &x, err, "%v", err)
 	}
@@ -274,7 +262,7 @@ func (t Tensor) Materialize(c *Context) (Tensor, error) {
 	}
 	defer c.exit()
 	defer x.t.Release()
-	y, err := c.x.Materialize(&x.t)
+	y, err := c.x.Do(op.Copy, &op.Params{To: x.t.DType()}, &x.t)
 	if err != nil {
 		return Tensor{}, failed("materialize", &x, err, "%v", err)
 	}
@@ -307,7 +295,7 @@ func (t Tensor) CopyFrom(c *Context, src Tensor) error {
 	}
 	err = b.permute(order[:a.names.Len()])
 	if err == nil {
-		err = c.x.CopyTo(&a.t, &b.t)
+		err = c.x.DoInto(op.Copy, nil, &a.t, &b.t)
 	}
 	if err != nil {
 		return failed2(what, &a, &b, err, "%v", err)
@@ -362,7 +350,7 @@ func (t Tensor) GetRows(c *Context, ids Tensor, axis string) (Tensor, error) {
 	}
 	var y tensor.Tensor
 	if err == nil {
-		y, err = c.x.GetRows(&a.t, &b.t)
+		y, err = c.x.Do(op.GetRows, nil, &a.t, &b.t)
 	}
 	if err == nil {
 		y, err = reshaped(y, s)
@@ -443,7 +431,7 @@ func (t Tensor) RoPE(c *Context, table Tensor, mode RoPEMode, posAxis, dimAxis s
 	}
 	var y tensor.Tensor
 	if err == nil {
-		y, err = c.x.RoPE(&x.t, &b.t, mode)
+		y, err = c.x.Do(op.RoPE, &op.Params{Mode: mode}, &x.t, &b.t)
 	}
 	if err == nil {
 		y, err = reshaped(y, s)
@@ -532,9 +520,9 @@ func Attention(c *Context, q, k, v Tensor, opt AttentionOptions) (Tensor, error)
 	}
 	var y tensor.Tensor
 	if err == nil {
-		y, err = c.x.Attention(&a.t, &kk.t, &vv.t, exec.AttentionOptions{
+		y, err = c.x.Do(op.Attention, &op.Params{
 			Scale: opt.Scale, SoftCap: opt.SoftCap, Past: opt.Past, Window: opt.Window,
-		})
+		}, &a.t, &kk.t, &vv.t)
 	}
 	if err != nil {
 		return Tensor{}, failedAttention(&a, &kk, &vv, err)

@@ -2,6 +2,7 @@ package fucina
 
 import (
 	"fmt"
+	"github.com/fucina-go/fucina/core/op"
 
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/tensor"
@@ -384,7 +385,7 @@ func (c *Context) group(o *operand, ends ...int) error {
 		return err
 	}
 	if !ok {
-		flat, err := c.x.Materialize(&o.t)
+		flat, err := c.x.Do(op.Copy, &op.Params{To: o.t.DType()}, &o.t)
 		if err != nil {
 			return err
 		}

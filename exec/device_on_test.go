@@ -67,7 +67,7 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if y[i], err = c.MatMul(&x, &w); err != nil {
+				if y[i], err = c.Do(op.MatMul, nil, &x, &w); err != nil {
 					t.Fatal(err)
 				}
 				x.Release()
@@ -140,7 +140,7 @@ func TestResultTooLargeToRound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Materialize(&v); !errors.Is(err, accel.ErrOutOfMemory) || !errors.Is(err, offheap.ErrNoMemory) {
+	if _, err := c.Do(op.Copy, &op.Params{To: v.DType()}, &v); !errors.Is(err, accel.ErrOutOfMemory) || !errors.Is(err, offheap.ErrNoMemory) {
 		t.Errorf("error %v, want both kinds of memory", err)
 	}
 	if s := dev.Stats(); s.Ops() != 0 {
@@ -182,7 +182,7 @@ func TestIDsThatFailToUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	dev.Hold() // the failure comes when all is submitted
-	y, err := c.GetRows(&table, &ids)
+	y, err := c.Do(op.GetRows, nil, &table, &ids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,12 +257,12 @@ func TestDeviceReadsDuringHostWrite(t *testing.T) {
 	var during tensor.Tensor
 	hooked.before = func() {
 		hooked.before = nil
-		during = must(reader.Scale(&second, 1))
+		during = must(reader.Do(op.Scale, &op.Params{Scale: 1}, &second))
 	}
-	if err := writer.CopyTo(&first, &src); err != nil {
+	if err := writer.DoInto(op.Copy, nil, &first, &src); err != nil {
 		t.Fatal(err)
 	}
-	after := must(reader.Scale(&first, 1))
+	after := must(reader.Do(op.Scale, &op.Params{Scale: 1}, &first))
 	for _, r := range []struct {
 		name string
 		t    *tensor.Tensor

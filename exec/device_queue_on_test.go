@@ -77,7 +77,7 @@ func TestAdoptionMakesWeightsCold(t *testing.T) {
 	x := vector(t, c, make([]float32, n)...)
 	use := func(w *tensor.Tensor) {
 		t.Helper()
-		y, err := c.MatMul(&x, w)
+		y, err := c.Do(op.MatMul, nil, &x, w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,23 +117,23 @@ func TestQueueComesWithFirstOp(t *testing.T) {
 	}
 	idle := dev.Stats().LiveQueues
 	x := vector(t, c, 1, 2)
-	op := func(f func(a, b *tensor.Tensor) (tensor.Tensor, error)) {
+	run := func(id op.ID) {
 		t.Helper()
-		y, err := f(&x, &x)
+		y, err := c.Do(id, nil, &x, &x)
 		if err != nil {
 			t.Fatal(err)
 		}
 		y.Release()
 	}
-	if op(c.Mul); c.dev.q != nil || dev.Stats().LiveQueues != idle {
+	if run(op.Mul); c.dev.q != nil || dev.Stats().LiveQueues != idle {
 		t.Error("a context has a queue before its first op on the device")
 	}
-	op(c.Add)
+	run(op.Add)
 	q := c.dev.q
 	if q == nil {
 		t.Fatal("no queue after an op on the device")
 	}
-	if op(c.Add); c.dev.q != q {
+	if run(op.Add); c.dev.q != q {
 		t.Error("a second op took another queue")
 	}
 	x.Release()
@@ -150,7 +150,7 @@ func gather(t *testing.T, c *Queue, table *tensor.Tensor, id float32) (tensor.Te
 	t.Helper()
 	f := vector(t, c, id)
 	defer f.Release()
-	ids, err := c.Cast(&f, dtype.I32)
+	ids, err := c.Do(op.Copy, &op.Params{To: dtype.I32}, &f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func gather(t *testing.T, c *Queue, table *tensor.Tensor, id float32) (tensor.Te
 	if !ids.Buffer().NewestOnDevice() {
 		t.Fatal("the ids are not on the device")
 	}
-	return c.GetRows(table, &ids)
+	return c.Do(op.GetRows, nil, table, &ids)
 }
 
 // The status words of a queue are looked at when it closes, and then they are gone: an
@@ -261,7 +261,7 @@ func TestQueueFollowsWhatItWaitedFor(t *testing.T) {
 	x := vector(t, c[0], 1, 2)
 	add := func(c *Queue, a *tensor.Tensor) tensor.Tensor {
 		t.Helper()
-		y, err := c.Add(a, a)
+		y, err := c.Do(op.Add, nil, a, a)
 		if err != nil {
 			t.Fatal(err)
 		}

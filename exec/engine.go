@@ -31,15 +31,18 @@ type Options struct {
 	// device: how many pieces each way, and the bytes of a piece; 0 is the default.
 	StagingSlots int
 	StagingBytes int
+	// Exact says that no operation rounds activations below f32.
+	Exact bool
 	// PoolCap is the most idle host memory to hold, in bytes; 0 is PoolCap.
 	PoolCap int64
 }
 
 // Engine is what goroutines share: providers, device residency and buffer pool.
 type Engine struct {
-	cpu  provider.Provider
-	dev  device
-	pool *Pool
+	cpu   provider.Provider
+	dev   device
+	pool  *Pool
+	exact bool
 }
 
 // Open returns an engine over the providers of opt. On an error the providers are
@@ -48,7 +51,7 @@ func Open(opt Options) (*Engine, error) {
 	if opt.CPU == nil {
 		return nil, errors.New("exec: an engine needs a CPU provider")
 	}
-	e := &Engine{cpu: opt.CPU, pool: NewPool(opt.PoolCap)}
+	e := &Engine{cpu: opt.CPU, pool: NewPool(opt.PoolCap), exact: opt.Exact}
 	if err := e.dev.open(opt); err != nil {
 		errs := []error{fmt.Errorf("exec: open: %w", err), opt.CPU.Close()}
 		if opt.Device != nil {

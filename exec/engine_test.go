@@ -49,18 +49,18 @@ func TestOpenNeedsCPU(t *testing.T) {
 func TestQueueForgetsOperands(t *testing.T) {
 	e, c := openCPU(t)
 	x := vector(t, c, 1, 2)
-	y, err := c.Add(&x, &x)
+	y, err := c.Do(op.Add, nil, &x, &x)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.CopyTo(&y, &x); err != nil {
+	if err := c.DoInto(op.Copy, nil, &y, &x); err != nil {
 		t.Fatal(err)
 	}
 	huge, err := x.BroadcastTo(shape.Must(1<<50, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Materialize(&huge); err == nil {
+	if _, err := c.Do(op.Copy, &op.Params{To: huge.DType()}, &huge); err == nil {
 		t.Error("made a copy of 2^51 elements")
 	}
 	for i, b := range c.bufs {

@@ -13,7 +13,7 @@ import (
 // host, or weights, is sent to the device. The table starts from the provider's
 // own figures. FUCINA_GPU_MIN_WORK replaces every entry, and
 // FUCINA_GPU_MIN_WORK_<OP>, such as FUCINA_GPU_MIN_WORK_MATMUL, one of them; both
-// count the units of work.
+// count the units of op.Cost.
 type gates [op.Count]int64
 
 func newGates(defaults *[op.Count]int64) (gates, error) {
@@ -54,20 +54,4 @@ func envWork(name string) (int64, error) {
 	return n, nil
 }
 
-func (g *gates) pass(id op.ID, a *op.Args) bool { return work(id, a) >= g[id] }
-
-// work is the size of an op as the gates count it: multiply-adds for matmul and
-// attention, output elements for the others.
-func work(id op.ID, a *op.Args) int64 {
-	n := int64(1)
-	for _, d := range a.Out[0].Shape.Slice() {
-		n *= int64(d)
-	}
-	switch id {
-	case op.MatMul:
-		n *= int64(a.In[0].Shape.Dim(-1))
-	case op.Attention:
-		n *= 2 * int64(a.In[1].Shape.Dim(0))
-	}
-	return n
-}
+func (g *gates) pass(id op.ID, a *op.Args) bool { return op.Cost(id, a) >= g[id] }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
-	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 )
@@ -58,17 +56,16 @@ func (c *Queue) Close() error {
 	return errors.Join(c.dev.close(), c.e.cpu.CloseQueue(c.cpu))
 }
 
-// begin starts the arguments of an op with its inputs.
-func (c *Queue) begin(in ...*tensor.Tensor) {
-	c.args, c.unchecked = op.Args{NIn: len(in)}, false
-	for i, t := range in {
-		c.args.In[i] = operand(t)
-		c.bufs[i] = t.Buffer()
+// forget drops the buffers and the memory of the call, so that the queue keeps none
+// reachable.
+func (c *Queue) forget() {
+	clear(c.bufs[:])
+	a := &c.args
+	for i := range a.NIn {
+		a.In[i].Mem = op.Mem{}
 	}
+	a.Out[0].Mem, a.Workspace, a.Status = op.Mem{}, op.Mem{}, nil
 }
-
-// forget drops the buffers of the call, so that the queue keeps none reachable.
-func (c *Queue) forget() { clear(c.bufs[:]) }
 
 func operand(t *tensor.Tensor) op.Operand {
 	return op.Operand{
@@ -77,18 +74,12 @@ func operand(t *tensor.Tensor) op.Operand {
 	}
 }
 
-// run executes op on the arguments that begin and the caller have set, into a new
-// contiguous tensor.
-func (c *Queue) run(id op.ID, d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
-	defer c.forget()
+// run executes the operation on the arguments of the call, into a new tensor.
+func (c *Queue) run(id op.ID) (tensor.Tensor, error) {
 	if err := c.std.Err(); err != nil {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
 	}
-	st, err := s.Storage(d)
-	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
-	}
-	c.args.Out[0] = op.Operand{DType: d, Shape: s, Strides: st.Contiguous()}
+	d, s := c.args.Out[0].DType, c.args.Out[0].Shape
 	n, err := s.Bytes(d)
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
@@ -117,14 +108,12 @@ func (c *Queue) run(id op.ID, d dtype.DType, s shape.Shape) (tensor.Tensor, erro
 	return tensor.FromBuffer(buf, d, s)
 }
 
-// runInto executes op on the arguments that begin and the caller have set, into
-// the view out of an existing buffer.
+// runInto executes the operation on the arguments of the call, into the view out of an
+// existing buffer.
 func (c *Queue) runInto(id op.ID, out *tensor.Tensor) error {
-	defer c.forget()
 	if err := c.std.Err(); err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}
-	c.args.Out[0] = operand(out)
 	onDevice, why := c.onDevice(id)
 	if onDevice {
 		err := c.runDevice(id, out.Buffer(), storage.Update)

@@ -104,8 +104,8 @@ var contracts = [Count]contract{
 	},
 	Add:    pointwise("add", "left", "right"),
 	Mul:    pointwise("mul", "left", "right"),
-	SwiGLU: pointwise("swiglu", "gate", "input"),
-	GeGLU:  pointwise("geglu", "gate", "input"),
+	SwiGLU: pointwise("swiglu", "input", "gate"),
+	GeGLU:  pointwise("geglu", "input", "gate"),
 	Scale:  pointwise("scale", "input"),
 	SoftCap: func() contract {
 		c := pointwise("soft_cap", "input")

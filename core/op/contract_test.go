@@ -183,8 +183,8 @@ func TestRefusals(t *testing.T) {
 		if got := r.Text(axisNumber); r.OK() || r.Op != tt.id || len(got) < len(tt.want) || got[:len(tt.want)] != tt.want {
 			t.Errorf("%s: %q, want %q", tt.id, got, tt.want)
 		}
-		if !errors.Is(r.Is(), tt.is) {
-			t.Errorf("%s: %q is %v, want %v", tt.id, tt.want, r.Is(), tt.is)
+		if !errors.Is(r.Sentinel(), tt.is) {
+			t.Errorf("%s: %q is %v, want %v", tt.id, tt.want, r.Sentinel(), tt.is)
 		}
 	}
 }

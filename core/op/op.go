@@ -34,9 +34,8 @@ const (
 	// Out [..., D] with x * weight / sqrt(mean(x^2) + Eps).
 	RMSNorm
 	// RoPE rotates pairs of each head: In[0] x [T, H, D] f32, In[1] table
-	// [T, Dims/2, 2] f32 of (cos, sin) -> Out [T, H, D]. Pair i is (2i, 2i+1) in
-	// RoPEInterleaved and (i, i+Dims/2) in RoPENeoX; elements from Dims on are
-	// copied.
+	// [T, P, 2] f32 of (cos, sin) -> Out [T, H, D]. Pair i is (2i, 2i+1) in
+	// RoPEInterleaved and (i, i+P) in RoPENeoX; elements from 2P on are copied.
 	RoPE
 	// MatMul multiplies by rows of the right-hand side: In[0] x [..., M, K] f32,
 	// In[1] w [N, K] or [B, N, K] -> Out [..., M, N] f32, with f32 accumulation.
@@ -50,9 +49,9 @@ const (
 	// which the last Window if Window > 0. Scores are Scale * q.k, then
 	// SoftCap*tanh(score/SoftCap) if SoftCap > 0.
 	Attention
-	// SwiGLU is silu(In[0]) * In[1] -> Out, all f32 of one shape, strides free.
+	// SwiGLU is In[0] * silu(In[1]) -> Out, all f32 of one shape, strides free.
 	SwiGLU
-	// GeGLU is gelu(In[0]) * In[1] -> Out, as SwiGLU, with the tanh
+	// GeGLU is In[0] * gelu(In[1]) -> Out, as SwiGLU, with the tanh
 	// approximation of gelu: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715*x^3))).
 	GeGLU
 	// Scale is Scale * In[0] -> Out, and SoftCap SoftCap * tanh(In[0]/SoftCap)
@@ -105,18 +104,20 @@ type Args struct {
 	// allocated until the queue is closed. An operation writes it only if it clamped.
 	Status *atomic.Uint64
 
+	// Exact says that activations are not rounded below f32.
+	Exact bool
 	Params
 }
 
 // Params are the numbers of an operation beside its operands.
 type Params struct {
-	Eps     float32  // RMSNorm
-	Scale   float32  // Attention, Softmax, Scale
-	SoftCap float32  // Attention, where 0 is none; SoftCap
-	Past    int      // Attention
-	Window  int      // Attention; 0 is none
-	Dims    int      // RoPE: rotated elements per head, even
-	Mode    RoPEMode // RoPE
+	Eps     float32     // RMSNorm
+	Scale   float32     // Attention, Softmax, Scale
+	SoftCap float32     // Attention, where 0 is none; SoftCap
+	Past    int         // Attention
+	Window  int         // Attention; 0 is none
+	Mode    RoPEMode    // RoPE
+	To      dtype.DType // Copy: of the output
 }
 
 // Report records in a status word that element index of an operand had the value

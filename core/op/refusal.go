@@ -73,8 +73,8 @@ type Refusal struct {
 // OK reports whether r is none.
 func (r *Refusal) OK() bool { return r.Why == NoRefusal }
 
-// Is returns the sentinel of the kind of refusal, which errors made of r wrap.
-func (r *Refusal) Is() error {
+// Sentinel returns the error of r's kind, which errors made of r wrap.
+func (r *Refusal) Sentinel() error {
 	switch r.Why {
 	case WrongFormat, NoConversion:
 		return tensor.ErrDType

@@ -191,7 +191,7 @@ func BenchmarkRoPE(b *testing.B) {
 	const n, heads, d = 32, 32, 64
 	for _, mode := range []op.RoPEMode{op.RoPEInterleaved, op.RoPENeoX} {
 		b.Run([]string{"interleaved", "neox"}[mode], func(b *testing.B) {
-			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n, heads, d)}, Params: op.Params{Dims: d, Mode: mode}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n, heads, d)}, Params: op.Params{Mode: mode}}
 			a.In[0] = random(operand(dtype.F32, plain, n, heads, d), rng)
 			a.In[1] = random(operand(dtype.F32, plain, n, d/2, 2), rng)
 			step, next := 2, 1

@@ -60,7 +60,7 @@ func sample(t testing.TB, e *Executor, id op.ID) op.Args {
 	case op.RMSNorm:
 		a.In[0], a.In[1], a.Out[0] = f(4, 6), f(6), f(4, 6)
 	case op.RoPE:
-		a.In[0], a.In[1], a.Out[0], a.Dims = f(3, 2, 8), f(3, 4, 2), f(3, 2, 8), 8
+		a.In[0], a.In[1], a.Out[0] = f(3, 2, 8), f(3, 4, 2), f(3, 2, 8)
 	case op.MatMul:
 		a.In[0], a.In[1], a.Out[0] = f(3, 64), random(operand(dtype.Q8_0, plain, 5, 64), rng), f(3, 5)
 	case op.Attention:
@@ -183,10 +183,6 @@ func TestRefusedArguments(t *testing.T) {
 		{"out of f16", op.Add, func(a *op.Args) { a.Out[0].DType = dtype.F16 }, provider.ErrUnsupported, "out is f16"},
 		{"shapes", op.Add, func(a *op.Args) { a.In[1] = operand(dtype.F32, plain, 4, 5) }, nan, "right [4 5]"},
 		{"weight", op.RMSNorm, func(a *op.Args) { a.In[1] = operand(dtype.F32, plain, 5) }, nan, "weight [5]"},
-		{"odd dims", op.RoPE, func(a *op.Args) { a.Dims = 7 }, nan, "7 rotated"},
-		{"no dims", op.RoPE, func(a *op.Args) { a.Dims = 0 }, nan, "0 rotated"},
-		{"many dims", op.RoPE, func(a *op.Args) { a.Dims = 10 }, nan, "10 rotated"},
-		{"table", op.RoPE, func(a *op.Args) { a.Dims = 6 }, nan, "table [3 4 2]"},
 		{"mode", op.RoPE, func(a *op.Args) { a.Mode = 9 }, provider.ErrUnsupported, "mode 9"},
 		{"row length", op.MatMul, func(a *op.Args) { a.In[0] = operand(dtype.F32, plain, 3, 32) }, nan, "one length"},
 		// Rows that are no whole number of blocks.
@@ -285,7 +281,7 @@ func FuzzExecute(f *testing.F) {
 		target.Strides.Set(target.Strides.Rank()-1, stride1)
 		target.Offset = offset
 		if param&1 != 0 {
-			a.Past, a.Window, a.Dims = param, param>>1, param
+			a.Past, a.Window = param, param>>1
 		}
 		if p := e.Plan(o, &a); p.Supported && p.Workspace > 0 && p.Workspace < 1<<20 {
 			a.Workspace.Host = make([]byte, p.Workspace)

@@ -119,9 +119,9 @@ func (k *elementwise) apply(v, w float32) float32 {
 	case op.Mul:
 		return v * w
 	case op.SwiGLU:
-		return swiglu(v, w)
+		return swiglu(w, v)
 	case op.GeGLU:
-		return geglu(v, w)
+		return geglu(w, v)
 	case op.Scale:
 		return v * k.param
 	default:

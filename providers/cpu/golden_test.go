@@ -140,7 +140,7 @@ func TestGoldenGetRows(t *testing.T) {
 func TestGoldenOps(t *testing.T) {
 	es := executors(t)
 	ropeArgs := func(mode op.RoPEMode) op.Args {
-		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 2, 64)}, Params: op.Params{Dims: 64, Mode: mode}}
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 2, 64)}, Params: op.Params{Mode: mode}}
 		table := make([]float32, 0, 3*64)
 		for _, pos := range []float64{0, 5, 1000} {
 			for i := range 32 {
@@ -184,7 +184,7 @@ func TestGoldenOps(t *testing.T) {
 		}},
 		{"swiglu_split [64x2]", op.SwiGLU, func() op.Args {
 			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 2, 64)}}
-			a.In[0], a.In[1] = of(goldenVec(128, 12), 2, 64), of(goldenVec(128, 13), 2, 64)
+			a.In[0], a.In[1] = of(goldenVec(128, 13), 2, 64), of(goldenVec(128, 12), 2, 64) // the golden has the gate first
 			return a
 		}},
 	}

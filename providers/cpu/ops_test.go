@@ -34,9 +34,9 @@ func TestElementwise(t *testing.T) {
 	}{
 		{op.Add, func(x, y float64) float64 { return x + y }},
 		{op.Mul, func(x, y float64) float64 { return x * y }},
-		{op.SwiGLU, func(x, y float64) float64 { return x / (1 + math.Exp(-x)) * y }},
+		{op.SwiGLU, func(x, y float64) float64 { return x * y / (1 + math.Exp(-y)) }},
 		{op.GeGLU, func(x, y float64) float64 {
-			return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) * y
+			return x * y / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(y+0.044715*y*y*y)))
 		}},
 		{op.Scale, func(x, _ float64) float64 { return 1.5 * x }},
 		{op.SoftCap, func(x, _ float64) float64 { return 0.75 * math.Tanh(x/0.75) }},
@@ -77,7 +77,7 @@ func TestInPlace(t *testing.T) {
 	x := random(operand(dtype.F32, plain, 6, 4, 32), rng)
 	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU, op.GeGLU, op.Scale, op.SoftCap, op.Softmax, op.RMSNorm, op.RoPE} {
 		for _, mode := range []op.RoPEMode{op.RoPEInterleaved, op.RoPENeoX} {
-			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 6, 4, 32)}, Params: op.Params{Scale: 1.5, SoftCap: 2, Eps: 1e-5, Dims: 24, Mode: mode}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 6, 4, 32)}, Params: op.Params{Scale: 1.5, SoftCap: 2, Eps: 1e-5, Mode: mode}}
 			a.In[0] = x
 			switch id {
 			case op.Softmax, op.Scale, op.SoftCap:
@@ -255,7 +255,7 @@ func TestRoPE(t *testing.T) {
 			for _, lx := range []layout{plain, padded, broadcast} {
 				for _, lo := range []layout{plain, padded} {
 					t.Run(name(c, mode, lx, lo), func(t *testing.T) {
-						a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, lo, c.tokens, c.heads, c.d)}, Params: op.Params{Dims: c.dims, Mode: mode}}
+						a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, lo, c.tokens, c.heads, c.d)}, Params: op.Params{Mode: mode}}
 						a.In[0] = random(operand(dtype.F32, lx, c.tokens, c.heads, c.d), rng)
 						a.In[1] = random(operand(dtype.F32, plain, c.tokens, c.dims/2, 2), rng)
 						x, table := read(a.In[0]), read(a.In[1])

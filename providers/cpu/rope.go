@@ -25,13 +25,17 @@ func (k *rope) prepare(a *op.Args, _ int) error {
 	if x.Shape.Rank() != 3 {
 		return mismatch("x %v, want [tokens heads elements]", x.Shape)
 	}
-	k.heads, k.d, k.dims = x.Shape.Dim(1), x.Shape.Dim(2), a.Dims
-	if k.dims < 2 || k.dims%2 != 0 || k.dims > k.d {
-		return mismatch("%d rotated elements, want an even number from 2 to %d", k.dims, k.d)
-	}
 	if err := checkFloat("table", table); err != nil {
 		return err
 	}
+	if table.Shape.Rank() != 3 {
+		return mismatch("table %v, want [tokens pairs 2]", table.Shape)
+	}
+	k.heads, k.d = x.Shape.Dim(1), x.Shape.Dim(2)
+	if table.Shape.Dim(1) > k.d/2 {
+		return mismatch("%d pairs, want at most %d", table.Shape.Dim(1), k.d/2)
+	}
+	k.dims = 2 * table.Shape.Dim(1)
 	if table.Shape != shape.Must(x.Shape.Dim(0), k.dims/2, 2) {
 		return mismatch("table %v, want [%d %d 2]", table.Shape, x.Shape.Dim(0), k.dims/2)
 	}

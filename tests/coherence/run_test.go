@@ -10,6 +10,7 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
@@ -377,20 +378,18 @@ func (r *runner) compute(s *step) error {
 	var out tensor.Tensor
 	err := r.attempt(s, func(c *exec.Queue) (err error) {
 		switch s.op {
-		case op.Add:
-			out, err = c.Add(in[0], in[1])
-		case op.Mul:
-			out, err = c.Mul(in[0], in[1])
+		case op.Add, op.Mul:
+			out, err = pointwise(c, s.op, in[0], in[1])
 		case op.Softmax:
-			out, err = c.Softmax(in[0], s.scale)
+			out, err = c.Do(op.Softmax, &op.Params{Scale: s.scale}, in[0])
 		case op.Argmax:
-			out, err = c.Argmax(in[0])
+			out, err = c.Do(op.Argmax, nil, in[0])
 		case op.MatMul:
-			out, err = c.MatMul(in[0], in[1])
+			out, err = c.Do(op.MatMul, nil, in[0], in[1])
 		case op.GetRows:
-			out, err = c.GetRows(in[0], in[1])
+			out, err = c.Do(op.GetRows, nil, in[0], in[1])
 		default:
-			out, err = c.Cast(in[0], s.dt)
+			out, err = c.Do(op.Copy, &op.Params{To: s.dt}, in[0])
 		}
 		return err
 	})
@@ -401,6 +400,26 @@ func (r *runner) compute(s *step) error {
 		}
 	}
 	return err
+}
+
+// pointwise runs an operation on two operands that are broadcast together.
+func pointwise(c *exec.Queue, id op.ID, a, b *tensor.Tensor) (out tensor.Tensor, err error) {
+	as, bs := a.Shape(), b.Shape()
+	s, err := shape.Broadcast(&as, &bs)
+	if err != nil {
+		return out, err
+	}
+	x, err := a.BroadcastTo(s)
+	if err != nil {
+		return out, err
+	}
+	defer x.Release()
+	y, err := b.BroadcastTo(s)
+	if err != nil {
+		return out, err
+	}
+	defer y.Release()
+	return c.Do(id, nil, &x, &y)
 }
 
 // mutation runs f, which must move b's generation on.
@@ -418,7 +437,7 @@ func mutation(b *storage.Buffer, f func() error) error {
 func (r *runner) copyTo(s *step) error {
 	dst, src := &r.tensors[s.in[0]], &r.tensors[s.in[1]]
 	return mutation(dst.Buffer(), func() error {
-		return r.attempt(s, func(c *exec.Queue) error { return c.CopyTo(dst, src) })
+		return r.attempt(s, func(c *exec.Queue) error { return c.DoInto(op.Copy, nil, dst, src) })
 	})
 }
 
@@ -451,7 +470,7 @@ func (r *runner) check(ctx context.Context, t *tensor.Tensor, s *step) error {
 		err = t.Buffer().ReadAt(ctx, got, s.at)
 	case gathers:
 		var c tensor.Tensor
-		if c, err = r.ctx[s.ctx].Materialize(t); err != nil {
+		if c, err = r.ctx[s.ctx].Do(op.Copy, &op.Params{To: t.DType()}, t); err != nil {
 			return err
 		}
 		defer c.Release()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/fucina-go/fucina/core/op"
 	"runtime"
 	"strings"
 	"sync"
@@ -104,7 +105,7 @@ func TestEviction(t *testing.T) {
 	}
 	for round := range 3 {
 		for i := range w {
-			y := b.must(b.a.MatMul(x, w[i]))
+			y := b.must(b.a.Do(op.MatMul, nil, x, w[i]))
 			if round != 1 {
 				b.read(fmt.Sprintf("product %d", i), y, float32(n*(i+1)))
 			}
@@ -129,12 +130,12 @@ func TestOutOfMemoryTakesBusyBlock(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing, MemoryBytes: 2 * 4 * n})
 	x := b.vector(b.a, n, 1)
 	b.dev.Hold()
-	y := b.must(b.a.Add(x, x)) // x and y fill the memory
+	y := b.must(b.a.Do(op.Add, nil, x, x)) // x and y fill the memory
 	first := mem(y)
 	y.Release()
 	within(t, "op on the other queue", func() error {
 		var err error
-		*y, err = b.b.Mul(x, x)
+		*y, err = b.b.Do(op.Mul, nil, x, x)
 		return err
 	})
 	if mem(y) != first {
@@ -157,15 +158,15 @@ func TestOutOfMemoryWaitsForBusyBlocks(t *testing.T) {
 	x := b.vector(b.a, n, 1)
 	large := b.vector(b.b, 3*n, 5)
 	b.dev.Hold()
-	y := b.must(b.a.Add(x, x))
-	z := b.must(b.a.Add(y, y)) // three of four blocks
+	y := b.must(b.a.Do(op.Add, nil, x, x))
+	z := b.must(b.a.Do(op.Add, nil, y, y)) // three of four blocks
 	release(y, z, x)
 	events := b.dev.Events().Allocs
 	result := make(chan error, 1)
 	var cube *tensor.Tensor
 	go func() {
 		// The operand alone fits into what the small blocks leave behind.
-		c, err := b.b.Softmax(large, 0)
+		c, err := b.b.Do(op.Softmax, &op.Params{Scale: 0}, large)
 		cube = &c
 		result <- err
 	}()
@@ -197,7 +198,7 @@ func TestGivenUpReadKeepsMemory(t *testing.T) {
 	const n = 1 << 12
 	b := newBench(t, discrete.Options{Ring: deepRing, MemoryBytes: 3 * 4 * n})
 	x := b.vector(b.a, n, 1)
-	y := b.must(b.a.Add(x, x))
+	y := b.must(b.a.Do(op.Add, nil, x, x))
 	large := b.vector(b.b, 2*n, 5)
 	within(t, "sync", func() error { return b.dev.Sync(context.Background()) })
 	b.dev.Hold()
@@ -219,7 +220,7 @@ func TestGivenUpReadKeepsMemory(t *testing.T) {
 	result := make(chan error, 1)
 	go func() {
 		// Neither operand nor result fits beside y.
-		z, err := b.b.Add(large, large)
+		z, err := b.b.Do(op.Add, nil, large, large)
 		if err == nil {
 			z.Release()
 		}
@@ -244,7 +245,7 @@ func TestRefusedOnce(t *testing.T) {
 	if err := b.dev.Inject(discrete.Fault{Kind: discrete.AllocError, Nth: 1, Err: errors.New("transient")}); err != nil {
 		t.Fatal(err)
 	}
-	y := b.must(b.a.Add(x, x))
+	y := b.must(b.a.Do(op.Add, nil, x, x))
 	b.read("y", y, 2)
 	if s := b.eng.Stats(); s.Fallbacks != 0 {
 		t.Errorf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/fucina-go/fucina/core/op"
 	"runtime"
 	"slices"
 	"testing"
@@ -142,18 +143,18 @@ func TestReleaseNeverWaits(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	const n = 256
 	warm := b.vector(b.a, n, 1)
-	ended, read := b.must(b.a.Add(warm, warm)), b.must(b.a.Mul(warm, warm))
+	ended, read := b.must(b.a.Do(op.Add, nil, warm, warm)), b.must(b.a.Do(op.Mul, nil, warm, warm))
 	within(t, "warm up", func() error { return b.dev.Sync(context.Background()) })
 
 	b.dev.Hold()
 	returned := 0
 	w := b.weight(n, 0.5, func() { returned++ })
 	x := b.vector(b.a, n, 1)
-	y := b.must(b.a.Add(x, x))        // on queue a
-	z := b.must(b.b.Mul(y, x))        // on queue b, after a
-	u := b.must(b.a.Add(z, y))        // on queue a, after b
-	v := b.must(b.a.MatMul(u, w))     // with lent bytes
-	view := b.must(v.Narrow(0, 3, 7)) // a second owner
+	y := b.must(b.a.Do(op.Add, nil, x, x))    // on queue a
+	z := b.must(b.b.Do(op.Mul, nil, y, x))    // on queue b, after a
+	u := b.must(b.a.Do(op.Add, nil, z, y))    // on queue a, after b
+	v := b.must(b.a.Do(op.MatMul, nil, u, w)) // with lent bytes
+	view := b.must(v.Narrow(0, 3, 7))         // a second owner
 	within(t, "cancelled reads", func() error {
 		if _, err := y.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("host access of a pending result: %w", err)
@@ -208,9 +209,9 @@ func TestReleaseOfFilledLoanWaits(t *testing.T) {
 	buf := storage.Borrow(bytes, storage.BorrowOptions{OnRelease: func() { mine = true }})
 	dst := b.must(tensor.FromBuffer(buf, dtype.F32, shape.Must(len(values))))
 	src := b.vector(b.a, len(values), 3)
-	twice := b.must(b.a.Add(src, src))
+	twice := b.must(b.a.Do(op.Add, nil, src, src))
 	within(t, "copy", func() error {
-		return errors.Join(b.a.CopyTo(dst, twice), b.dev.Sync(context.Background()))
+		return errors.Join(b.a.DoInto(op.Copy, nil, dst, twice), b.dev.Sync(context.Background()))
 	})
 	b.dev.Hold()
 	if _, err := dst.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
@@ -244,8 +245,8 @@ func TestNoHostMemoryBeforeRead(t *testing.T) {
 	b := newBench(t, discrete.Options{Chaos: discrete.Yields})
 	x := b.vector(b.a, 1000, 2)
 	before := offheap.Stats()
-	y := b.must(b.a.Add(x, x))
-	z := b.must(b.a.Mul(y, y))
+	y := b.must(b.a.Do(op.Add, nil, x, x))
+	z := b.must(b.a.Do(op.Mul, nil, y, y))
 	var part [16]byte
 	if err := z.Buffer().ReadAt(context.Background(), part[:], 400); err != nil {
 		t.Fatal(err)
@@ -283,7 +284,7 @@ func TestUploadSourceReused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := b.must(b.a.Add(x, x))
+	y := b.must(b.a.Do(op.Add, nil, x, x))
 	x.Release()
 	other := b.vector(b.a, 512, 99)
 	q, err := other.Bytes(context.Background(), storage.Read)
@@ -306,20 +307,20 @@ func TestReleaseAfterSubmit(t *testing.T) {
 	cache := b.must(b.eng.Empty(dtype.F32, shape.Must(2, 300)))
 	b.dev.Hold()
 	for row := range 2 {
-		y := b.must(b.a.Add(x, x))
+		y := b.must(b.a.Do(op.Add, nil, x, x))
 		if row == 1 {
-			y2 := b.must(b.a.Add(y, x))
+			y2 := b.must(b.a.Do(op.Add, nil, y, x))
 			y.Release()
 			y = y2
 		}
 		dst := b.must(cache.Narrow(0, row, 1))
 		flat := b.must(dst.Reshape(shape.Must(300)))
-		if err := b.a.CopyTo(flat, y); err != nil {
+		if err := b.a.DoInto(op.Copy, nil, flat, y); err != nil {
 			t.Fatal(err)
 		}
 		release(y, dst, flat)
 		// What takes the place of y on the same queue comes after the copy.
-		release(b.must(b.a.Mul(x, x)))
+		release(b.must(b.a.Do(op.Mul, nil, x, x)))
 	}
 	b.dev.Release()
 	for row, want := range []float32{2, 3} {
@@ -337,19 +338,19 @@ func TestReuseAcrossQueues(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	const n = 2048
 	x := b.vector(b.a, n, 1)
-	release(b.must(b.a.Add(x, x)), b.must(b.b.Add(x, x)))
+	release(b.must(b.a.Do(op.Add, nil, x, x)), b.must(b.b.Do(op.Add, nil, x, x)))
 	within(t, "warm up", func() error { return b.dev.Sync(context.Background()) })
 	b.dev.Hold()
 	before := b.dev.Stats().Allocs
-	y := b.must(b.a.Add(x, x))
+	y := b.must(b.a.Do(op.Add, nil, x, x))
 	first := mem(y)
 	y.Release()
-	y = b.must(b.a.Mul(x, x))
+	y = b.must(b.a.Do(op.Mul, nil, x, x))
 	if mem(y) != first || b.dev.Stats().Allocs != before {
 		t.Errorf("the same queue did not reuse the block: %v then %v", first, mem(y))
 	}
 	y.Release()
-	z := b.must(b.b.Add(x, x))
+	z := b.must(b.b.Do(op.Add, nil, x, x))
 	if mem(z) == first {
 		t.Error("another queue took a block that is in use")
 	}
@@ -366,7 +367,7 @@ func mem(t *tensor.Tensor) accel.Memory { return t.Buffer().DeviceMemory() }
 func TestUploadsDoNotWaitForResults(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	warm := b.vector(b.a, 100, 1)
-	release(b.must(b.a.Add(warm, warm)), warm)
+	release(b.must(b.a.Do(op.Add, nil, warm, warm)), warm)
 	within(t, "warm up", func() error { return b.dev.Sync(context.Background()) })
 
 	b.dev.Hold()
@@ -374,12 +375,12 @@ func TestUploadsDoNotWaitForResults(t *testing.T) {
 	within(t, "operations on new operands", func() error {
 		for i := range 4 {
 			x := b.vector(b.a, 100, float32(i))
-			y := b.must(b.a.Add(x, x))
-			z := b.must(b.b.Mul(y, y))
+			y := b.must(b.a.Do(op.Add, nil, x, x))
+			z := b.must(b.b.Do(op.Mul, nil, y, y))
 			if last != nil {
 				release(last)
 			}
-			last = b.must(b.a.Add(z, y))
+			last = b.must(b.a.Do(op.Add, nil, z, y))
 			release(x, y, z)
 		}
 		return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/fucina-go/fucina/core/op"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -123,7 +124,7 @@ func TestDeviceIsTouchedLate(t *testing.T) {
 	want("contexts", 0, 0)
 	x := b.vector(b.a, 16, 1)
 	want("a tensor", 0, 0)
-	y := b.must(b.a.Add(x, x))
+	y := b.must(b.a.Do(op.Add, nil, x, x))
 	want("an op", 2, 1) // compute and upload
 	pinned := b.dev.Stats().PinnedBytes
 	if err := y.Buffer().ReadAt(context.Background(), make([]byte, 4), 0); err != nil {
@@ -193,7 +194,7 @@ func TestColdAfterAdoption(t *testing.T) {
 	}
 	x, w := lend(false), lend(true)
 	for range 2 {
-		release(b.must(b.a.MatMul(x, w)))
+		release(b.must(b.a.Do(op.MatMul, nil, x, w)))
 	}
 	if cold != 1 {
 		t.Errorf("told %d times of one adopted weight", cold)
@@ -202,7 +203,7 @@ func TestColdAfterAdoption(t *testing.T) {
 	if !w.Buffer().DropDevice() {
 		t.Fatal("the weight was not dropped")
 	}
-	release(b.must(b.a.MatMul(x, w)))
+	release(b.must(b.a.Do(op.MatMul, nil, x, w)))
 	if cold != 2 {
 		t.Errorf("told %d times of a weight that was adopted twice", cold)
 	}
@@ -215,17 +216,17 @@ func TestCancelUnderPressure(t *testing.T) {
 	const n = 1024 // 4 KiB
 	b := newBench(t, discrete.Options{Ring: deepRing, MemoryBytes: 16 << 10})
 	x := b.vector(b.a, n, 1)
-	y := b.must(b.a.Add(x, x))
-	z := b.must(b.a.Add(y, x))
+	y := b.must(b.a.Do(op.Add, nil, x, x))
+	z := b.must(b.a.Do(op.Add, nil, y, x))
 	half := b.must(z.Narrow(0, 0, n/2))
 	b.read("z", z, 3)
 	b.dev.Hold()
-	release(b.must(b.a.Add(half, half))) // half of the last 4 KiB is in use
+	release(b.must(b.a.Do(op.Add, nil, half, half))) // half of the last 4 KiB is in use
 	ctx, cancel := context.WithCancel(context.Background())
 	b.a.SetCancel(ctx)
 	result := make(chan error, 1)
 	go func() {
-		r, err := b.a.Add(z, y)
+		r, err := b.a.Do(op.Add, nil, z, y)
 		if err == nil {
 			r.Release()
 		}
@@ -239,7 +240,7 @@ func TestCancelUnderPressure(t *testing.T) {
 		return nil
 	})
 	within(t, "op with a context that has ended", func() error {
-		if _, err := b.a.Add(z, y); !errors.Is(err, context.Canceled) {
+		if _, err := b.a.Do(op.Add, nil, z, y); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("error %w, want the context's", err)
 		}
 		return nil
@@ -257,13 +258,13 @@ func TestTooLargeEvictsNothing(t *testing.T) {
 	b := newBench(t, discrete.Options{MemoryBytes: 64 << 10})
 	x := b.vector(b.a, n, 1)
 	w := b.weight(n, 1, nil) // 16 KiB
-	release(b.must(b.a.MatMul(x, w)))
+	release(b.must(b.a.Do(op.MatMul, nil, x, w)))
 	one := b.vector(b.a, 1, 1)
 	uploads := b.dev.Stats().Uploads
 	for _, size := range []int{1 << 50, math.MaxInt / 4, 1 << 14} { // the last one is the whole memory
 		v := b.must(one.BroadcastTo(shape.Must(size)))
 		for range 3 {
-			y, err := b.a.Materialize(v)
+			y, err := b.a.Do(op.Copy, &op.Params{To: v.DType()}, v)
 			if err == nil {
 				y.Release()
 			} else if !errors.Is(err, accel.ErrOutOfMemory) {
@@ -272,7 +273,7 @@ func TestTooLargeEvictsNothing(t *testing.T) {
 		}
 		v.Release()
 	}
-	release(b.must(b.a.MatMul(x, w)))
+	release(b.must(b.a.Do(op.MatMul, nil, x, w)))
 	if s := b.eng.Residency(); s.Evictions != 0 {
 		t.Errorf("%d weights given up", s.Evictions)
 	}
@@ -324,13 +325,13 @@ func TestReadsDoNotQueueUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		one := b.vector(*c, 4, 1)
-		x[i] = b.must((*c).Add(one, one))
+		x[i] = b.must((*c).Do(op.Add, nil, one, one))
 		b.read("x", x[i], 2)
 		one.Release()
 	}
 	d.Hold()
 	for i, c := range contexts {
-		y[i] = b.must((*c).Mul(x[i], x[i]))
+		y[i] = b.must((*c).Do(op.Mul, nil, x[i], x[i]))
 	}
 	fast := d.queues[provider.Compute][1]
 	d.Step(fast, 1)
