@@ -103,14 +103,6 @@ func TestOpenBadFamilies(t *testing.T) {
 		{"gemma2", badModel{"an output", add("output.weight", dtype.F32, 327, 32), unsupported, "output.weight"}},
 		{"gemma2", badModel{"no norm after attention", remove("blk.0.post_attention_norm.weight"), invalid, "blk.0.post_attention_norm.weight"}},
 		{"gemma2", badModel{"no norm after the MLP", remove("blk.1.post_ffw_norm.weight"), invalid, "blk.1.post_ffw_norm.weight"}},
-		{"gemma2", badModel{"a window of another type", set("gemma2.attention.sliding_window", "4"), invalid, "gemma2.attention.sliding_window"}},
-		{"gemma2", badModel{"a negative window", set("gemma2.attention.sliding_window", int32(-1)), invalid, "gemma2.attention.sliding_window"}},
-		{"gemma2", badModel{"a pattern of nothing", set("gemma2.attention.sliding_window_pattern", uint32(0)), invalid, "gemma2.attention.sliding_window_pattern"}},
-		{"gemma2", badModel{"a zero cap", set("gemma2.attn_logit_softcapping", float32(0)), invalid, "gemma2.attn_logit_softcapping"}},
-		{"gemma2", badModel{"a NaN cap", set("gemma2.final_logit_softcapping", nan), invalid, "gemma2.final_logit_softcapping"}},
-		{"gemma3", badModel{"a pattern in words", set("gemma3.attention.sliding_window_pattern", "1"), invalid, "gemma3.attention.sliding_window_pattern"}},
-		{"gemma3", badModel{"a negative cap", set("gemma3.final_logit_softcapping", float32(-1)), invalid, "gemma3.final_logit_softcapping"}},
-		{"gemma3", badModel{"a local base of nothing", set("gemma3.rope.freq_base_swa", float32(-1)), invalid, "gemma3.rope.freq_base_swa"}},
 		{"phi3", badModel{"a gate of its own", add("blk.0.ffn_gate.weight", dtype.F32, 16, 32), unsupported, "blk.0.ffn_gate.weight"}},
 		{"phi3", badModel{"half of the MLP", replace("blk.0.ffn_up.weight", dtype.F32, 16, 32), invalid, "blk.0.ffn_up.weight"}},
 		{"phi3", badModel{"rows too many", replace("blk.1.attn_qkv.weight", dtype.F32, 33, 32), invalid, "blk.1.attn_qkv.weight"}},
@@ -140,33 +132,6 @@ func TestOpenBadFamilies(t *testing.T) {
 			}
 			if n := eng.Stats().Handles; n != 0 {
 				t.Errorf("%d tensors left", n)
-			}
-		})
-	}
-}
-
-// Arrays of the types that seeded models do not write. What is wrong with a dimension
-// is told before the tensors are looked at.
-func TestOpenBadArrays(t *testing.T) {
-	eng := openExact(t)
-	for _, c := range []struct {
-		arch, key string
-		value     gguf.Value
-		is        error
-	}{
-		{"gemma3", "attention.head_count_kv", gguf.NewArray([]bool{true, true}), llm.ErrInvalidModel},
-		{"gemma3", "attention.head_count_kv", gguf.NewArray([]uint64{1, 2}), llm.ErrUnsupportedModel},
-		{"gemma3", "attention.head_count_kv", gguf.NewArray([]uint64{math.MaxUint64, 2}), llm.ErrInvalidModel},
-		{"gemma3", "feed_forward_length", gguf.NewArray([]float64{16, 16}), llm.ErrInvalidModel},
-	} {
-		t.Run(fmt.Sprint(c.key, c.value), func(t *testing.T) {
-			key := c.arch + "." + c.key
-			m, err := llm.New(eng, withValue(t, tinyFamily(c.arch), key, c.value), llm.Options{})
-			if err == nil {
-				m.Close()
-			}
-			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), key) {
-				t.Errorf("error %v\nwant %q that names %q", err, c.is, key)
 			}
 		})
 	}
@@ -351,33 +316,6 @@ func TestLongFactors(t *testing.T) {
 	}
 	checkLogits(t, "at the original context", run(model(a, b), 32), short, 0)
 	checkLogits(t, "beyond the original context", run(model(a, b), 33), long, 0)
-}
-
-// The variants whose scores are scaled by the width are known by their depth.
-func TestWideScale(t *testing.T) {
-	for arch, layers := range map[string]uint32{"gemma2": 46, "gemma3": 62} {
-		for _, n := range []uint32{layers - 1, layers} {
-			m := tinyFamily(arch)
-			// Blocks beyond the second are copies.
-			m.Set(arch+".block_count", n)
-			for i := uint32(2); i < n; i++ {
-				for _, t := range slices.Clone(m.Tensors) {
-					if rest, ok := strings.CutPrefix(t.Name, "blk.0."); ok {
-						t.Name = fmt.Sprintf("blk.%d.%s", i, rest)
-						m.Tensors = append(m.Tensors, t)
-					}
-				}
-			}
-			want := float32(1 / math.Sqrt(8)) // the length of a head
-			if n == layers {
-				want = float32(1 / math.Sqrt(32/2))
-			}
-			model := openModel(t, openExact(t), writeModel(t, m), llm.Options{})
-			if got := model.Params().AttentionScale; got != want {
-				t.Errorf("%s of %d blocks: scale %v, want %v", arch, n, got, want)
-			}
-		}
-	}
 }
 
 // The parts of a fused weight are views of one upload.

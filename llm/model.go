@@ -11,8 +11,13 @@ import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm/internal/arch"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
+
+// ErrFileChanged reports a model whose file changed its size while it was in use.
+// The model and its sessions can only be closed.
+var ErrFileChanged = gguf.ErrFileChanged
 
 // Options configure Open.
 type Options struct {
@@ -30,7 +35,7 @@ type Options struct {
 type Model struct {
 	eng     *fucina.Engine
 	params  Params
-	family  *family
+	family  arch.Family
 	context int
 	tok     *tokenizer.Tokenizer
 	// chatTemplate is the template text that the file carries, or empty; templateErr says
@@ -115,7 +120,7 @@ func New(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 }
 
 func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
-	p, fam, err := readParams(f)
+	p, fam, err := arch.Read(f)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +133,8 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	if m.context == 0 {
 		m.context = p.Context
 	}
-	if m.context < 1 || m.context > maxLength {
-		return nil, fmt.Errorf("context of %d tokens, want 1 to %d", m.context, maxLength)
+	if m.context < 1 || m.context > arch.MaxLength {
+		return nil, fmt.Errorf("context of %d tokens, want 1 to %d", m.context, arch.MaxLength)
 	}
 	l := loader{m: m, f: f, used: make(map[string]bool), progress: opt.Progress}
 	l.load(&p)
@@ -219,8 +224,8 @@ func (l *loader) load(p *Params) {
 		l.fail(fmt.Errorf("%w: token_embd.weight has shape %v, want [tokens %d]", ErrInvalidModel, embd.Shape, p.Embedding))
 		return
 	}
-	if p.Vocabulary = embd.Shape[0]; p.Vocabulary > maxWidth {
-		l.fail(fmt.Errorf("%w: token_embd.weight has %d rows, want at most %d", ErrInvalidModel, p.Vocabulary, maxWidth))
+	if p.Vocabulary = embd.Shape[0]; p.Vocabulary > arch.MaxWidth {
+		l.fail(fmt.Errorf("%w: token_embd.weight has %d rows, want at most %d", ErrInvalidModel, p.Vocabulary, arch.MaxWidth))
 		return
 	}
 	if n := l.m.tok.VocabSize(); n > p.Vocabulary {
@@ -230,13 +235,13 @@ func (l *loader) load(p *Params) {
 	ax := fucina.Ax
 	d := ax("d", p.Embedding)
 	vocab := ax("vocab", p.Vocabulary)
-	m, fam := l.m, l.m.family
+	m, fam := l.m, &l.m.family
 	m.tokenEmbd = l.matrix("token_embd.weight", vocab, d)
 	m.outputNorm = l.vector("output_norm.weight", d)
-	if l.wants(fam.output, "output.weight") {
-		m.output = l.projection("output", fam.outputBias, vocab, d)
+	if l.wants(fam.Output, "output.weight") {
+		m.output = l.projection("output", fam.OutputBias, vocab, d)
 	} else {
-		m.output = projection{weight: m.tokenEmbd, bias: l.bias("output", fam.outputBias, vocab), scale: 1}
+		m.output = projection{weight: m.tokenEmbd, bias: l.bias("output", fam.OutputBias, vocab), scale: 1}
 	}
 	head := ax("d_head", p.KeyLength)
 	q := ax("q", p.Heads*p.KeyLength)
@@ -249,29 +254,29 @@ func (l *loader) load(p *Params) {
 		norm := func(s string, axis fucina.Axis) fucina.Tensor { return l.vector(block+s+".weight", axis) }
 		var b layer
 		b.attnNorm = norm("attn_norm", d)
-		if l.wants(maybe, block+"attn_qkv.weight") {
-			l.fused(block+"attn_qkv", fam.qkvBias, d, part{&b.q, q}, part{&b.k, k}, part{&b.v, v})
+		if l.wants(arch.Optional, block+"attn_qkv.weight") {
+			l.fused(block+"attn_qkv", fam.QKVBias, d, part{&b.q, q}, part{&b.k, k}, part{&b.v, v})
 		} else {
-			b.q = l.projection(block+"attn_q", fam.qkvBias, q, d)
-			b.k = l.projection(block+"attn_k", fam.qkvBias, k, d)
-			b.v = l.projection(block+"attn_v", fam.qkvBias, v, d)
+			b.q = l.projection(block+"attn_q", fam.QKVBias, q, d)
+			b.k = l.projection(block+"attn_k", fam.QKVBias, k, d)
+			b.v = l.projection(block+"attn_v", fam.QKVBias, v, d)
 		}
-		if fam.qkNorm {
+		if fam.QKNorm {
 			b.qNorm, b.kNorm = norm("attn_q_norm", head), norm("attn_k_norm", head)
 		}
-		b.attnOut = l.projection(block+"attn_output", fam.attnBias, d, o)
+		b.attnOut = l.projection(block+"attn_output", fam.AttnBias, d, o)
 		b.ffnNorm = norm("ffn_norm", d)
-		if fam.fusedGate {
-			l.fused(block+"ffn_up", fam.ffnBias, d, part{&b.gate, ff}, part{&b.up, ff})
+		if fam.FusedGate {
+			l.fused(block+"ffn_up", fam.FFNBias, d, part{&b.gate, ff}, part{&b.up, ff})
 		} else {
-			b.gate = l.projection(block+"ffn_gate", fam.ffnBias, ff, d)
-			b.up = l.projection(block+"ffn_up", fam.ffnBias, ff, d)
+			b.gate = l.projection(block+"ffn_gate", fam.FFNBias, ff, d)
+			b.up = l.projection(block+"ffn_up", fam.FFNBias, ff, d)
 		}
-		b.down = l.projection(block+"ffn_down", fam.ffnBias, d, ff)
+		b.down = l.projection(block+"ffn_down", fam.FFNBias, d, ff)
 		for _, p := range []*projection{&b.gate, &b.up, &b.down} {
 			p.scalesBias = true // as in llama.cpp, which does so in the MLP only
 		}
-		if fam.postNorms {
+		if fam.PostNorms {
 			b.attnPost, b.ffnPost = norm("post_attention_norm", d), norm("post_ffw_norm", d)
 		}
 		m.layers = append(m.layers, b)
@@ -286,20 +291,20 @@ func (l *loader) load(p *Params) {
 
 // factors reads the divisors of rotary frequencies that a family may have.
 func (l *loader) factors(p *Params) {
-	switch l.m.family.frequency {
-	case oneFactors:
-		p.RoPE.FreqFactors = l.divisors(maybe, "rope_freqs.weight", p)
-	case longFactors:
-		const short, long = "rope_factors_short.weight", longFactorsName
-		if l.wants(maybe, short) || l.wants(maybe, long) {
-			p.RoPE.FreqFactors = l.divisors(always, short, p)
-			p.LongFactors = l.divisors(always, long, p)
+	switch l.m.family.Factors {
+	case arch.FixedFactors:
+		p.RoPE.FreqFactors = l.divisors(arch.Optional, "rope_freqs.weight", p)
+	case arch.LongFactors:
+		const short, long = "rope_factors_short.weight", arch.LongFactorsName
+		if l.wants(arch.Optional, short) || l.wants(arch.Optional, long) {
+			p.RoPE.FreqFactors = l.divisors(arch.Required, short, p)
+			p.LongFactors = l.divisors(arch.Required, long, p)
 		}
 	}
 }
 
 // divisors reads a tensor with one positive number per rotated pair.
-func (l *loader) divisors(has presence, name string, p *Params) []float32 {
+func (l *loader) divisors(has arch.Presence, name string, p *Params) []float32 {
 	if !l.wants(has, name) {
 		return nil
 	}
@@ -338,21 +343,21 @@ func (l *loader) floats(t gguf.TensorInfo) []float32 {
 
 // wants reports whether the tensor is one to load: if it may be absent, whether it
 // is there.
-func (l *loader) wants(has presence, name string) bool {
-	if has == maybe {
+func (l *loader) wants(has arch.Presence, name string) bool {
+	if has == arch.Optional {
 		_, ok := l.f.Tensor(name)
 		return ok && l.err == nil
 	}
-	return has == always && l.err == nil
+	return has == arch.Required && l.err == nil
 }
 
 // projection takes the matrix name.weight {out in} and, if they are there, the vector
 // name.bias {out} and the number name.scale, which NVFP4 files have beside the scales in
 // the blocks. Such files also have a name.input_scale, for products whose activations
 // are in NVFP4 too: nothing needs it here.
-func (l *loader) projection(name string, bias presence, out, in fucina.Axis) projection {
+func (l *loader) projection(name string, bias arch.Presence, out, in fucina.Axis) projection {
 	p := projection{weight: l.matrix(name+".weight", out, in), bias: l.bias(name, bias, out), scale: 1}
-	if l.wants(maybe, name+".scale") {
+	if l.wants(arch.Optional, name+".scale") {
 		p.scale = l.number(name + ".scale")
 	}
 	if t, ok := l.f.Tensor(name + ".input_scale"); ok && l.err == nil {
@@ -362,7 +367,7 @@ func (l *loader) projection(name string, bias presence, out, in fucina.Axis) pro
 }
 
 // bias takes the vector name.bias {out}, if there is one to take.
-func (l *loader) bias(name string, has presence, out fucina.Axis) fucina.Tensor {
+func (l *loader) bias(name string, has arch.Presence, out fucina.Axis) fucina.Tensor {
 	if !l.wants(has, name+".bias") {
 		return fucina.Tensor{}
 	}
@@ -393,7 +398,7 @@ type part struct {
 // fused takes a matrix that holds the rows of several projections one after the
 // other, and a bias likewise. The parts are views: a device has one copy of the
 // whole.
-func (l *loader) fused(name string, bias presence, in fucina.Axis, parts ...part) {
+func (l *loader) fused(name string, bias arch.Presence, in fucina.Axis, parts ...part) {
 	all := fucina.Ax("fused", 0)
 	for _, p := range parts {
 		all.Size += p.out.Size

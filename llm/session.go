@@ -8,6 +8,7 @@ import (
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/llm/internal/arch"
 )
 
 // ErrContextFull reports a sequence that has reached its session's length.
@@ -107,7 +108,7 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	// A longer sequence grows the slice: its length may be out of all proportion.
 	ids := make([]int32, 0, min(opt.Context, defaultContext))
 	s := &Session{m: m, c: c, opt: opt, ids: ids}
-	if s.angles, err = m.eng.RoPETable(m.params.stretched(opt.Context), opt.Context, "pos"); err != nil {
+	if s.angles, err = m.eng.RoPETable(arch.Stretched(&m.params, opt.Context), opt.Context, "pos"); err != nil {
 		return nil, errors.Join(fmt.Errorf("llm: %w", err), c.Close())
 	}
 	if m.params.Window > 0 {
@@ -376,7 +377,7 @@ func (s *Session) attention(f *flow, i int, x, angles fucina.Tensor, window int)
 	q = f.then(q, f.take(q.Split(c, "q", fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))))
 	k = f.then(k, f.take(k.Split(c, "k", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))))
 	v = f.then(v, f.take(v.Split(c, "v", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))))
-	if s.m.family.qkNorm {
+	if s.m.family.QKNorm {
 		q = f.then(q, f.take(q.RMSNorm(c, l.qNorm, "d_head", p.NormEpsilon)))
 		k = f.then(k, f.take(k.RMSNorm(c, l.kNorm, "d_head", p.NormEpsilon)))
 	}
@@ -398,7 +399,7 @@ func (s *Session) attention(f *flow, i int, x, angles fucina.Tensor, window int)
 	f.drop(values)
 	y = f.then(y, f.take(y.Merge(c, "o", "head", "d_head")))
 	y = f.then(y, f.project(y, &l.attnOut, "o"))
-	if s.m.family.postNorms {
+	if s.m.family.PostNorms {
 		y = f.then(y, f.take(y.RMSNorm(c, l.attnPost, "d", p.NormEpsilon)))
 	}
 	return f.add(x, y)
@@ -426,7 +427,7 @@ func (s *Session) feedForward(f *flow, i int, x fucina.Tensor) fucina.Tensor {
 	up := f.project(h, &l.up, "d")
 	f.drop(h)
 	var y fucina.Tensor
-	if s.m.family.geglu {
+	if s.m.family.GeGLU {
 		y = f.take(gate.GeGLU(c, up))
 	} else {
 		y = f.take(gate.SwiGLU(c, up))
@@ -434,7 +435,7 @@ func (s *Session) feedForward(f *flow, i int, x fucina.Tensor) fucina.Tensor {
 	f.drop(gate)
 	f.drop(up)
 	y = f.then(y, f.project(y, &l.down, "ff"))
-	if s.m.family.postNorms {
+	if s.m.family.PostNorms {
 		y = f.then(y, f.take(y.RMSNorm(c, l.ffnPost, "d", p.NormEpsilon)))
 	}
 	return f.add(x, y)

@@ -1,0 +1,11 @@
+// Package arch holds what llm knows of model architectures: the table of families, and
+// the dimensions of a network as a file's metadata gives them.
+//
+// A [Family] is an entry of the table. It describes by its arithmetic what sets an
+// architecture apart from the others, and the loader and the forward pass of llm read
+// it. [Params] are the dimensions of one file, which [Read] takes from the metadata and
+// checks: files are untrusted.
+//
+// Package metadata below reads single keys. It knows no families, so that llm/quantize
+// reads files of any architecture with it, and without the engine.
+package arch

@@ -1,0 +1,170 @@
+package arch
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm/internal/arch/metadata"
+)
+
+// Presence says whether the files of a family have a tensor.
+type Presence uint8
+
+const (
+	Absent   Presence = iota // No file has it.
+	Optional                 // A file may have it.
+	Required                 // Every file has it.
+)
+
+// Family describes an architecture by what sets it apart from the others: the weights
+// that its blocks have beside the projections, and the constants that its files do not
+// carry. The forward pass of llm serves all families. The zero value is a transformer
+// with RMS norms in front of attention and MLP, a SiLU gate, no bias and tied
+// embeddings.
+//
+// A tensor of a file that its family has no use for is an error when the file is opened.
+type Family struct {
+	// RoPE says which elements of a head form a rotated pair.
+	RoPE fucina.RoPEMode
+	// Factors says which tensors may hold divisors of the rotary frequencies.
+	Factors FactorSource
+
+	// Output is the presence of the output matrix. The embedding replaces it in a file
+	// without one.
+	Output Presence
+	// QKVBias is the presence of each bias of the queries, keys and values.
+	QKVBias Presence
+	// AttnBias is the presence of the bias of attention's output projection.
+	AttnBias Presence
+	// FFNBias is the presence of each bias of the MLP's projections.
+	FFNBias Presence
+	// OutputBias is the presence of the bias of the logits.
+	OutputBias Presence
+
+	// QKNorm says that each query and key head has an RMS norm, before the rotation.
+	QKNorm bool
+	// PostNorms says that the results of attention and of the MLP have an RMS norm
+	// before they are added to the residual stream.
+	PostNorms bool
+	// GeGLU says that the MLP's gate is a GELU. Otherwise it is a SiLU.
+	GeGLU bool
+	// FusedGate says that files have no ffn_gate, and that the rows of ffn_up are those
+	// of the gate and then those of the upward projection.
+	FusedGate bool
+
+	// ScaleEmbedding says that embeddings are multiplied by the root of the width.
+	ScaleEmbedding bool
+	// WideLayers is the number of blocks of the one variant whose attention divides its
+	// scores by the root of Params.Embedding/Params.Heads, not by that of
+	// Params.KeyLength. 0 means that there is no such variant.
+	WideLayers int
+
+	// Windows describes the blocks that see only the last tokens.
+	Windows Windows
+	// AttentionSoftCap is the cap of the scores, under attn_logit_softcapping. A cap of
+	// 0 in a file is an error.
+	AttentionSoftCap SoftCap
+	// FinalSoftCap is the cap of the logits, under final_logit_softcapping. A cap of 0
+	// in a file is none.
+	FinalSoftCap SoftCap
+}
+
+// FactorSource is a kind of tensor with divisors of rotary frequencies.
+type FactorSource uint8
+
+const (
+	NoFactors    FactorSource = iota // Files have no divisors.
+	FixedFactors                     // rope_freqs.weight holds those of all sessions, as for llama 3.
+	LongFactors                      // rope_factors_short.weight and rope_factors_long.weight hold those of LongRoPE.
+)
+
+// LongFactorsName is the tensor by which files with LongRoPE are known among the files of
+// their family.
+const LongFactorsName = "rope_factors_long.weight"
+
+// Windows describes blocks that see only a window of the last tokens. In the zero value
+// all blocks see everything, whatever a file says.
+type Windows struct {
+	// Pattern says that every Pattern-th block sees everything, in a file without the
+	// number attention.sliding_window_pattern. It is 0 if the family has no windows, and
+	// 1 if no block has one unless the file says so.
+	Pattern int
+	// Length is how many tokens a block sees, its own included, in a file without
+	// attention.sliding_window. 0 means that all blocks of such a file see everything.
+	Length int
+	// FreqBase is the rotary base of the blocks with a window in a file without
+	// rope.freq_base_swa. They do not share the scaling of the other blocks then. 0
+	// means that they share both.
+	FreqBase float64
+}
+
+// SoftCap is a cap c of values x, which become c*tanh(x/c).
+type SoftCap struct {
+	// Read says that the family has the cap. Otherwise there is none, whatever a file
+	// says.
+	Read bool
+	// Default is the cap in a file that has no value for it; 0 means none.
+	Default float64
+}
+
+// read sets what p has only in this family.
+func (fam *Family) read(r *metadata.Reader, p *Params) {
+	p.RoPEMode = fam.RoPE
+	p.AttentionScale = float32(1 / math.Sqrt(float64(p.KeyLength)))
+	p.LocalRoPE = p.RoPE
+	if fam.ScaleEmbedding {
+		p.EmbeddingScale = float32(math.Sqrt(float64(p.Embedding)))
+	}
+	if p.Layers == fam.WideLayers {
+		p.AttentionScale = float32(1 / math.Sqrt(float64(max(1, p.Embedding/p.Heads))))
+	}
+	if w := &fam.Windows; w.Pattern > 0 {
+		if p.Window = r.Count("attention.sliding_window", w.Length, MaxLength); p.Window > 0 {
+			p.WindowPattern = readPattern(r, p, w.Pattern)
+			p.LocalRoPE = w.readRoPE(r, p)
+		}
+	}
+	p.AttentionSoftCap = fam.AttentionSoftCap.read(r, "attn_logit_softcapping", math.SmallestNonzeroFloat32)
+	p.FinalSoftCap = fam.FinalSoftCap.read(r, "final_logit_softcapping", 0)
+}
+
+// read returns the cap of a file. One that the file has must be at least low.
+func (c SoftCap) read(r *metadata.Reader, key string, low float64) float32 {
+	if !c.Read {
+		return 0
+	}
+	return float32(r.Number(key, c.Default, low))
+}
+
+// readRoPE returns the angles of the blocks with a window.
+func (w *Windows) readRoPE(r *metadata.Reader, p *Params) fucina.RoPE {
+	rope := p.RoPE
+	if w.FreqBase != 0 {
+		rope = fucina.RoPE{Dims: p.RoPE.Dims, AttnFactor: p.RoPE.AttnFactor}
+	}
+	rope.FreqBase = readBase(r, "rope.freq_base_swa", cmp.Or(w.FreqBase, p.RoPE.FreqBase), p)
+	return rope
+}
+
+// readPattern returns the period of blocks without a window. A file may have an array
+// instead, which says of each block whether it has a window. llama.cpp ignores such an
+// array in these families and takes the default; known files agree with the default.
+func readPattern(r *metadata.Reader, p *Params, def int) int {
+	const key = "attention.sliding_window_pattern"
+	v, ok := r.Value(key)
+	if !ok || v.Type() != gguf.TypeArray {
+		return r.Size(key, def, maxLayers)
+	}
+	windowed := make([]bool, p.Layers)
+	for i := range windowed {
+		windowed[i] = i%def != def-1
+	}
+	if list, ok := v.Interface().([]bool); !ok || !slices.Equal(list, windowed) {
+		p.Notes = append(p.Notes, fmt.Sprintf("%s is an array and is ignored, as in llama.cpp: one block in %d has no window", r.Key(key), def))
+	}
+	return def
+}

@@ -1,0 +1,210 @@
+// Package metadata reads the keys that the metadata of a model file has under the name
+// of its architecture, such as llama.block_count. It takes any architecture, whether or
+// not llm runs it, and depends on the file format alone.
+//
+// Files are untrusted: each value is read with its bounds.
+package metadata
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/fucina-go/fucina/gguf"
+)
+
+// Names of keys that files of most architectures have, without the architecture in
+// front.
+const (
+	BlockCount  = "block_count"
+	HeadCount   = "attention.head_count"
+	KVHeadCount = "attention.head_count_kv"
+	ExpertCount = "expert_count"
+)
+
+// Reader reads typed values of one file and keeps the first error. A method that fails
+// returns a value that its callers may go on with; what was read counts only if Err is
+// nil at the end. Names of keys come without the architecture.
+type Reader struct {
+	m       *gguf.Metadata
+	arch    string
+	invalid error
+	err     error
+}
+
+// NewReader returns a reader of m's values under its general.architecture. Errors, also
+// those of the reader, wrap invalid, and the error of package gguf if there is one.
+func NewReader(m *gguf.Metadata, invalid error) (*Reader, error) {
+	arch, err := m.String("general.architecture")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", invalid, err)
+	}
+	return &Reader{m: m, arch: arch, invalid: invalid}, nil
+}
+
+// Architecture returns the value of general.architecture.
+func (r *Reader) Architecture() string { return r.arch }
+
+// Key returns the key of that name in full, in the form for an error: a key that could
+// drive a terminal, or that is very long, is quoted and cut.
+func (r *Reader) Key(name string) string {
+	const limit = 80
+	key := r.key(name)
+	if len(key) > limit {
+		return strconv.Quote(key[:limit]) + "..."
+	}
+	if q := strconv.Quote(key); q != `"`+key+`"` {
+		return q
+	}
+	return key
+}
+
+func (r *Reader) key(name string) string { return r.arch + "." + name }
+
+// Err returns the first error.
+func (r *Reader) Err() error { return r.err }
+
+// Fail makes err the reader's error if it has none.
+func (r *Reader) Fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// Invalidf is Fail with the reader's sentinel and a text.
+func (r *Reader) Invalidf(format string, args ...any) {
+	r.Fail(fmt.Errorf("%w: %w", r.invalid, fmt.Errorf(format, args...)))
+}
+
+// Value returns the value under name, and whether there is one.
+func (r *Reader) Value(name string) (gguf.Value, bool) { return r.m.Value(r.key(name)) }
+
+// Has reports whether there is a value under name.
+func (r *Reader) Has(name string) bool {
+	_, ok := r.Value(name)
+	return ok
+}
+
+// Size returns the integer under name, which must lie in [1, limit]. If the key is
+// absent it returns def, or fails if def is 0. After an error it returns 1.
+func (r *Reader) Size(name string, def, limit int) int { return r.integer(name, def, 1, limit) }
+
+// Count returns the integer under name, which must lie in [0, limit]. If the key is
+// absent it returns def, or fails if def is -1. After an error it returns 0.
+func (r *Reader) Count(name string, def, limit int) int { return r.integer(name, def, 0, limit) }
+
+// integer returns the integer under name, which must lie in [low, limit]. If the key is
+// absent it returns def, or fails if def is below low. After an error it returns low.
+func (r *Reader) integer(name string, def, low, limit int) int {
+	v, err := r.m.Int(r.key(name))
+	if errors.Is(err, gguf.ErrNoKey) && def >= low {
+		return def
+	}
+	if err != nil {
+		r.Invalidf("%w", err)
+		return low
+	}
+	if v < int64(low) || v > int64(limit) {
+		r.Invalidf("%s is %d, want %d to %d", r.Key(name), v, low, limit)
+		return low
+	}
+	return int(v)
+}
+
+// PerBlock returns the numbers of the blocks, of which there are n, under name: a number
+// for all, as Size reads it, or an array with one for each. A number of an array may be
+// 0, for a block that lacks what is counted.
+func (r *Reader) PerBlock(name string, def, limit, n int) []int {
+	list := make([]int, n)
+	if !r.isArray(name) {
+		size := r.Size(name, def, limit)
+		for i := range list {
+			list[i] = size
+		}
+		return list
+	}
+	values, err := r.m.Ints(r.key(name))
+	switch {
+	case err != nil:
+		r.Invalidf("%w", err)
+	case len(values) != n:
+		r.Invalidf("%s has %d entries, want one for each of %d blocks", r.Key(name), len(values), n)
+	default:
+		for i, v := range values {
+			if v < 0 || v > int64(limit) {
+				r.Invalidf("%s[%d] is %d, want 0 to %d", r.Key(name), i, v, limit)
+				v = 0
+			}
+			list[i] = int(v)
+		}
+	}
+	return list
+}
+
+// First returns the number of the first block under name: that of all, as Count reads
+// it, or the first of an array, whose other entries may be anything that is an integer.
+func (r *Reader) First(name string, def, limit int) int {
+	if !r.isArray(name) {
+		return r.Count(name, def, limit)
+	}
+	values, err := r.m.Ints(r.key(name))
+	switch {
+	case err != nil:
+		r.Invalidf("%w", err)
+		return 0
+	case len(values) == 0:
+		r.Invalidf("%s is an empty array", r.Key(name))
+		return 0
+	case values[0] < 0 || values[0] > int64(limit):
+		r.Invalidf("%s[0] is %d, want 0 to %d", r.Key(name), values[0], limit)
+		return 0
+	}
+	return int(values[0])
+}
+
+// isArray reports whether the value under name is an array of integers or bools.
+func (r *Reader) isArray(name string) bool {
+	v, ok := r.Value(name)
+	if !ok || v.Type() != gguf.TypeArray {
+		return false
+	}
+	switch v.Elem() {
+	case gguf.TypeFloat32, gguf.TypeFloat64, gguf.TypeString:
+		return false
+	}
+	return true
+}
+
+// Number returns the float under name, or def if the key is absent. It must be finite
+// and at least low.
+func (r *Reader) Number(name string, def, low float64) float64 {
+	if !r.Has(name) {
+		return def
+	}
+	return r.Needed(name, low)
+}
+
+// Needed is Number for a key that must be there. After an error it returns low.
+func (r *Reader) Needed(name string, low float64) float64 {
+	v, err := r.m.Float(r.key(name))
+	if err != nil {
+		r.Invalidf("%w", err)
+		return low
+	}
+	if !(v >= low) || v > math.MaxFloat32 {
+		r.Invalidf("%s is %v, want a finite number of at least %v", r.Key(name), v, low)
+		return low
+	}
+	return v
+}
+
+// Text returns the string under name, or def if the key is absent or after an error.
+func (r *Reader) Text(name, def string) string {
+	s, err := r.m.StringOr(r.key(name), def)
+	if err != nil {
+		r.Invalidf("%w", err)
+		return def
+	}
+	return s
+}

@@ -1,0 +1,195 @@
+package arch
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm/internal/arch/metadata"
+)
+
+var (
+	// ErrUnsupportedModel reports a file of a family, or with a feature, that this
+	// package does not run.
+	ErrUnsupportedModel = errors.New("unsupported model")
+	// ErrInvalidModel reports a file whose metadata and tensors do not make a model.
+	ErrInvalidModel = errors.New("invalid model")
+)
+
+// Params are the dimensions of a network, from a file's metadata.
+type Params struct {
+	Architecture string
+	Name         string // empty if the file has none, or one that is no text
+	Layers       int
+	Context      int // length that the model was trained for
+	Embedding    int // width of the residual stream
+	FeedForward  int // width inside of the MLP
+	Heads        int
+	KVHeads      int
+	KeyLength    int // elements of a query or key head
+	ValueLength  int
+	Vocabulary   int // rows of the embedding, which may be more than the tokenizer's tokens
+	NormEpsilon  float32
+
+	RoPE     fucina.RoPE
+	RoPEMode fucina.RoPEMode
+	// LongFactors replace RoPE.FreqFactors in sessions longer than RoPE.OriginalContext;
+	// nil if the file has no such pair.
+	LongFactors []float32
+
+	AttentionScale   float32 // of the products of queries and keys
+	AttentionSoftCap float32 // of the scores of attention; 0 is none
+	FinalSoftCap     float32 // of the logits; 0 is none
+	EmbeddingScale   float32 // of the embeddings; 0 is none
+
+	// Window is how many tokens a block sees, its own included; 0 is all in every block.
+	// Every WindowPattern-th block sees all tokens nevertheless. LocalRoPE are the angles
+	// of the blocks with a window.
+	Window        int
+	WindowPattern int
+	LocalRoPE     fucina.RoPE
+
+	// Notes has a sentence for each value of the file that is not taken as it is.
+	Notes []string
+}
+
+// Local reports whether block i sees only a window.
+func (p *Params) Local(i int) bool {
+	return p.Window > 0 && i%p.WindowPattern != p.WindowPattern-1
+}
+
+// Stretched returns the angles of a session of n tokens on the network of p.
+func Stretched(p *Params, n int) fucina.RoPE {
+	r := p.RoPE
+	if p.LongFactors != nil && n > r.OriginalContext {
+		r.FreqFactors = p.LongFactors
+	}
+	return r
+}
+
+// Bounds on dimensions. They are far above those of any real model, and keep products of
+// a few dimensions inside an int64 and loops over hostile files short.
+const (
+	MaxWidth  = 1 << 24
+	MaxLength = 1 << 30 // of a context, in tokens
+
+	maxLayers = 1 << 12
+	maxHeads  = 1 << 14
+	maxHead   = 1 << 14 // elements of a head; a session has a table of angles for each
+)
+
+// Read returns the dimensions of the network of f, and its family. Keys are those of the
+// GGUF specification and of llama.cpp's loader. What the metadata does not say is left
+// zero: the vocabulary's size and the divisors of rotary frequencies, which come with
+// the tensors. Errors wrap ErrUnsupportedModel or ErrInvalidModel.
+func Read(f *gguf.File) (Params, Family, error) {
+	r, err := metadata.NewReader(&f.Metadata, ErrInvalidModel)
+	if err != nil {
+		return Params{}, Family{}, err
+	}
+	arch := r.Architecture()
+	fam, ok := known.lookup(arch)
+	if !ok {
+		return Params{}, Family{}, fmt.Errorf("%w: architecture %.80q, want one of %v", ErrUnsupportedModel, arch, Architectures())
+	}
+	p := Params{Architecture: arch}
+	p.Name, _ = f.StringOr("general.name", "") // nothing depends on it
+	p.Layers = r.Size(metadata.BlockCount, 0, maxLayers)
+	p.Context = r.Size("context_length", 0, MaxLength)
+	p.Embedding = r.Size("embedding_length", 0, MaxWidth)
+	p.FeedForward = uniform(r, "feed_forward_length", 0, MaxWidth, p.Layers)
+	p.Heads = uniform(r, metadata.HeadCount, 0, maxHeads, p.Layers)
+	p.KVHeads = uniform(r, metadata.KVHeadCount, p.Heads, maxHeads, p.Layers)
+	if !r.Has("attention.key_length") && p.Embedding%p.Heads != 0 {
+		r.Invalidf("%s is %d, want a divisor of the width %d", r.Key(metadata.HeadCount), p.Heads, p.Embedding)
+	}
+	p.KeyLength = r.Size("attention.key_length", max(1, p.Embedding/p.Heads), maxHead)
+	p.ValueLength = r.Size("attention.value_length", max(1, p.Embedding/p.Heads), maxHead)
+	if p.KeyLength > maxHead || p.ValueLength > maxHead {
+		r.Invalidf("%s %d over %s %d gives heads of %d elements, want at most %d",
+			r.Key("embedding_length"), p.Embedding, r.Key(metadata.HeadCount), p.Heads, p.Embedding/p.Heads, maxHead)
+	}
+	p.NormEpsilon = float32(r.Needed("attention.layer_norm_rms_epsilon", 0))
+	_, long := f.Tensor(LongFactorsName)
+	p.RoPE = readRoPE(r, &fam, &p, long)
+	fam.read(r, &p)
+	if p.Heads%p.KVHeads != 0 {
+		r.Invalidf("%s is %d, want a divisor of the %d heads", r.Key(metadata.KVHeadCount), p.KVHeads, p.Heads)
+	}
+	if n := r.Count(metadata.ExpertCount, 0, MaxWidth); n != 0 {
+		r.Fail(fmt.Errorf("%w: %s is %d, want no experts", ErrUnsupportedModel, r.Key(metadata.ExpertCount), n))
+	}
+	if err := r.Err(); err != nil {
+		return Params{}, Family{}, err
+	}
+	return p, fam, nil
+}
+
+// uniform returns the number under the key that all blocks share: they have one shape
+// here.
+func uniform(r *metadata.Reader, key string, def, limit, layers int) int {
+	values := r.PerBlock(key, def, limit, layers)
+	for i, v := range values {
+		if v != values[0] || v == 0 {
+			name := r.Key(key)
+			r.Fail(fmt.Errorf("%w: %s[%d] is %d and %s[0] is %d, want one number above 0 for all blocks", ErrUnsupportedModel, name, i, v, name, values[0]))
+			return 1
+		}
+	}
+	return values[0]
+}
+
+// readBase returns the frequency base of a rotation under the key, or def if the key is
+// absent or 0. llama.cpp takes a 0 as it is, so that all angles but the first are
+// infinite and every logit is NaN: a file that holds it means that it has no base.
+func readBase(r *metadata.Reader, key string, def float64, p *Params) float64 {
+	v := r.Number(key, def, 0)
+	if v == 0 && r.Err() == nil {
+		p.Notes = append(p.Notes, fmt.Sprintf("%s is 0, which is not a frequency base: %v is used", r.Key(key), def))
+		return def
+	}
+	return v
+}
+
+// readRoPE returns the angles of the blocks without a window. long says that the file
+// has divisors for long sessions.
+func readRoPE(r *metadata.Reader, fam *Family, p *Params, long bool) fucina.RoPE {
+	rope := fucina.RoPE{
+		Dims:     r.Size("rope.dimension_count", p.KeyLength, MaxWidth),
+		FreqBase: readBase(r, "rope.freq_base", 10000, p),
+	}
+	if rope.Dims%2 != 0 || rope.Dims > p.KeyLength {
+		r.Invalidf("%s is %d, want an even number of at most the head size %d", r.Key("rope.dimension_count"), rope.Dims, p.KeyLength)
+	}
+	kind := r.Text("rope.scaling.type", "linear")
+	rope.AttnFactor = r.Number("rope.scaling.attn_factor", 1, 0)
+	if kind == "longrope" && fam.Factors == LongFactors {
+		kind = "linear" // beside the divisors, which are tensors
+	}
+	switch kind {
+	case "none":
+	case "linear", "yarn":
+		const key = "rope.scaling.factor"
+		factor := 0.0
+		if r.Has(key) {
+			factor = r.Needed(key, 0)
+		} else { // files older than rope.scaling.type have only the linear factor
+			factor = r.Number("rope.scale_linear", 0, 0)
+		}
+		if factor != 0 {
+			rope.FreqScale = 1 / factor
+		}
+		if kind == "yarn" {
+			// rope.scaling.yarn_beta_fast and yarn_beta_slow are not read: llama.cpp
+			// reads them for other families only, and runs these with its defaults.
+			rope.ExtFactor, rope.BetaFast, rope.BetaSlow = 1, 32, 1
+		}
+		if kind == "yarn" || long && fam.Factors == LongFactors {
+			rope.OriginalContext = r.Size("rope.scaling.original_context_length", p.Context, MaxLength)
+		}
+	default:
+		r.Fail(fmt.Errorf("%w: %s is %.80q, which this family does not have", ErrUnsupportedModel, r.Key("rope.scaling.type"), kind))
+	}
+	return rope
+}

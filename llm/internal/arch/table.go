@@ -1,0 +1,59 @@
+package arch
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/fucina-go/fucina"
+)
+
+// table holds families by the value of general.architecture in their files. It is safe
+// for concurrent use.
+type table struct {
+	mu       sync.RWMutex
+	families map[string]Family
+}
+
+// known are the families that Read takes. The facts of those below are those of
+// llama.cpp's loader, which files are made for.
+var known = table{families: map[string]Family{
+	"llama": {
+		RoPE: fucina.RoPEInterleaved, Factors: FixedFactors, Output: Optional,
+		QKVBias: Optional, AttnBias: Optional, FFNBias: Optional,
+	},
+	"qwen2": {RoPE: fucina.RoPENeoX, Output: Optional, QKVBias: Required, OutputBias: Optional},
+	"qwen3": {RoPE: fucina.RoPENeoX, Output: Optional, QKVBias: Optional, QKNorm: true},
+	"phi3":  {RoPE: fucina.RoPENeoX, Factors: LongFactors, Output: Optional, QKVBias: Optional, FusedGate: true},
+	// The norms of the gemma families multiply by 1 + w. The converter has added the 1,
+	// so that the weights in a file are those of an ordinary norm.
+	"gemma2": {
+		RoPE: fucina.RoPENeoX, PostNorms: true, GeGLU: true,
+		ScaleEmbedding: true, WideLayers: 46, // 27B
+		Windows:          Windows{Pattern: 2, Length: 4096},
+		AttentionSoftCap: SoftCap{Read: true, Default: 50},
+		FinalSoftCap:     SoftCap{Read: true, Default: 30},
+	},
+	"gemma3": {
+		RoPE: fucina.RoPENeoX, Output: Optional, QKNorm: true, PostNorms: true, GeGLU: true,
+		ScaleEmbedding: true, WideLayers: 62, // 27B
+		Windows:      Windows{Pattern: 6, FreqBase: 10000},
+		FinalSoftCap: SoftCap{Read: true},
+	},
+}}
+
+// Architectures returns the values of general.architecture that Read takes, sorted.
+func Architectures() []string { return known.names() }
+
+func (t *table) names() []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Sorted(maps.Keys(t.families))
+}
+
+func (t *table) lookup(name string) (Family, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	f, ok := t.families[name]
+	return f, ok
+}
