@@ -8,6 +8,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm/internal/arch/metadata"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -141,55 +142,21 @@ func (h *hyper) is70B() bool {
 }
 
 func readHyper(f *gguf.File) (*hyper, error) {
-	arch, err := f.String("general.architecture")
+	r, err := metadata.NewReader(&f.Metadata, ErrMetadata)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMetadata, err)
+		return nil, err
 	}
-	h := &hyper{arch: arch}
 	// Far above any model, so that small products of these do not wrap.
 	const limit = 1 << 20
-	read := func(dst *int, name string, def int) {
-		if err != nil {
-			return
-		}
-		key := arch + "." + name
-		var v int64
-		if v, err = intOrFirst(f, key, int64(def)); err != nil {
-			return
-		}
-		if v < 0 || v > limit {
-			err = fmt.Errorf("key %s is %d, want 0 to %d", quote(key), v, limit)
-			return
-		}
-		*dst = int(v)
-	}
-	read(&h.layers, "block_count", -1)
-	read(&h.heads, "attention.head_count", 0)
-	read(&h.kvHeads, "attention.head_count_kv", h.heads)
-	read(&h.experts, "expert_count", 0)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMetadata, err)
+	h := &hyper{arch: r.Architecture()}
+	h.layers = r.First(metadata.BlockCount, -1, limit)
+	h.heads = r.First(metadata.HeadCount, 0, limit)
+	h.kvHeads = r.First(metadata.KVHeadCount, h.heads, limit)
+	h.experts = r.First(metadata.ExpertCount, 0, limit)
+	if err := r.Err(); err != nil {
+		return nil, err
 	}
 	return h, nil
-}
-
-// intOrFirst returns an integer, or the first of an array of one per layer. An absent
-// key has the value def, and is an error if def is negative.
-func intOrFirst(f *gguf.File, key string, def int64) (int64, error) {
-	if v, ok := f.Value(key); ok && v.Type() == gguf.TypeArray {
-		list, err := f.Ints(key)
-		if err != nil {
-			return 0, err
-		}
-		if len(list) == 0 {
-			return 0, fmt.Errorf("key %s is an empty array", quote(key))
-		}
-		return list[0], nil
-	}
-	if def < 0 {
-		return f.Int(key)
-	}
-	return f.IntOr(key, def)
 }
 
 // Choice is what becomes of a tensor.
