@@ -33,4 +33,5 @@
 //     ignored, as llama.cpp does: converters have not written it reliably.
 //
 // What a family adds is an entry of one table; the forward pass is the same for all.
+// [RegisterFamily] adds an entry to the table at run time.
 package llm

@@ -2,6 +2,7 @@ package llm_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -56,6 +57,55 @@ func Example() {
 	// Output:
 	// Once upon a timemefx upq bretanvjtiaan sgmew tonfk w
 	// tokens held: 35
+}
+
+// A fine-tune whose file has an architecture of its own, while its network is that of
+// llama: described in a registered family, the file runs and says the same.
+func ExampleRegisterFamily() {
+	err := llm.RegisterFamily("tinystory", llm.Family{
+		RoPE:    fucina.RoPEInterleaved,
+		Output:  llm.Optional,
+		QKVBias: llm.Optional,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	eng, err := fucina.Open(fucina.WithExact(true))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+
+	for _, name := range []string{"llama", "tinystory"} {
+		f, err := gguf.Parse(tinyllama.NewShape(tinyllama.Shape{Architecture: name, Output: true}).Bytes())
+		if err != nil {
+			log.Fatal(err)
+		}
+		model, err := llm.New(eng, f, llm.Options{})
+		if err := errors.Join(err, f.Close()); err != nil {
+			log.Fatal(err)
+		}
+		defer model.Close()
+		session, err := model.NewSession(llm.SessionOptions{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer session.Close()
+
+		fmt.Printf("%-9s", model.Params().Architecture)
+		for tok, err := range session.Generate(context.Background(), "Once upon a time", llm.GenerateOptions{MaxTokens: 8}) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Print(" ", tok.ID)
+		}
+		fmt.Println()
+	}
+	fmt.Println(llm.Architectures())
+	// Output:
+	// llama     288 307 316 286 315 271 270 294
+	// tinystory 288 307 316 286 315 271 270 294
+	// [gemma2 gemma3 llama phi3 qwen2 qwen3 tinystory]
 }
 
 // A server that keeps nothing between requests: each one brings the whole

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm"
@@ -51,6 +52,28 @@ func TestFamilyGoldens(t *testing.T) {
 		if !archs[arch] {
 			t.Errorf("no results for %s", arch)
 		}
+	}
+}
+
+// RegisterFamily refuses what is no family, and leaves the others as they are.
+func TestRegisterFamilyRefuses(t *testing.T) {
+	before := llm.Architectures()
+	for _, c := range []struct {
+		name string
+		f    llm.Family
+		says string
+	}{
+		{"", llm.Family{}, "no name"},
+		{"llama", llm.Family{RoPE: fucina.RoPENeoX}, `"llama": the name is registered already`},
+		{"nonsense", llm.Family{Output: 7}, `"nonsense": Output is 7`},
+	} {
+		err := llm.RegisterFamily(c.name, c.f)
+		if !errors.Is(err, llm.ErrInvalidFamily) || !strings.HasPrefix(err.Error(), "llm: ") || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: error %v, want ErrInvalidFamily that says %s", c.name, err, c.says)
+		}
+	}
+	if after := llm.Architectures(); !slices.Equal(after, before) {
+		t.Errorf("architectures %v, before %v", after, before)
 	}
 }
 

@@ -3,8 +3,10 @@
 //
 // A [Family] is an entry of the table. It describes by its arithmetic what sets an
 // architecture apart from the others, and the loader and the forward pass of llm read
-// it. [Params] are the dimensions of one file, which [Read] takes from the metadata and
-// checks: files are untrusted.
+// it. [Register] adds an entry at run time.
+//
+// [Params] are the dimensions of one file, which [Read] takes from the metadata. Files
+// are untrusted: Read checks every dimension against the others and against bounds.
 //
 // Package metadata below reads single keys. It knows no families, so that llm/quantize
 // reads files of any architecture with it, and without the engine.

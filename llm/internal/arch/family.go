@@ -2,6 +2,7 @@ package arch
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,9 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm/internal/arch/metadata"
 )
+
+// ErrInvalidFamily reports an entry that the table of families does not take.
+var ErrInvalidFamily = errors.New("invalid family")
 
 // Presence says whether the files of a family have a tensor.
 type Presence uint8
@@ -109,6 +113,61 @@ type SoftCap struct {
 	Read bool
 	// Default is the cap in a file that has no value for it; 0 means none.
 	Default float64
+}
+
+// check returns an error if no network is as fam says.
+func (fam *Family) check() error {
+	if fam.RoPE != fucina.RoPEInterleaved && fam.RoPE != fucina.RoPENeoX {
+		return fmt.Errorf("RoPE is %d, want RoPEInterleaved or RoPENeoX", fam.RoPE)
+	}
+	if fam.Factors > LongFactors {
+		return fmt.Errorf("Factors is %d, want NoFactors, FixedFactors or LongFactors", fam.Factors)
+	}
+	for _, p := range []struct {
+		field string
+		has   Presence
+	}{
+		{"Output", fam.Output}, {"QKVBias", fam.QKVBias}, {"AttnBias", fam.AttnBias},
+		{"FFNBias", fam.FFNBias}, {"OutputBias", fam.OutputBias},
+	} {
+		if p.has > Required {
+			return fmt.Errorf("%s is %d, want Absent, Optional or Required", p.field, p.has)
+		}
+	}
+	if fam.WideLayers < 0 || fam.WideLayers > maxLayers {
+		return fmt.Errorf("WideLayers is %d, want 0 to %d", fam.WideLayers, maxLayers)
+	}
+	return cmp.Or(fam.Windows.check(), fam.AttentionSoftCap.check("AttentionSoftCap"), fam.FinalSoftCap.check("FinalSoftCap"))
+}
+
+func (w *Windows) check() error {
+	switch {
+	case w.Pattern < 0 || w.Pattern > maxLayers:
+		return fmt.Errorf("Windows.Pattern is %d, want 0 to %d", w.Pattern, maxLayers)
+	case w.Length < 0 || w.Length > MaxLength:
+		return fmt.Errorf("Windows.Length is %d, want 0 to %d", w.Length, MaxLength)
+	case !isConstant(w.FreqBase):
+		return fmt.Errorf("Windows.FreqBase is %v, want 0 or a positive number within float32", w.FreqBase)
+	case w.Pattern == 0 && (w.Length != 0 || w.FreqBase != 0):
+		return fmt.Errorf("Windows.Length is %d and Windows.FreqBase is %v, want a Pattern with them", w.Length, w.FreqBase)
+	}
+	return nil
+}
+
+func (c SoftCap) check(field string) error {
+	switch {
+	case !isConstant(c.Default):
+		return fmt.Errorf("%s.Default is %v, want 0 or a positive number within float32", field, c.Default)
+	case c.Default != 0 && !c.Read:
+		return fmt.Errorf("%s.Default is %v, want Read with it", field, c.Default)
+	}
+	return nil
+}
+
+// isConstant reports whether v may be a constant of a family: 0 for none, or a positive
+// number that is one in float32 too.
+func isConstant(v float64) bool {
+	return v == 0 || v >= math.SmallestNonzeroFloat32 && v <= math.MaxFloat32
 }
 
 // read sets what p has only in this family.

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -42,6 +43,11 @@ var known = table{families: map[string]Family{
 	},
 }}
 
+// Register adds f to the families that Read takes, for files whose general.architecture
+// is name. It may be called at any time, from any goroutine. It fails with
+// ErrInvalidFamily if name is empty or registered already, or if f makes no sense.
+func Register(name string, f Family) error { return known.add(name, f) }
+
 // Architectures returns the values of general.architecture that Read takes, sorted.
 func Architectures() []string { return known.names() }
 
@@ -56,4 +62,20 @@ func (t *table) lookup(name string) (Family, bool) {
 	defer t.mu.RUnlock()
 	f, ok := t.families[name]
 	return f, ok
+}
+
+func (t *table) add(name string, f Family) error {
+	if name == "" {
+		return fmt.Errorf("%w: no name", ErrInvalidFamily)
+	}
+	if err := f.check(); err != nil {
+		return fmt.Errorf("%w %.80q: %w", ErrInvalidFamily, name, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.families[name]; ok {
+		return fmt.Errorf("%w %.80q: the name is registered already", ErrInvalidFamily, name)
+	}
+	t.families[name] = f
+	return nil
 }
