@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/providers/cpu"
 	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
@@ -36,5 +38,39 @@ func TestWithDevice(t *testing.T) {
 	end()
 	if s := d.Stats(); s.LiveBytes != 0 || s.LiveQueues != 0 {
 		t.Errorf("the device after Close: %+v", s)
+	}
+}
+
+// A provider in the CPU's place runs what the device declines, and both end with the
+// engine.
+func TestWithCPUAndDevice(t *testing.T) {
+	d, err := discrete.New(discrete.Options{Decline: func(id op.ID, _ *op.Args) string {
+		if id == op.Mul {
+			return "the CPU multiplies"
+		}
+		return ""
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := 0
+	c, end := open(t, fucina.WithDevice(d), fucina.WithCPU(closing{p, &closed}))
+	x, k := numbered(t, c, "a:3"), check{t}
+	y := k.of(x.Add(c, x))
+	z := k.of(y.Mul(c, x))
+	if got, err := fucina.Data[float32](z); err != nil || got[2] != 18 {
+		t.Errorf("read %v, %v", got, err)
+	}
+	if cpu, dev := p.Stats(), d.Stats(); cpu.Submits[op.Mul] != 1 || cpu.Ops() != 1 || dev.Submits[op.Add] != 1 || dev.Ops() != 1 {
+		t.Errorf("the CPU's place counts %+v, the device %+v", cpu, dev)
+	}
+	drop(t, x, y, z)
+	end()
+	if s := d.Stats(); closed != 1 || s.LiveQueues != 0 {
+		t.Errorf("the CPU's place was closed %d times, the device has %d queues", closed, s.LiveQueues)
 	}
 }

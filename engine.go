@@ -28,7 +28,8 @@ type Option func(*config)
 
 type config struct {
 	provider string
-	device   provider.Provider
+	device   provider.Device
+	cpu      provider.Provider
 	threads  int
 	budget   int64
 	exact    *bool
@@ -40,11 +41,17 @@ type config struct {
 // asks for is not available, Open fails with ErrUnavailable.
 func WithProvider(name string) Option { return func(c *config) { c.provider = name } }
 
-// WithDevice makes the engine compute on an opened provider. One that computes in host
-// memory, such as a wrapper of the CPU's, takes the CPU's place; its threads are its
-// own, so it does not go with WithThreads. Open takes the provider over, even when it
-// fails.
-func WithDevice(p provider.Provider) Option { return func(c *config) { c.device = p } }
+// WithDevice makes the engine compute on an opened device, whatever WithProvider and
+// FUCINA_PROVIDER say. The device's Info.HostMemory must be false. Open takes the device
+// over, even when it fails.
+func WithDevice(d provider.Device) Option { return func(c *config) { c.device = d } }
+
+// WithCPU puts an opened provider, such as a wrapper with faults, into the place of the
+// CPU: it runs what the device declines, or everything if there is no device. Which
+// device there is does not depend on it. The provider's Info.HostMemory must be true.
+// Its threads are its own, so it does not go with WithThreads. Open takes the provider
+// over, even when it fails.
+func WithCPU(p provider.Provider) Option { return func(c *config) { c.cpu = p } }
 
 // WithThreads sets the number of threads that the CPU's kernels run on; 0, the
 // default, is one per processor, 4096 the most. Results do not depend on it.
@@ -99,42 +106,21 @@ func Open(opts ...Option) (*Engine, error) {
 }
 
 func open(cfg *config) (*Engine, error) {
-	dev := cfg.device
-	closing := func(err error) error {
-		if dev == nil {
-			return err
-		}
-		return errors.Join(err, dev.Close())
+	name, eager := cfg.choice()
+	threads := cfg.threads
+	if threads == 0 && cfg.cpu == nil {
+		threads = runtime.NumCPU()
 	}
 	exact, err := cfg.exactMode()
-	if err != nil {
-		return nil, closing(err)
-	}
-	var cpu provider.Provider
-	switch {
-	case dev == nil || !dev.Info().HostMemory:
-		cpu, err = providers.OpenCPU(cfg.threads)
-	case cfg.threads != 0:
-		err = fmt.Errorf("%d threads: the provider that computes in host memory was opened with its own", cfg.threads)
-	default:
-		cpu, dev = dev, nil
+	if err == nil {
+		err = cfg.openProviders(name)
 	}
 	if err != nil {
-		return nil, closing(err)
+		return nil, errors.Join(err, cfg.closeProviders())
 	}
-	name, eager := cfg.choice()
-	if cfg.device == nil {
-		if dev, err = providers.Open(name); err != nil {
-			return nil, errors.Join(err, cpu.Close())
-		}
-	}
-	x, err := exec.Open(exec.Options{CPU: cpu, Device: dev, Eager: eager, DeviceBudget: cfg.budget, Exact: exact})
+	x, err := exec.Open(exec.Options{CPU: cfg.cpu, Device: cfg.device, Eager: eager, DeviceBudget: cfg.budget, Exact: exact})
 	if err != nil {
 		return nil, err
-	}
-	threads := cfg.threads
-	if threads == 0 && (cfg.device == nil || dev != nil) {
-		threads = runtime.NumCPU()
 	}
 	e := &Engine{
 		x: x, number: engines.Add(1), threads: threads, exact: exact,
@@ -142,6 +128,46 @@ func open(cfg *config) (*Engine, error) {
 	}
 	e.name = fmt.Sprintf("%s (%s)", engineName(e.number), e.Provider())
 	return e, nil
+}
+
+// openProviders opens what the program has not opened: the CPU's provider, and the
+// device called name.
+func (c *config) openProviders(name string) error {
+	switch {
+	case c.device != nil && c.device.Info().HostMemory:
+		return fmt.Errorf("WithDevice: provider %q computes in host memory: give it to WithCPU", c.device.Info().Name)
+	case c.cpu != nil && !c.cpu.Info().HostMemory:
+		return fmt.Errorf("WithCPU: provider %q does not compute in host memory: give it to WithDevice", c.cpu.Info().Name)
+	case c.cpu != nil && c.threads != 0:
+		return fmt.Errorf("%d threads: the provider of WithCPU was opened with its own", c.threads)
+	}
+	if c.cpu == nil {
+		cpu, err := providers.OpenCPU(c.threads)
+		if err != nil {
+			return err
+		}
+		c.cpu = cpu
+	}
+	if c.device == nil {
+		device, err := providers.Open(name)
+		if err != nil {
+			return err
+		}
+		c.device = device
+	}
+	return nil
+}
+
+// closeProviders closes what the program or openProviders has opened.
+func (c *config) closeProviders() error {
+	var errs []error
+	if c.device != nil {
+		errs = append(errs, c.device.Close())
+	}
+	if c.cpu != nil {
+		errs = append(errs, c.cpu.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func engineName(number uint32) string { return fmt.Sprintf("engine %d", number) }

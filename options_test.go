@@ -10,7 +10,7 @@ import (
 // A provider that is asked for by name, by option or by variable, is set up by Open;
 // one that is only the best of those at hand, or that the program opened, is not.
 func TestChoiceOfProvider(t *testing.T) {
-	type device struct{ provider.Provider }
+	type device struct{ provider.Device }
 	for _, tt := range []struct {
 		env   string
 		opts  []Option

@@ -21,7 +21,7 @@ func (*device) open(opt Options) error {
 	return nil
 }
 
-func (*device) provider() provider.Provider { return nil }
+func (*device) provider() provider.Device   { return nil }
 func (*device) fallbacks() (int64, string)  { return 0, "" }
 func (*device) count(op.ID, error)          {}
 func (*device) close(context.Context) error { return nil }

@@ -19,7 +19,7 @@ import (
 
 // device is an engine's device. Without one, p is nil.
 type device struct {
-	p    provider.Provider
+	p    provider.Device
 	res  *residency.Manager
 	gate gates
 	lost atomic.Bool
@@ -50,7 +50,7 @@ func (d *device) open(opt Options) error {
 	return nil
 }
 
-func (d *device) provider() provider.Provider { return d.p }
+func (d *device) provider() provider.Device { return d.p }
 
 // Residency returns the counters of the device's memory.
 func (e *Engine) Residency() residency.Stats {

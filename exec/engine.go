@@ -17,10 +17,11 @@ var ErrUnsupported = provider.ErrUnsupported
 
 // Options configure an Engine.
 type Options struct {
-	// CPU runs what the device declines; required. The engine owns it.
+	// CPU computes in host memory and runs what the device declines; required. The
+	// engine owns it.
 	CPU provider.Provider
-	// Device is a provider with its own memory, or nil. The engine owns it.
-	Device provider.Provider
+	// Device is the device, or nil. The engine owns it.
+	Device provider.Device
 	// Eager sets the device up when the engine opens, so that Open fails where the
 	// device cannot be used. Without it the first op that a device is worth does.
 	Eager bool
@@ -65,8 +66,8 @@ func Open(opt Options) (*Engine, error) {
 // CPU returns the provider that runs what the device declines.
 func (e *Engine) CPU() provider.Provider { return e.cpu }
 
-// Device returns the device's provider, or nil.
-func (e *Engine) Device() provider.Provider { return e.dev.provider() }
+// Device returns the device, or nil.
+func (e *Engine) Device() provider.Device { return e.dev.provider() }
 
 // Stats are an engine's counters.
 type Stats struct {

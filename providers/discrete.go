@@ -17,6 +17,6 @@ func init() {
 			}
 			return []provider.Info{d.Info()}, d.Close()
 		},
-		open: func() (provider.Provider, error) { return discrete.New(discrete.Options{}) },
+		open: func() (provider.Device, error) { return discrete.New(discrete.Options{}) },
 	})
 }

@@ -24,7 +24,7 @@ type device struct {
 	// list describes the devices of this machine, without creating a device
 	// context; none, with a reason, if there is no driver or device.
 	list func() ([]provider.Info, error)
-	open func() (provider.Provider, error)
+	open func() (provider.Device, error)
 }
 
 // devices is filled by the init functions of tagged files, and sorted by name.
@@ -44,11 +44,11 @@ func Names() []string {
 	return names
 }
 
-// Open returns the device provider called name, or nil if the CPU alone is to
+// Open returns the device called name, or nil if the CPU alone is to
 // compute. An empty name stands for the environment's choice, and without one, or
 // for "auto", for the first device that can be had, if any. Asking by name for
 // what cannot be had fails with provider.ErrUnavailable and the reason.
-func Open(name string) (provider.Provider, error) {
+func Open(name string) (provider.Device, error) {
 	if name == "" {
 		name = os.Getenv(Env)
 	}

@@ -11,7 +11,7 @@ import (
 
 // fake is a device that can be told apart by its name.
 type fake struct {
-	provider.Provider
+	provider.Device
 	name string
 }
 
@@ -37,7 +37,7 @@ func fakeDevices(t *testing.T, names ...string) {
 				}
 				return []provider.Info{{Name: name}}, nil
 			},
-			open: func() (provider.Provider, error) {
+			open: func() (provider.Device, error) {
 				if name == "broken" {
 					return (*fake)(nil), errBroken
 				}

@@ -38,7 +38,7 @@ const (
 
 // Manager is the device memory of one engine. It is safe for concurrent use.
 type Manager struct {
-	p       provider.Provider
+	p       provider.Device
 	budget  int64
 	limit   int // bytes of the largest block there can be
 	up      *ring
@@ -76,7 +76,7 @@ type Stats struct {
 // New returns a manager of p's memory. It takes nothing of the device yet: the queues
 // and the staging memory come with the first transfer that needs them. The caller
 // closes the manager before p.
-func New(p provider.Provider, opt Options) *Manager {
+func New(p provider.Device, opt Options) *Manager {
 	info := p.Info()
 	if opt.Budget <= 0 {
 		opt.Budget = int64(budgetShare * float64(info.FreeBytes))

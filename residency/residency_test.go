@@ -683,7 +683,7 @@ func TestCloseUnderReads(t *testing.T) {
 }
 
 // plain is a device without pinned memory.
-type plain struct{ provider.Provider }
+type plain struct{ provider.Device }
 
 // Without pinned memory the staging memory is plain, and its own.
 func TestPlainStaging(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // ring is the transfers in one direction. It has no queue and no staging memory
 // before the first transfer.
 type ring struct {
-	p           provider.Provider
+	p           provider.Device
 	kind        provider.QueueKind
 	slots, size int
 
@@ -29,7 +29,7 @@ type ring struct {
 
 // staging is a transfer queue and its staging memory.
 type staging struct {
-	p     provider.Provider
+	p     provider.Device
 	q     provider.Queue
 	slots chan *slot // idle slots, the longest idle first
 	all   []*slot
@@ -46,7 +46,7 @@ type slot struct {
 	work  accel.Work
 }
 
-func newRing(p provider.Provider, kind provider.QueueKind, slots, size int) *ring {
+func newRing(p provider.Device, kind provider.QueueKind, slots, size int) *ring {
 	return &ring{p: p, kind: kind, slots: slots, size: size, making: ctxlock.New()}
 }
 
@@ -98,7 +98,7 @@ func (r *ring) close(ctx context.Context) error {
 	return nil
 }
 
-func newStaging(p provider.Provider, kind provider.QueueKind, slots, size int) (*staging, error) {
+func newStaging(p provider.Device, kind provider.QueueKind, slots, size int) (*staging, error) {
 	q, err := p.NewQueue(kind)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ type placement struct {
 
 // planner asks providers what they would run.
 type planner struct {
-	device provider.Provider // nil if the CPU alone computes
+	device provider.Device // nil if the CPU alone computes
 	cpu    provider.Provider
 }
 

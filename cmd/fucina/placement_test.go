@@ -17,7 +17,7 @@ import (
 )
 
 // picky takes products with q8_0 weights only.
-type picky struct{ provider.Provider }
+type picky struct{ provider.Device }
 
 func (picky) Info() provider.Info { return provider.Info{Name: "picky"} }
 

@@ -1,6 +1,6 @@
-// Package provider defines the one interface between the runtime and what
-// computes: memory, queues and kernels. The CPU is a provider like any other; a
-// device with its own memory implements the same methods.
+// Package provider defines the interface between the runtime and what computes. A
+// [Provider] has queues and kernels. The CPU is one, and its kernels compute in host
+// memory. A [Device] is a provider that also has memory and transfers of its own.
 //
 // The runtime validates shapes and dtypes, asks [Provider.Plan], allocates the
 // output where the plan says, resolves every operand to a [Mem], and submits.
@@ -12,8 +12,8 @@
 //     by WaitFor, which only orders: a failure of other queues never fails a queue.
 //   - Plan touches no device and depends on nothing but the arguments' metadata;
 //     a decline there is normal, and the CPU runs the operation.
-//   - An error from Submit, Upload or Download means that nothing was enqueued.
-//     A failure after that is a failure of the returned Work.
+//   - An error from Submit, or from a device's Upload or Download, means that nothing
+//     was enqueued. A failure after that is a failure of the returned Work.
 //   - Every operation's result is independent of the number of threads and of
 //     timing: reruns are bit-identical.
 package provider

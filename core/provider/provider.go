@@ -18,10 +18,10 @@ var (
 	ErrUnsupported = errors.New("operation not supported by the provider")
 )
 
-// Provider is memory, queues and kernels. All methods are safe for concurrent use,
-// except that one goroutine at a time submits to a queue.
+// Provider is queues and kernels. All methods are safe for concurrent use, except that
+// one goroutine at a time submits to a queue.
 type Provider interface {
-	// Info describes the device as it is now.
+	// Info describes the processor or device as it is now.
 	Info() Info
 
 	// Plan says whether Submit would accept the operation, from the operands'
@@ -37,13 +37,28 @@ type Provider interface {
 	// have completed it when Submit returns, and then returns the zero Work. The end
 	// of ctx ends a Submit that waits or computes, with ctx's error: then nothing was
 	// enqueued, and the output of a computation that was cut short is undefined. Work
-	// that was enqueued goes on after the end of ctx. The same holds for WaitFor, Upload
-	// and Download.
+	// that was enqueued goes on after the end of ctx. The same holds for WaitFor, and for
+	// Upload and Download of a Device.
 	Submit(ctx context.Context, q Queue, id op.ID, a *op.Args) (accel.Work, error)
 	// WaitFor makes what is submitted to q later run after w has ended, well or not,
 	// without waiting here. It only orders: w's failure fails neither q nor its work.
 	// Whoever reads a result asks the work that the result comes from.
 	WaitFor(ctx context.Context, q Queue, w accel.Work) error
+
+	// Stats returns the counters.
+	Stats() Stats
+	// Sync waits until everything submitted so far has ended, and returns the
+	// failure of a dead queue.
+	Sync(ctx context.Context) error
+	// Close waits for the queues and gives everything back.
+	Close() error
+}
+
+// Device is a provider with memory and transfers of its own: kernels read and write
+// the memory that Alloc returns, and Info.HostMemory is false. Close also frees the
+// memory that is still allocated and reports it as an error.
+type Device interface {
+	Provider
 
 	// Alloc returns n bytes of device memory, aligned for every kernel, contents
 	// undefined. It fails with accel.ErrOutOfMemory. Free takes back what Alloc
@@ -55,19 +70,10 @@ type Provider interface {
 	// unchanged until the Work has ended. Download is the reverse.
 	Upload(ctx context.Context, q Queue, dst op.Mem, src []byte) (accel.Work, error)
 	Download(ctx context.Context, q Queue, dst []byte, src op.Mem) (accel.Work, error)
-
-	// Stats returns the counters.
-	Stats() Stats
-	// Sync waits until everything submitted so far has ended, and returns the
-	// failure of a dead queue.
-	Sync(ctx context.Context) error
-	// Close waits for the queues and gives everything back. Memory that is still
-	// allocated is reported as an error and freed.
-	Close() error
 }
 
-// PinnedAllocator is an optional capability: host memory that transfers take
-// without a detour.
+// PinnedAllocator is an optional capability of a Device: host memory that transfers
+// take without a detour.
 type PinnedAllocator interface {
 	AllocPinned(n int) ([]byte, error)
 	FreePinned(p []byte)
@@ -101,7 +107,7 @@ func (k QueueKind) String() string {
 	return "invalid"
 }
 
-// Info describes a device.
+// Info describes what a provider computes on.
 type Info struct {
 	Name   string // the provider: "cpu", "cuda", ...
 	Device string // the device's name for people
@@ -109,7 +115,7 @@ type Info struct {
 	UUID   string // empty where the device has none
 
 	// HostMemory says that kernels read and write host bytes: operands have
-	// op.Mem.Host, and the memory and transfer methods are not needed.
+	// op.Mem.Host. It is false for a Device.
 	HostMemory bool
 	// Unified says that host and device bytes are the same bytes.
 	Unified bool
@@ -134,9 +140,11 @@ type Plan struct {
 // Decline returns a Plan that says no.
 func Decline(reason string) Plan { return Plan{Reason: reason} }
 
-// Stats are a provider's counters since it was opened.
+// Stats are a provider's counters since it was opened. Those of transfers and memory
+// are zero unless the provider is a Device.
 type Stats struct {
 	Submits       [op.Count]uint64
+	LiveQueues    int64
 	Uploads       uint64
 	UploadBytes   uint64
 	Downloads     uint64
@@ -145,7 +153,6 @@ type Stats struct {
 	Frees         uint64
 	LiveBytes     int64 // allocated and not freed
 	LiveBlocks    int64
-	LiveQueues    int64
 	PinnedBytes   int64
 }
 

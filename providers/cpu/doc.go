@@ -1,10 +1,9 @@
 // Package cpu is the provider that computes in host memory, and the reference
 // that every other provider is checked against.
 //
-// [Provider] owns a worker team, queues and off-heap blocks. The kernels
-// themselves belong to [Executor], which knows nothing of providers' memory: it
-// takes operands whose Mem.Host is set, wherever those bytes come from. A
-// simulated device runs the same kernels on its own memory through it.
+// [Provider] owns a worker team and queues. The kernels themselves belong to
+// [Executor], which takes operands whose Mem.Host is set, wherever those bytes come
+// from. A simulated device runs the same kernels on its own memory through it.
 //
 // Invariants:
 //   - An operand is checked against the contract of its operation, and against

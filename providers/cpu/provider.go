@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -11,15 +10,11 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
-	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
 )
 
 // Name is the provider's name.
 const Name = "cpu"
-
-// ErrLeak is wrapped by the error of Close about memory that was not freed.
-var ErrLeak = errors.New("memory still allocated")
 
 // Options configure a Provider.
 type Options struct {
@@ -28,9 +23,9 @@ type Options struct {
 	Threads int
 }
 
-// Provider is the CPU as a provider of memory, queues and kernels. Kernels run in
-// Submit, on the submitting goroutine and the provider's worker team. Create it
-// with [New] and end it with Close.
+// Provider is the CPU as a provider of queues and kernels. Kernels run in Submit, on
+// the submitting goroutine and the provider's worker team. Create it with [New] and
+// end it with Close.
 type Provider struct {
 	team  *team.Team
 	info  provider.Info
@@ -40,14 +35,10 @@ type Provider struct {
 	closed bool
 	queues map[*queue]struct{}
 	made   int // queues made so far, for their names
-	blocks map[uint64]offheap.Block
-	lastID uint64
 
 	stats struct {
-		submits                                                [op.Count]atomic.Uint64
-		uploads, uploadBytes, downloads, downloadBytes, allocs atomic.Uint64
-		frees                                                  atomic.Uint64
-		liveBytes, liveBlocks, liveQueues                      atomic.Int64
+		submits    [op.Count]atomic.Uint64
+		liveQueues atomic.Int64
 	}
 }
 
@@ -77,7 +68,6 @@ func New(opt Options) (*Provider, error) {
 			Unified:    true,
 		},
 		queues: make(map[*queue]struct{}),
-		blocks: make(map[uint64]offheap.Block),
 	}, nil
 }
 
@@ -216,110 +206,20 @@ func (p *Provider) WaitFor(ctx context.Context, pq provider.Queue, w accel.Work)
 	return nil
 }
 
-// Alloc returns n bytes off the Go heap, aligned to 64 bytes at least, with
-// Mem.Host set. n is at least 1.
-func (p *Provider) Alloc(n int) (op.Mem, error) {
-	if n < 1 {
-		return op.Mem{}, fmt.Errorf("cpu: allocating %d bytes, want at least 1", n)
-	}
-	b, err := offheap.Alloc(n)
-	if err != nil {
-		return op.Mem{}, fmt.Errorf("cpu: %w: %w", accel.ErrOutOfMemory, err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		offheap.Free(&b)
-		return op.Mem{}, fmt.Errorf("cpu: allocating %d bytes: %w", n, provider.ErrClosed)
-	}
-	p.lastID++
-	p.blocks[p.lastID] = b
-	p.stats.allocs.Add(1)
-	p.stats.liveBlocks.Add(1)
-	p.stats.liveBytes.Add(int64(n))
-	return op.Mem{Host: b.Bytes(), ID: p.lastID, Len: n}, nil
-}
-
-// Free takes back what Alloc returned. It panics if m is anything else, or was
-// freed before. After Close, which frees everything, it does nothing.
-func (p *Provider) Free(m op.Mem) {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return
-	}
-	b, ok := p.blocks[m.ID]
-	if !ok || m.Off != 0 || m.Len != len(b.Bytes()) {
-		p.mu.Unlock()
-		panic(fmt.Sprintf("cpu: free of %d bytes at offset %d of allocation %d, which is not what an earlier Alloc returned", m.Len, m.Off, m.ID))
-	}
-	delete(p.blocks, m.ID)
-	p.mu.Unlock()
-	p.stats.frees.Add(1)
-	p.stats.liveBlocks.Add(-1)
-	p.stats.liveBytes.Add(-int64(m.Len))
-	offheap.Free(&b)
-}
-
-// Upload copies src to dst and returns the zero Work.
-func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src []byte) (accel.Work, error) {
-	if err := p.transfer(ctx, q, "upload", dst.Host, src); err != nil {
-		return accel.Work{}, err
-	}
-	p.stats.uploads.Add(1)
-	p.stats.uploadBytes.Add(uint64(len(src)))
-	return accel.Work{}, nil
-}
-
-// Download copies src to dst and returns the zero Work.
-func (p *Provider) Download(ctx context.Context, q provider.Queue, dst []byte, src op.Mem) (accel.Work, error) {
-	if err := p.transfer(ctx, q, "download", dst, src.Host); err != nil {
-		return accel.Work{}, err
-	}
-	p.stats.downloads.Add(1)
-	p.stats.downloadBytes.Add(uint64(len(dst)))
-	return accel.Work{}, nil
-}
-
-func (p *Provider) transfer(ctx context.Context, pq provider.Queue, what string, dst, src []byte) error {
-	q, err := p.enter(ctx, pq)
-	if err != nil {
-		return err
-	}
-	defer q.mu.Unlock()
-	if len(dst) != len(src) {
-		return fmt.Errorf("cpu: %s of %d bytes to %d bytes, want equal lengths", what, len(src), len(dst))
-	}
-	copy(dst, src)
-	return nil
-}
-
 // Stats returns the counters.
 func (p *Provider) Stats() provider.Stats {
-	s := &p.stats
-	out := provider.Stats{
-		Uploads:       s.uploads.Load(),
-		UploadBytes:   s.uploadBytes.Load(),
-		Downloads:     s.downloads.Load(),
-		DownloadBytes: s.downloadBytes.Load(),
-		Allocs:        s.allocs.Load(),
-		Frees:         s.frees.Load(),
-		LiveBytes:     s.liveBytes.Load(),
-		LiveBlocks:    s.liveBlocks.Load(),
-		LiveQueues:    s.liveQueues.Load(),
+	s := provider.Stats{LiveQueues: p.stats.liveQueues.Load()}
+	for id := range s.Submits {
+		s.Submits[id] = p.stats.submits[id].Load()
 	}
-	for op := range out.Submits {
-		out.Submits[op] = s.submits[op].Load()
-	}
-	return out
+	return s
 }
 
 // Sync returns at once, as nothing is ever pending.
 func (p *Provider) Sync(ctx context.Context) error { return ctx.Err() }
 
-// Close waits for what is running, ends the queues and the worker team, and frees
-// what is still allocated, which it reports with ErrLeak. Closing again does
-// nothing.
+// Close waits for what is running and ends the queues and the worker team. Closing
+// again does nothing.
 func (p *Provider) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -327,24 +227,12 @@ func (p *Provider) Close() error {
 		return nil
 	}
 	p.closed = true
-	queues, blocks := p.queues, p.blocks
-	p.queues, p.blocks = nil, nil
+	queues := p.queues
+	p.queues = nil
 	p.mu.Unlock()
 	for q := range queues {
 		q.close()
 	}
 	p.team.Close()
-	if len(blocks) == 0 {
-		return nil
-	}
-	bytes := 0
-	for _, b := range blocks {
-		bytes += len(b.Bytes())
-		offheap.Free(&b)
-	}
-	n := len(blocks)
-	p.stats.frees.Add(uint64(n))
-	p.stats.liveBlocks.Add(-int64(n))
-	p.stats.liveBytes.Add(-int64(bytes))
-	return fmt.Errorf("cpu: close: %w: %d blocks of %d bytes", ErrLeak, n, bytes)
+	return nil
 }

@@ -1,14 +1,12 @@
 package cpu
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
@@ -37,44 +35,24 @@ func TestProvider(t *testing.T) {
 	if info := p.Info(); info.Name != "cpu" || !info.HostMemory {
 		t.Errorf("info %+v, want cpu in host memory", info)
 	}
-	m, err := p.Alloc(64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.ID == 0 || len(m.Host) != 64 || m.Len != 64 || !aligned(m.Host, 64) {
-		t.Errorf("allocation %d of %d bytes, want 64 aligned ones under an id", m.ID, len(m.Host))
-	}
-	src := bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, 8) // 1.0
-	if w, err := p.Upload(bg, q, m.Slice(0, 32), src); err != nil || !w.IsZero() {
-		t.Fatal(w, err)
-	}
-	x := op.Operand{DType: dtype.F32, Shape: shape.Must(8), Strides: shape.Must(1), Mem: m}
-	a := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{x}}
+	x := of([]float32{1, 2, 3}, 3)
+	a := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3)}}
 	a.In[0], a.In[1] = x, x
-	a.Out[0].Offset = 8
 	if plan := p.Plan(op.Add, &a); !plan.Supported || plan.Workspace != 0 {
 		t.Errorf("plan %+v", plan)
 	}
 	if w, err := p.Submit(bg, q, op.Add, &a); err != nil || !w.IsZero() {
 		t.Fatal(w, err)
 	}
-	dst := make([]byte, 32)
-	if w, err := p.Download(bg, q, dst, m.Slice(32, 32)); err != nil || !w.IsZero() {
-		t.Fatal(w, err)
-	}
-	if want := bytes.Repeat([]byte{0, 0, 0, 0x40}, 8); !bytes.Equal(dst, want) {
-		t.Errorf("1+1 is % x, want % x", dst, want)
-	}
-	s := p.Stats()
-	want := provider.Stats{Uploads: 1, UploadBytes: 32, Downloads: 1, DownloadBytes: 32, Allocs: 1, LiveBytes: 64, LiveBlocks: 1, LiveQueues: 1}
+	equal(t, read(a.Out[0]), []float64{2, 4, 6})
+	want := provider.Stats{LiveQueues: 1}
 	want.Submits[op.Add] = 1
-	if s != want {
+	if s := p.Stats(); s != want {
 		t.Errorf("stats %+v, want %+v", s, want)
 	}
-	if err := p.Sync(context.Background()); err != nil {
+	if err := p.Sync(bg); err != nil {
 		t.Error(err)
 	}
-	p.Free(m)
 	if q.Timeline().Ended() {
 		t.Error("the queue has ended before it was closed")
 	}
@@ -87,8 +65,9 @@ func TestProvider(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if s := p.Stats(); s.LiveBlocks != 0 || s.LiveBytes != 0 || s.LiveQueues != 0 || s.Frees != 1 || s.Ops() != 1 {
-		t.Errorf("stats after Close %+v", s)
+	want.LiveQueues = 0
+	if s := p.Stats(); s != want {
+		t.Errorf("stats after Close %+v, want %+v", s, want)
 	}
 }
 
@@ -99,24 +78,6 @@ func TestProviderRefusals(t *testing.T) {
 	p, q := open(t, 1)
 	other, otherQueue := open(t, 1)
 	defer other.Close()
-	for _, n := range []int{0, -1} {
-		if _, err := p.Alloc(n); err == nil {
-			t.Errorf("Alloc accepts %d bytes", n)
-		}
-	}
-	if _, err := p.Alloc(math.MaxInt); !errors.Is(err, accel.ErrOutOfMemory) {
-		t.Errorf("Alloc of all memory: %v, want %v", err, accel.ErrOutOfMemory)
-	}
-	m, err := p.Alloc(8)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Upload(bg, q, m, make([]byte, 7)); err == nil {
-		t.Error("Upload accepts other lengths")
-	}
-	if _, err := p.Download(bg, q, make([]byte, 9), m); err == nil {
-		t.Error("Download accepts other lengths")
-	}
 	var a op.Args
 	if _, err := p.Submit(bg, otherQueue, op.Add, &a); err == nil {
 		t.Error("Submit accepts the queue of another provider")
@@ -131,59 +92,30 @@ func TestProviderRefusals(t *testing.T) {
 		"CloseQueue": p.CloseQueue(q),
 		"WaitFor":    p.WaitFor(bg, q, accel.Work{}),
 		"Submit":     func() error { _, err := p.Submit(bg, q, op.Add, &a); return err }(),
-		"Upload":     func() error { _, err := p.Upload(bg, q, m, make([]byte, 8)); return err }(),
 	} {
 		if !errors.Is(err, provider.ErrClosed) {
 			t.Errorf("%s on a closed queue: %v, want %v", what, err, provider.ErrClosed)
 		}
 	}
-	if s := p.Stats(); s.Ops() != 0 || s.Uploads != 0 || s.Downloads != 0 {
+	if s := p.Stats(); s.Ops() != 0 {
 		t.Errorf("refused work is counted: %+v", s)
 	}
 
-	// What is forgotten is reported and given back.
-	if err := p.Close(); !errors.Is(err, ErrLeak) || !strings.Contains(err.Error(), "1 blocks of 8 bytes") {
-		t.Errorf("Close with a block: %v, want %v", err, ErrLeak)
-	}
-	if s := p.Stats(); s.LiveBlocks != 0 || s.LiveBytes != 0 || s.Allocs != s.Frees {
-		t.Errorf("stats after Close %+v", s)
-	}
-	p.Free(m) // harmless now
-	if err := p.Close(); err != nil {
-		t.Errorf("closing again: %v", err)
-	}
-	if _, err := p.Alloc(8); !errors.Is(err, provider.ErrClosed) {
-		t.Errorf("Alloc after Close: %v, want %v", err, provider.ErrClosed)
-	}
-	if _, err := p.NewQueue(provider.Compute); !errors.Is(err, provider.ErrClosed) {
-		t.Errorf("NewQueue after Close: %v, want %v", err, provider.ErrClosed)
-	}
-}
-
-// Memory that is not an allocation, or no longer, is not freed in
-// silence.
-func TestFreeForeign(t *testing.T) {
-	p, _ := open(t, 1)
-	m, err := p.Alloc(64)
+	_, err := p.NewQueue(provider.Compute) // that Close ends
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustPanic := func(what string, m op.Mem) {
-		t.Helper()
-		defer func() {
-			if recover() == nil {
-				t.Errorf("Free of %s does not panic", what)
-			}
-		}()
-		p.Free(m)
-	}
-	mustPanic("a part", m.Slice(0, 32))
-	mustPanic("a view", m.Slice(32, 32))
-	mustPanic("nothing", op.Mem{})
-	p.Free(m)
-	mustPanic("freed memory", m)
 	if err := p.Close(); err != nil {
 		t.Error(err)
+	}
+	if s := p.Stats(); s.LiveQueues != 0 {
+		t.Errorf("stats after Close %+v", s)
+	}
+	if err := p.Close(); err != nil {
+		t.Errorf("closing again: %v", err)
+	}
+	if _, err := p.NewQueue(provider.Compute); !errors.Is(err, provider.ErrClosed) {
+		t.Errorf("NewQueue after Close: %v, want %v", err, provider.ErrClosed)
 	}
 }
 
@@ -264,10 +196,7 @@ func TestQueuesAtOnce(t *testing.T) {
 		}
 		a := a
 		a.Out[0] = operand(dtype.F32, plain, 8, 333)
-		a.Workspace, err = p.Alloc(p.Plan(op.MatMul, &a).Workspace)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a = withWorkspace(t, q.(*queue).exec, op.MatMul, a)
 		wg.Go(func() {
 			for range 20 {
 				clear(a.Out[0].Mem.Host)
@@ -277,7 +206,6 @@ func TestQueuesAtOnce(t *testing.T) {
 				}
 				closeTo(t, read(a.Out[0]), want, tolMatMul)
 			}
-			p.Free(a.Workspace)
 		})
 	}
 	wg.Wait()
@@ -361,15 +289,9 @@ func ExampleProvider() {
 		fmt.Println(err)
 		return
 	}
-	// Any host memory will do; here it is the provider's.
-	m, err := p.Alloc(3 * 4)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer p.Free(m)
-	x := floats(m.Host)
-	copy(x, []float32{1, 2, 3})
+	x := []float32{1, 2, 3}
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x))
+	m := op.Mem{Host: bytes, Len: len(bytes)}
 
 	// x + x, in place.
 	vector := op.Operand{DType: dtype.F32, Shape: shape.Must(3), Strides: shape.Must(1), Mem: m}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
@@ -62,7 +63,11 @@ func openDiscrete(rng *rand.Rand) (*device, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	dev := &device{faults: inject.New(d), disarm: d.Disarm, hazards: d.Hazards, budget: budget}
+	faults := inject.NewDevice(d)
+	dev := &device{
+		faults: faults.Provider, disarm: d.Disarm, hazards: d.Hazards,
+		opts: []fucina.Option{fucina.WithDevice(faults.ForEngine()), fucina.WithDeviceBudget(budget)},
+	}
 	return dev, fmt.Sprintf("seed %d, chaos %d, ring %d, %d bytes, budget %d, without %s",
 		opt.Seed, opt.Chaos, opt.Ring, opt.MemoryBytes, budget, declined), nil
 }

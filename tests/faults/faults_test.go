@@ -48,11 +48,12 @@ type configuration struct {
 // device is a provider under test.
 type device struct {
 	faults *inject.Provider
+	// opts make an engine compute on the provider alone.
+	opts []fucina.Option
 	// disarm drops the faults that the provider has been told of, and hazards returns
 	// the misuse that it has seen; nil where a provider does neither.
 	disarm  func()
 	hazards func() []string
-	budget  int64 // of device memory; 0 is the default
 }
 
 // event is one of three that a run meets.
@@ -223,7 +224,8 @@ func openCPU(*rand.Rand) (*device, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return &device{faults: inject.New(c)}, "cpu", nil
+	faults := inject.New(c)
+	return &device{faults: faults, opts: []fucina.Option{fucina.WithProvider("cpu"), fucina.WithCPU(faults)}}, "cpu", nil
 }
 
 // configurations are where this build can compute. The CPU computes in the calls
@@ -388,7 +390,7 @@ func (r *run) onEngine(x *fixture, done func()) error {
 		}
 	}
 	defer r.helpers.Wait()
-	eng, err := fucina.Open(fucina.WithDevice(r.faults.Device()), fucina.WithExact(true), fucina.WithDeviceBudget(r.budget))
+	eng, err := fucina.Open(append(r.opts, fucina.WithExact(true))...)
 	if err != nil {
 		return r.judge(-1, err)
 	}

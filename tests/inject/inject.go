@@ -1,5 +1,5 @@
-// Package inject wraps a provider so that chosen calls fail, or something else happens
-// just before them. It is for tests of everything above a provider.
+// Package inject wraps a provider or a device so that chosen calls fail, or something
+// else happens just before them. It is for tests of everything above a provider.
 //
 // A fault concerns the calls of one kind, and of one caller if it says so: a caller is
 // whoever put a label into the context that reaches the provider, with [As]. NewQueue,
@@ -77,7 +77,8 @@ type caller struct {
 	who  any
 }
 
-// New returns a wrapper of p, without faults.
+// New returns a wrapper of p, without faults. One of a device is no device; see
+// [NewDevice].
 func New(p provider.Provider) *Provider {
 	return &Provider{Provider: p, counts: make(map[caller]int)}
 }
@@ -187,33 +188,46 @@ func (p *Provider) WaitFor(ctx context.Context, q provider.Queue, w accel.Work) 
 	return p.Provider.WaitFor(ctx, q, w)
 }
 
-// Alloc implements provider.Provider.
-func (p *Provider) Alloc(n int) (op.Mem, error) {
-	if err := p.before(context.Background(), Alloc, nil); err != nil {
+// Device is a device with faults: those of a [Provider], and those of its memory and
+// transfers.
+type Device struct {
+	*Provider
+	dev provider.Device
+}
+
+// NewDevice returns a wrapper of d, without faults.
+func NewDevice(d provider.Device) *Device { return &Device{New(d), d} }
+
+// Alloc implements provider.Device.
+func (d *Device) Alloc(n int) (op.Mem, error) {
+	if err := d.before(context.Background(), Alloc, nil); err != nil {
 		return op.Mem{}, err
 	}
-	return p.Provider.Alloc(n)
+	return d.dev.Alloc(n)
 }
 
-// Upload implements provider.Provider.
-func (p *Provider) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src []byte) (accel.Work, error) {
-	if err := p.before(ctx, Upload, q); err != nil {
+// Free implements provider.Device.
+func (d *Device) Free(m op.Mem) { d.dev.Free(m) }
+
+// Upload implements provider.Device.
+func (d *Device) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src []byte) (accel.Work, error) {
+	if err := d.before(ctx, Upload, q); err != nil {
 		return accel.Work{}, err
 	}
-	return p.Provider.Upload(ctx, q, dst, src)
+	return d.dev.Upload(ctx, q, dst, src)
 }
 
-// Download implements provider.Provider.
-func (p *Provider) Download(ctx context.Context, q provider.Queue, dst []byte, src op.Mem) (accel.Work, error) {
-	if err := p.before(ctx, Download, q); err != nil {
+// Download implements provider.Device.
+func (d *Device) Download(ctx context.Context, q provider.Queue, dst []byte, src op.Mem) (accel.Work, error) {
+	if err := d.before(ctx, Download, q); err != nil {
 		return accel.Work{}, err
 	}
-	return p.Provider.Download(ctx, q, dst, src)
+	return d.dev.Download(ctx, q, dst, src)
 }
 
-// Pinned is a [Provider] over one with pinned memory.
+// Pinned is a [Device] over one with pinned memory.
 type Pinned struct {
-	*Provider
+	*Device
 	provider.PinnedAllocator
 }
 
@@ -225,11 +239,11 @@ func (p *Pinned) AllocPinned(n int) ([]byte, error) {
 	return p.PinnedAllocator.AllocPinned(n)
 }
 
-// Device is a wrapper as an engine takes it: with pinned memory if p wraps a provider
+// ForEngine returns d as an engine takes it: with pinned memory if d wraps a device
 // that has it.
-func (p *Provider) Device() provider.Provider {
-	if pinned, ok := p.Provider.(provider.PinnedAllocator); ok {
-		return &Pinned{p, pinned}
+func (d *Device) ForEngine() provider.Device {
+	if pinned, ok := d.dev.(provider.PinnedAllocator); ok {
+		return &Pinned{d, pinned}
 	}
-	return p
+	return d
 }

@@ -12,9 +12,9 @@ import (
 
 var errCause = errors.New("the test's cause")
 
-// counter is a provider that counts what reaches it.
+// counter is a device that counts what reaches it.
 type counter struct {
-	provider.Provider
+	provider.Device
 	calls [Calls]int
 }
 
@@ -58,7 +58,7 @@ func (c pinnedCounter) AllocPinned(int) ([]byte, error) {
 func (pinnedCounter) FreePinned([]byte) {}
 
 // do makes a call of a kind.
-func do(ctx context.Context, p provider.Provider, call Call) (err error) {
+func do(ctx context.Context, p provider.Device, call Call) (err error) {
 	switch call {
 	case NewQueue:
 		_, err = p.NewQueue(provider.Compute)
@@ -83,8 +83,8 @@ func TestFault(t *testing.T) {
 	for call := range Calls {
 		t.Run(call.String(), func(t *testing.T) {
 			c := &counter{}
-			p := New(pinnedCounter{c})
-			dev := p.Device()
+			p := NewDevice(pinnedCounter{c})
+			dev := p.ForEngine()
 			done := 0
 			p.Arm(Fault{Call: call, Nth: 2, Do: func(provider.Queue) { done = c.calls[call] }, Err: errCause})
 			for i := range 4 {
@@ -101,7 +101,7 @@ func TestFault(t *testing.T) {
 
 // A fault with a label counts the calls of its holder alone.
 func TestLabel(t *testing.T) {
-	p := New(&counter{})
+	p := NewDevice(&counter{})
 	mine, theirs := As(t.Context(), "me"), As(t.Context(), "them")
 	p.Arm(Fault{Call: Submit, Who: "me", Nth: 2, Err: errCause})
 	for i, ctx := range []context.Context{theirs, mine, theirs, t.Context(), mine, mine} {
@@ -127,12 +127,12 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-// Only a wrapper of a provider with pinned memory has some.
+// Only a wrapper of a device with pinned memory has some.
 func TestPinned(t *testing.T) {
-	if _, ok := New(&counter{}).Device().(provider.PinnedAllocator); ok {
-		t.Error("pinned memory from a provider without")
+	if _, ok := NewDevice(&counter{}).ForEngine().(provider.PinnedAllocator); ok {
+		t.Error("pinned memory from a device without")
 	}
-	if _, ok := New(pinnedCounter{&counter{}}).Device().(provider.PinnedAllocator); !ok {
-		t.Error("no pinned memory from a provider with some")
+	if _, ok := NewDevice(pinnedCounter{&counter{}}).ForEngine().(provider.PinnedAllocator); !ok {
+		t.Error("no pinned memory from a device with some")
 	}
 }

@@ -3,6 +3,7 @@
 package soak
 
 import (
+	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/tests/inject"
 	"github.com/fucina-go/fucina/tests/sim/discrete"
@@ -17,9 +18,11 @@ func openDiscrete() (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &device{faults: inject.New(d), failWork: func(q provider.Queue) {
+	faults := inject.NewDevice(d)
+	failWork := func(q provider.Queue) {
 		if err := d.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: 1, On: q, Err: errFault}); err != nil {
 			panic(err)
 		}
-	}}, nil
+	}
+	return &device{faults: faults.Provider, opts: []fucina.Option{fucina.WithDevice(faults.ForEngine())}, failWork: failWork}, nil
 }

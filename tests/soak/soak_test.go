@@ -67,6 +67,8 @@ type configuration struct {
 
 type device struct {
 	faults *inject.Provider
+	// opts make an engine compute on the provider alone.
+	opts []fucina.Option
 	// failWork makes the next operation of a queue fail later; nil where operations
 	// fail at once.
 	failWork func(q provider.Queue)
@@ -77,7 +79,8 @@ func openCPU() (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &device{faults: inject.New(c)}, nil
+	faults := inject.New(c)
+	return &device{faults: faults, opts: []fucina.Option{fucina.WithProvider("cpu"), fucina.WithCPU(faults)}}, nil
 }
 
 // server is one engine with one model.
@@ -97,7 +100,7 @@ func newServer(c *configuration, path string) (*server, error) {
 		return nil, err
 	}
 	s := &server{device: d}
-	if s.eng, err = fucina.Open(fucina.WithDevice(d.faults.Device()), fucina.WithExact(true)); err != nil {
+	if s.eng, err = fucina.Open(append(d.opts, fucina.WithExact(true))...); err != nil {
 		return nil, err
 	}
 	if s.model, err = llm.Open(s.eng, path, llm.Options{}); err != nil {

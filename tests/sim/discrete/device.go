@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	_ provider.Provider        = (*Device)(nil)
+	_ provider.Device          = (*Device)(nil)
 	_ provider.PinnedAllocator = (*Device)(nil)
 )
 

@@ -1,5 +1,5 @@
 // Package discrete is a device with its own memory, in plain Go. It implements
-// [provider.Provider] so that everything around the kernels of a real device
+// [provider.Device] so that everything around the kernels of a real device
 // (fences, coherence, pools, placement, failure) is tested without one. The
 // kernels are the CPU reference kernels, run on the device's bytes.
 //
