@@ -1,33 +1,15 @@
-// Package cpu is the provider that computes in host memory, and the reference
-// that every other provider is checked against.
+// Package cpu is the provider that computes in host memory, with the kernels of
+// package kernels/cpu.
 //
-// [Provider] owns a worker team and queues. The kernels themselves belong to
-// [Executor], which takes operands whose Mem.Host is set, wherever those bytes come
-// from. A simulated device runs the same kernels on its own memory through it.
+// [Provider] owns a worker team, which all its queues share, and its queues, each with
+// kernel state of its own. It has no memory: operands lie wherever the caller has them,
+// with Mem.Host set.
 //
 // Invariants:
-//   - An operand is checked against the contract of its operation, and against
-//     the length of its memory, before the first byte is touched. A wrong call is
-//     an error, never a read outside the operand.
-//   - Every output element is computed by one lane in a fixed order of
-//     operations, so results do not depend on the number of lanes, on the pieces
-//     that work is cut into, on the other rows of a batch, or on timing.
-//   - Nothing allocates on the Go heap once an Executor exists, except errors.
 //   - Work is done when Submit returns; the Work is the zero Work.
-//   - A context that is done ends a running operation within some 5 ms of work:
-//     lanes poll it between tasks and pieces whose cost is bounded, whatever the
-//     shapes. Nothing registers with the context.
-//
-// Numbers are f32 as stored. Sums of a row norm are carried in float64, dot
-// products in two f32 accumulators (even and odd elements), the softmax
-// denominators in float64.
-//
-// An f32 output, or activation, starts on a multiple of 4 bytes. What may lie in a
-// model file (matmul weights, gathered tables, norm weights, operands of add, mul
-// and copy) needs no alignment. Bytes are little-endian, as are the processors
-// that this module is built for.
-//
-// Inputs may not overlap the output, except that the elementwise operations, the
-// row norms, softmax and RoPE also work in place: on an output that is the same
-// memory with the same layout.
+//   - A queue that waits for work of other queues waits in its next Submit, until that
+//     work has ended, well or not.
+//   - Queues run at the same time. Results do not depend on that, nor on the number of
+//     threads.
+//   - Submit allocates nothing on the Go heap, except errors.
 package cpu

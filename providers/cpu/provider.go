@@ -11,6 +11,7 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/team"
+	kernels "github.com/fucina-go/fucina/kernels/cpu"
 )
 
 // Name is the provider's name.
@@ -75,9 +76,9 @@ func New(opt Options) (*Provider, error) {
 // memory but the process's.
 func (p *Provider) Info() provider.Info { return p.info }
 
-// Plan is [Executor.Plan].
+// Plan is that of the kernels.
 func (p *Provider) Plan(id op.ID, a *op.Args) provider.Plan {
-	return plan(id, a, p.lanes)
+	return kernels.Plan(id, a, p.lanes)
 }
 
 // queue runs what is submitted to it in Submit.
@@ -88,7 +89,7 @@ type queue struct {
 	// mu is held while something runs. Only the goroutine that submits, CloseQueue and
 	// Close take it.
 	mu     sync.Mutex
-	exec   *Executor
+	exec   *kernels.Executor
 	after  accel.Fences // works of other queues to wait for
 	closed bool
 }
@@ -108,7 +109,7 @@ func (p *Provider) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
 	q := &queue{
 		p:        p,
 		timeline: accel.NewTimeline(fmt.Sprintf("%s/%v-%d", Name, kind, p.made), nil),
-		exec:     NewExecutor(p.team),
+		exec:     kernels.NewExecutor(p.team),
 	}
 	p.queues[q] = struct{}{}
 	p.stats.liveQueues.Add(1)
@@ -175,8 +176,8 @@ func (p *Provider) enter(ctx context.Context, pq provider.Queue) (*queue, error)
 	return q, nil
 }
 
-// Submit runs the operation and returns the zero Work. See [Executor.Execute] for
-// the errors, and for what ctx does while the operation runs.
+// Submit runs the operation and returns the zero Work. See [kernels.Executor.Execute]
+// for the errors, and for what ctx does while the operation runs.
 func (p *Provider) Submit(ctx context.Context, pq provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
 	q, err := p.enter(ctx, pq)
 	if err != nil {

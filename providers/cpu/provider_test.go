@@ -1,9 +1,11 @@
 package cpu
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"unsafe"
@@ -13,6 +15,7 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/tests/countdown"
 )
 
 var bg = context.Background()
@@ -30,21 +33,56 @@ func open(t testing.TB, threads int) (*Provider, provider.Queue) {
 	return p, q
 }
 
+// operand returns an operand over values.
+func operand(values []float32, dims ...int) op.Operand {
+	s := shape.Must(dims...)
+	b := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values))
+	return op.Operand{DType: dtype.F32, Shape: s, Strides: s.Contiguous(), Mem: op.Mem{Host: b, Len: len(b)}}
+}
+
+// sum returns the arguments of an addition of the values to themselves.
+func sum(values ...float32) op.Args {
+	x := operand(values, len(values))
+	return op.Args{NIn: 2, In: [op.MaxIn]op.Operand{x, x}, Out: [op.MaxOut]op.Operand{operand(make([]float32, len(values)), len(values))}}
+}
+
+// product returns the arguments of a product by q8_0 weights, with workspace.
+func product(t *testing.T, p *Provider, q provider.Queue) op.Args {
+	t.Helper()
+	values := make([]float32, 333*64)
+	for i := range values {
+		values[i] = float32(i%101)/50 - 1
+	}
+	w := op.Operand{DType: dtype.Q8_0, Shape: shape.Must(333, 64), Strides: shape.Must(2, 1)}
+	w.Mem.Host = make([]byte, 333*2*dtype.Q8_0.Size())
+	w.Mem.Len = len(w.Mem.Host)
+	if _, err := p.Submit(bg, q, op.Copy, &op.Args{NIn: 1, In: [op.MaxIn]op.Operand{operand(values, 333, 64)}, Out: [op.MaxOut]op.Operand{w}}); err != nil {
+		t.Fatal(err)
+	}
+	a := op.Args{NIn: 2, In: [op.MaxIn]op.Operand{operand(make([]float32, 8*64), 8, 64), w}, Out: [op.MaxOut]op.Operand{operand(make([]float32, 8*333), 8, 333)}}
+	plan := p.Plan(op.MatMul, &a)
+	if !plan.Supported || plan.Workspace == 0 {
+		t.Fatalf("plan %+v, want one with workspace", plan)
+	}
+	a.Workspace = op.Mem{Host: make([]byte, plan.Workspace), Len: plan.Workspace}
+	return a
+}
+
 func TestProvider(t *testing.T) {
 	p, q := open(t, 2)
 	if info := p.Info(); info.Name != "cpu" || !info.HostMemory {
 		t.Errorf("info %+v, want cpu in host memory", info)
 	}
-	x := of([]float32{1, 2, 3}, 3)
-	a := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3)}}
-	a.In[0], a.In[1] = x, x
+	a := sum(1, 2, 3)
 	if plan := p.Plan(op.Add, &a); !plan.Supported || plan.Workspace != 0 {
 		t.Errorf("plan %+v", plan)
 	}
 	if w, err := p.Submit(bg, q, op.Add, &a); err != nil || !w.IsZero() {
 		t.Fatal(w, err)
 	}
-	equal(t, read(a.Out[0]), []float64{2, 4, 6})
+	if want := operand([]float32{2, 4, 6}, 3); !bytes.Equal(a.Out[0].Mem.Host, want.Mem.Host) {
+		t.Errorf("the sum is % x, want % x", a.Out[0].Mem.Host, want.Mem.Host)
+	}
 	want := provider.Stats{LiveQueues: 1}
 	want.Submits[op.Add] = 1
 	if s := p.Stats(); s != want {
@@ -122,9 +160,7 @@ func TestProviderRefusals(t *testing.T) {
 func TestWaitFor(t *testing.T) {
 	p, q := open(t, 1)
 	defer p.Close()
-	x := of([]float32{1}, 1)
-	a := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 1)}}
-	a.In[0], a.In[1] = x, x
+	a := sum(1)
 
 	device := accel.NewTimeline("device", nil)
 	w := device.Issue()
@@ -179,15 +215,16 @@ func TestWaitFor(t *testing.T) {
 
 // Queues run at the same time over one team, with kernel state of their own.
 func TestQueuesAtOnce(t *testing.T) {
-	p, err := New(Options{Threads: 3})
-	if err != nil {
+	p, q := open(t, 3)
+	a, x := product(t, p, q), make([]float32, 8*64)
+	for i := range x {
+		x[i] = float32(i%37) - 18
+	}
+	a.In[0] = operand(x, 8, 64)
+	if _, err := p.Submit(bg, q, op.MatMul, &a); err != nil {
 		t.Fatal(err)
 	}
-	rng := newRand()
-	a := op.Args{NIn: 2}
-	a.In[0] = random(operand(dtype.F32, plain, 8, 64), rng)
-	a.In[1] = random(operand(dtype.Q4_0, plain, 333, 64), rng)
-	want := matMulRef(read(a.In[0]), read(a.In[1]), 1, 1, 8, 333, 64)
+	want := bytes.Clone(a.Out[0].Mem.Host)
 	var wg sync.WaitGroup
 	for range 4 {
 		q, err := p.NewQueue(provider.Compute)
@@ -195,8 +232,8 @@ func TestQueuesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := a
-		a.Out[0] = operand(dtype.F32, plain, 8, 333)
-		a = withWorkspace(t, q.(*queue).exec, op.MatMul, a)
+		a.Out[0] = operand(make([]float32, 8*333), 8, 333)
+		a.Workspace.Host = slices.Clone(a.Workspace.Host)
 		wg.Go(func() {
 			for range 20 {
 				clear(a.Out[0].Mem.Host)
@@ -204,7 +241,10 @@ func TestQueuesAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				closeTo(t, read(a.Out[0]), want, tolMatMul)
+				if !bytes.Equal(a.Out[0].Mem.Host, want) {
+					t.Error("the product of one queue among others differs from that of one queue alone")
+					return
+				}
 			}
 		})
 	}
@@ -218,62 +258,58 @@ func TestQueuesAtOnce(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	p, q := open(t, 2)
 	defer p.Close()
-	e := q.(*queue).exec
-	e.grain = 1
-	for id := op.ID(1); id < op.Count; id++ {
-		a := sample(t, e, id)
-		if n := testing.AllocsPerRun(20, func() {
-			if !p.Plan(id, &a).Supported {
-				t.Fatal("declined")
-			}
-			if _, err := p.Submit(bg, q, id, &a); err != nil {
-				t.Fatal(err)
-			}
-		}); n != 0 {
-			t.Errorf("%v: %v allocations in a run, want 0", id, n)
+	a := product(t, p, q)
+	if n := testing.AllocsPerRun(20, func() {
+		if !p.Plan(op.MatMul, &a).Supported {
+			t.Fatal("declined")
 		}
-	}
-	// The paths that samples do not take.
-	rng := newRand()
-	for _, from := range []dtype.DType{dtype.I64, dtype.F64, dtype.Q6_K} {
-		for _, l := range []layout{plain, spread} {
-			a := op.Args{NIn: 1, Out: [op.MaxOut]op.Operand{operand(dtype.F32, l, 3, 512)}}
-			a.In[0] = random(operand(from, l, 3, 512), rng)
-			if n := testing.AllocsPerRun(20, func() {
-				if _, err := p.Submit(bg, q, op.Copy, &a); err != nil {
-					t.Fatal(err)
-				}
-			}); n != 0 {
-				t.Errorf("copy of %v %v: %v allocations in a run, want 0", from, l, n)
-			}
+		if _, err := p.Submit(bg, q, op.MatMul, &a); err != nil {
+			t.Fatal(err)
 		}
+	}); n != 0 {
+		t.Errorf("%v allocations in a run, want 0", n)
 	}
 }
 
-// The executor keeps no operand alive once it is done.
-func TestNoReference(t *testing.T) {
-	e := NewExecutor(nil)
-	for id := op.ID(1); id < op.Count; id++ {
-		a := sample(t, e, id)
-		if err := e.Execute(context.Background(), id, &a); err != nil {
-			t.Fatal(err)
-		}
+// Submit passes its context on; an operation that it cuts short is not counted, and
+// the queue works on.
+func TestSubmitCancelled(t *testing.T) {
+	p, q := open(t, 2)
+	defer p.Close()
+	a := product(t, p, q)
+	if _, err := p.Submit(countdown.After(0), q, op.MatMul, &a); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
-	m, at, r := &e.matMul, &e.attention, &e.rmsNorm
-	for what, held := range map[string]bool{
-		"matmul":    m.x != nil || m.w != nil || m.direct != nil || m.out != nil || m.scratch != nil,
-		"attention": at.q != nil || at.out != nil || at.scratch != nil || at.k.bytes != nil || at.v.bytes != nil || at.k.direct != nil || at.v.direct != nil,
-		"rms_norm":  r.x != nil || r.w != nil || r.weights != nil || r.out != nil,
-		"copy":      e.copy.x != nil || e.copy.out != nil,
-		"get_rows":  e.getRows.table != nil || e.getRows.ids != nil || e.getRows.out != nil,
-		"rope":      e.rope.x != nil || e.rope.table != nil || e.rope.out != nil,
-		"softmax":   e.softmax.x != nil || e.softmax.out != nil,
-		"argmax":    e.argmax.x != nil || e.argmax.out != nil,
-		"add":       e.pointwise[0].in[0] != nil || e.pointwise[0].in[1] != nil || e.pointwise[0].out != nil,
-	} {
-		if held {
-			t.Errorf("%s holds on to its operands", what)
-		}
+	if n := p.Stats().Submits[op.MatMul]; n != 0 {
+		t.Errorf("%d submits are counted, want 0", n)
+	}
+	if _, err := p.Submit(bg, q, op.MatMul, &a); err != nil {
+		t.Error(err)
+	}
+}
+
+// A context that ends the wait for another queue's work ends the call, not the queue:
+// the next call waits again.
+func TestCancelledWaitKeepsQueue(t *testing.T) {
+	p, q := open(t, 1)
+	defer p.Close()
+	other := accel.NewTimeline("other", nil)
+	w := other.Issue()
+	if err := p.WaitFor(bg, q, w); err != nil {
+		t.Fatal(err)
+	}
+	done, cancel := context.WithCancel(bg)
+	cancel()
+	a := sum(1, 2)
+	if _, err := p.Submit(done, q, op.Add, &a); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	if err := p.Sync(bg); err != nil {
+		t.Errorf("the queue died: %v", err)
+	}
+	other.Complete(w.Seq())
+	if _, err := p.Submit(bg, q, op.Add, &a); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -307,29 +343,4 @@ func ExampleProvider() {
 	}
 	fmt.Println(x)
 	// Output: [2 4 6]
-}
-
-func ExampleExecutor() {
-	e := NewExecutor(nil)
-	of := func(d dtype.DType, mem []byte, dims ...int) op.Operand {
-		s := shape.Must(dims...)
-		return op.Operand{DType: d, Shape: s, Strides: s.Contiguous(), Mem: op.Mem{Host: mem, Len: len(mem)}}
-	}
-	// 1 and -2 as bf16, to be read as i8.
-	a := op.Args{NIn: 1, Out: [op.MaxOut]op.Operand{of(dtype.I8, make([]byte, 2), 2)}}
-	a.In[0] = of(dtype.BF16, []byte{0x80, 0x3f, 0x00, 0xc0}, 2)
-	if err := e.Execute(context.Background(), op.Copy, &a); err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(int8(a.Out[0].Mem.Host[0]), int8(a.Out[0].Mem.Host[1]))
-
-	// Row 2 of a table of two rows.
-	a = op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{of(dtype.F32, make([]byte, 8), 1, 2)}}
-	a.In[0] = of(dtype.F32, make([]byte, 16), 2, 2)
-	a.In[1] = of(dtype.I32, []byte{2, 0, 0, 0}, 1)
-	fmt.Println(e.Execute(context.Background(), op.GetRows, &a))
-	// Output:
-	// 1 -2
-	// cpu: get_rows: ids[0] is 2, want a row from 0 to 1 of the table's 2 rows
 }

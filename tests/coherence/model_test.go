@@ -9,7 +9,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
-	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/kernels/cpu"
 )
 
 // memory is a buffer of the model: its bytes in program order.

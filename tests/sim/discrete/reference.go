@@ -1,6 +1,6 @@
 package discrete
 
-import "github.com/fucina-go/fucina/providers/cpu"
+import "github.com/fucina-go/fucina/kernels/cpu"
 
 // reference returns the CPU reference kernels on one lane: queues compute side by
 // side, as they do on a device.

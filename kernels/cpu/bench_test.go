@@ -99,13 +99,14 @@ func BenchmarkAttention(b *testing.B) {
 func BenchmarkCancelAttention(b *testing.B) {
 	rng := newRand()
 	const tokens, keys, heads, d = 64, 100_000, 8, 128
-	p, q := open(b, 2)
-	defer p.Close()
+	tm := team.New(2)
+	defer tm.Close()
+	e := NewExecutor(tm)
 	a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, tokens, heads, d)}, Params: op.Params{Scale: 0.1, Past: keys - tokens}}
 	a.In[0] = random(operand(dtype.F32, plain, tokens, heads, d), rng)
 	a.In[1] = random(operand(dtype.F16, plain, keys, 1, d), rng)
 	a.In[2] = random(operand(dtype.F16, plain, keys, 1, d), rng)
-	a = withWorkspace(b, NewExecutor(p.team), op.Attention, a)
+	a = withWorkspace(b, e, op.Attention, a)
 	var worst, sum time.Duration
 	for b.Loop() {
 		ctx, cancel := context.WithCancel(bg)
@@ -114,7 +115,7 @@ func BenchmarkCancelAttention(b *testing.B) {
 			at = time.Now()
 			cancel()
 		})
-		if _, err := p.Submit(ctx, q, op.Attention, &a); !errors.Is(err, context.Canceled) {
+		if err := e.Execute(ctx, op.Attention, &a); !errors.Is(err, context.Canceled) {
 			b.Fatalf("%v, want %v", err, context.Canceled)
 		}
 		late := time.Since(at)

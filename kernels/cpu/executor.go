@@ -222,11 +222,12 @@ func (e *Executor) Lanes() int { return e.lanes }
 // Plan says whether Execute accepts the operation, from the operands' metadata
 // alone, and how much workspace it needs. It may be called by several goroutines.
 func (e *Executor) Plan(id op.ID, a *op.Args) provider.Plan {
-	return plan(id, a, e.lanes)
+	return Plan(id, a, e.lanes)
 }
 
-// plan prepares a kernel on the stack; through the interface it would escape.
-func plan(id op.ID, a *op.Args, lanes int) provider.Plan {
+// Plan is [Executor.Plan] of an Executor with that many lanes.
+func Plan(id op.ID, a *op.Args, lanes int) provider.Plan {
+	// Each case has its kernel on the stack; through the interface it would escape.
 	var err error
 	need := 0
 	switch id {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/internal/invariants"
@@ -299,48 +298,6 @@ func TestCancelAllocatesNothing(t *testing.T) {
 				t.Errorf("%s on %d lanes: %v allocations, want 0", c.name, e.Lanes(), got)
 			}
 		}
-	}
-}
-
-// Submit passes its context on; an operation that it cuts short is not counted, and
-// the queue works on.
-func TestSubmitCancelled(t *testing.T) {
-	p, q := open(t, 2)
-	defer p.Close()
-	a := sample(t, NewExecutor(p.team), op.MatMul)
-	if _, err := p.Submit(countdown.After(0), q, op.MatMul, &a); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want %v", err, context.Canceled)
-	}
-	if n := p.Stats().Submits[op.MatMul]; n != 0 {
-		t.Errorf("%d submits are counted, want 0", n)
-	}
-	if _, err := p.Submit(bg, q, op.MatMul, &a); err != nil {
-		t.Error(err)
-	}
-}
-
-// A context that ends the wait for another queue's work ends the call, not the queue:
-// the next call waits again.
-func TestCancelledWaitKeepsQueue(t *testing.T) {
-	p, q := open(t, 1)
-	defer p.Close()
-	other := accel.NewTimeline("other", nil)
-	w := other.Issue()
-	if err := p.WaitFor(bg, q, w); err != nil {
-		t.Fatal(err)
-	}
-	done, cancel := context.WithCancel(bg)
-	cancel()
-	a := sample(t, NewExecutor(nil), op.Add)
-	if _, err := p.Submit(done, q, op.Add, &a); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want %v", err, context.Canceled)
-	}
-	if err := p.Sync(bg); err != nil {
-		t.Errorf("the queue died: %v", err)
-	}
-	other.Complete(w.Seq())
-	if _, err := p.Submit(bg, q, op.Add, &a); err != nil {
-		t.Error(err)
 	}
 }
 

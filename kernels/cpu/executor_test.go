@@ -1,0 +1,102 @@
+package cpu
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/internal/team"
+)
+
+var bg = context.Background()
+
+// Planning and executing allocate nothing on the Go heap.
+func TestAllocations(t *testing.T) {
+	tm := team.New(2)
+	defer tm.Close()
+	e := NewExecutor(tm)
+	e.grain = 1
+	for id := op.ID(1); id < op.Count; id++ {
+		a := sample(t, e, id)
+		if n := testing.AllocsPerRun(20, func() {
+			if !e.Plan(id, &a).Supported {
+				t.Fatal("declined")
+			}
+			if err := e.Execute(bg, id, &a); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v: %v allocations in a run, want 0", id, n)
+		}
+	}
+	// The paths that samples do not take.
+	rng := newRand()
+	for _, from := range []dtype.DType{dtype.I64, dtype.F64, dtype.Q6_K} {
+		for _, l := range []layout{plain, spread} {
+			a := op.Args{NIn: 1, Out: [op.MaxOut]op.Operand{operand(dtype.F32, l, 3, 512)}}
+			a.In[0] = random(operand(from, l, 3, 512), rng)
+			if n := testing.AllocsPerRun(20, func() {
+				if err := e.Execute(bg, op.Copy, &a); err != nil {
+					t.Fatal(err)
+				}
+			}); n != 0 {
+				t.Errorf("copy of %v %v: %v allocations in a run, want 0", from, l, n)
+			}
+		}
+	}
+}
+
+// The executor keeps no operand alive once it is done.
+func TestNoReference(t *testing.T) {
+	e := NewExecutor(nil)
+	for id := op.ID(1); id < op.Count; id++ {
+		a := sample(t, e, id)
+		if err := e.Execute(bg, id, &a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, at, r := &e.matMul, &e.attention, &e.rmsNorm
+	for what, held := range map[string]bool{
+		"matmul":    m.x != nil || m.w != nil || m.direct != nil || m.out != nil || m.scratch != nil,
+		"attention": at.q != nil || at.out != nil || at.scratch != nil || at.k.bytes != nil || at.v.bytes != nil || at.k.direct != nil || at.v.direct != nil,
+		"rms_norm":  r.x != nil || r.w != nil || r.weights != nil || r.out != nil,
+		"copy":      e.copy.x != nil || e.copy.out != nil,
+		"get_rows":  e.getRows.table != nil || e.getRows.ids != nil || e.getRows.out != nil,
+		"rope":      e.rope.x != nil || e.rope.table != nil || e.rope.out != nil,
+		"softmax":   e.softmax.x != nil || e.softmax.out != nil,
+		"argmax":    e.argmax.x != nil || e.argmax.out != nil,
+		"add":       e.pointwise[0].in[0] != nil || e.pointwise[0].in[1] != nil || e.pointwise[0].out != nil,
+	} {
+		if held {
+			t.Errorf("%s holds on to its operands", what)
+		}
+	}
+}
+
+func ExampleExecutor() {
+	e := NewExecutor(nil)
+	of := func(d dtype.DType, mem []byte, dims ...int) op.Operand {
+		s := shape.Must(dims...)
+		return op.Operand{DType: d, Shape: s, Strides: s.Contiguous(), Mem: op.Mem{Host: mem, Len: len(mem)}}
+	}
+	// 1 and -2 as bf16, to be read as i8.
+	a := op.Args{NIn: 1, Out: [op.MaxOut]op.Operand{of(dtype.I8, make([]byte, 2), 2)}}
+	a.In[0] = of(dtype.BF16, []byte{0x80, 0x3f, 0x00, 0xc0}, 2)
+	if err := e.Execute(bg, op.Copy, &a); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(int8(a.Out[0].Mem.Host[0]), int8(a.Out[0].Mem.Host[1]))
+
+	// Row 2 of a table of two rows.
+	a = op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{of(dtype.F32, make([]byte, 8), 1, 2)}}
+	a.In[0] = of(dtype.F32, make([]byte, 16), 2, 2)
+	a.In[1] = of(dtype.I32, []byte{2, 0, 0, 0}, 1)
+	fmt.Println(e.Execute(bg, op.GetRows, &a))
+	// Output:
+	// 1 -2
+	// cpu: get_rows: ids[0] is 2, want a row from 0 to 1 of the table's 2 rows
+}
