@@ -7,8 +7,8 @@ import (
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
 // A device that the program opened computes, and reading a range of a result moves

@@ -17,8 +17,8 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 	"github.com/x448/float16"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
 // newEngine opens an engine on a simulated device until the test ends.

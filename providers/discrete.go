@@ -4,7 +4,7 @@ package providers
 
 import (
 	"github.com/fucina-go/fucina/core/provider"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
 func init() {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/storage"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/provider"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
 // A manager takes nothing of the device before it has something to move, and then

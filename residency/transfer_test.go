@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
 // A transfer that follows unfinished work waits for it on the host and is in nobody's

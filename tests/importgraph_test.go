@@ -4,7 +4,6 @@ package tests
 import (
 	"bufio"
 	"fmt"
-	"go/build/constraint"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -29,10 +28,13 @@ type room struct {
 	// only, if not nil, lists the rooms that this one may import: from the floor
 	// that it names a room of, no other.
 	only []string
+	// by, if not nil, lists the rooms that may import this one.
+	by []string
 }
 
 // rooms is the floor plan. A room imports the floors below it and what beside says;
-// where only names rooms of a floor, it imports no other of that floor.
+// where only names rooms of a floor, it imports no other of that floor. What has by is
+// imported by those rooms alone.
 var rooms = []room{
 	{path: "cmd/fucina", floor: 11},
 	{path: "examples", floor: 11, tree: true},
@@ -47,12 +49,13 @@ var rooms = []room{
 
 	{path: "exec", floor: 6},
 
-	{path: "providers", floor: 5, beside: []string{"providers/cpu", "providers/cuda", "providers/metal"}},
+	{path: "providers", floor: 5, beside: []string{"providers/cpu", "providers/cuda", "providers/metal", "internal/sim/discrete"}},
 	{path: "providers/cpu", floor: 5, beside: []string{"providers/internal/device"}},
 	{path: "providers/cuda", floor: 5, beside: []string{"providers/internal/device"}},
 	{path: "providers/metal", floor: 5, beside: []string{"providers/internal/device"}},
 	{path: "providers/internal/device", floor: 5},
 	{path: "residency", floor: 5, only: []string{"core/provider"}},
+	{path: "internal/sim/discrete", floor: 5, by: []string{"providers"}},
 
 	{path: "kernels/cpu", floor: 4},
 	{path: "kernels/cuda", floor: 4},
@@ -80,19 +83,12 @@ var rooms = []room{
 	{path: "internal/cpu", floor: 0, beside: []string{"internal/invariants"}},
 }
 
-// simulators are the packages of tests/ that shipped code may import, each by one
-// room and only in files that build with the tag.
-var simulators = []struct{ path, by, tag string }{
-	{"tests/sim/discrete", "providers", "accel"},
-}
-
-// file is a Go file of the module: the package directory, the module's packages
-// that it imports, and its build constraint.
+// file is a Go file of the module: the package directory, and the module's packages
+// that it imports.
 type file struct {
-	name, dir  string
-	imports    []string
-	constraint constraint.Expr
-	test       bool
+	name, dir string
+	imports   []string
+	test      bool
 }
 
 func isTests(dir string) bool { return dir == "tests" || strings.HasPrefix(dir, "tests/") }
@@ -120,6 +116,8 @@ func mayImport(from, to *room) string {
 		return ""
 	case from.only != nil && len(from.only) == 0:
 		return "it imports nothing of the module"
+	case to.by != nil && !slices.Contains(to.by, from.path):
+		return fmt.Sprintf("only %v may import it", to.by)
 	case to.floor > from.floor:
 		return fmt.Sprintf("upward, from floor %d to %d", from.floor, to.floor)
 	case to.floor == from.floor && !slices.Contains(from.beside, to.path):
@@ -131,19 +129,6 @@ func mayImport(from, to *room) string {
 		}
 	}
 	return ""
-}
-
-// needs reports whether a file with the constraint builds only with the tag.
-func needs(c constraint.Expr, tag string) bool {
-	if c == nil {
-		return false
-	}
-	for _, others := range []bool{false, true} {
-		if c.Eval(func(t string) bool { return t != tag && others }) {
-			return false
-		}
-	}
-	return true
 }
 
 // violations returns what is wrong with the import graph of files. Tests may import
@@ -167,11 +152,6 @@ func violations(files []file) []string {
 			why := ""
 			if isTests(imp) {
 				why = "shipped code imports no tests"
-				for _, s := range simulators {
-					if imp == s.path && from.path == s.by && needs(f.constraint, s.tag) {
-						why = ""
-					}
-				}
 			} else if to := roomOf(imp); to != nil {
 				why = mayImport(from, to)
 			} else {
@@ -296,7 +276,7 @@ func moduleFiles(t *testing.T, root string) []file {
 }
 
 func parseFile(name, rel, module string) (file, error) {
-	syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly|parser.ParseComments)
+	syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
 	if err != nil {
 		return file{}, err
 	}
@@ -305,15 +285,6 @@ func parseFile(name, rel, module string) (file, error) {
 		dir = ""
 	}
 	f := file{name: rel, dir: dir, test: strings.HasSuffix(rel, "_test.go")}
-	for _, group := range syntax.Comments {
-		for _, c := range group.List {
-			if c.Pos() < syntax.Package && constraint.IsGoBuild(c.Text) {
-				if f.constraint, err = constraint.Parse(c.Text); err != nil {
-					return file{}, fmt.Errorf("%s: %w", rel, err)
-				}
-			}
-		}
-	}
 	for _, spec := range syntax.Imports {
 		imp, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
@@ -358,18 +329,16 @@ func TestFloorPlan(t *testing.T) {
 				t.Errorf("%q imports only %q, which is not below it", r.path, p)
 			}
 		}
+		for _, p := range r.by {
+			if known[p] == nil {
+				t.Errorf("%q is for %q, which is on no floor", r.path, p)
+			}
+		}
 	}
 }
 
 // The checks themselves, on graphs with one arrow that matters.
 func TestViolations(t *testing.T) {
-	parse := func(s string) constraint.Expr {
-		c, err := constraint.Parse("//go:build " + s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
 	tests := []struct {
 		name  string
 		files []file
@@ -401,21 +370,22 @@ func TestViolations(t *testing.T) {
 		{"below a room that is no tree", []file{{dir: "exec/ops"}}, `"exec/ops" is on no floor`},
 		{"shipped code and tests", []file{{dir: "gguf", imports: []string{"tests/ggufbuild"}}}, "imports no tests"},
 		{"test and tests", []file{{dir: "gguf", test: true, imports: []string{"tests/ggufbuild"}}}, ""},
-		{"simulator behind its tag", []file{{dir: "providers", imports: []string{"tests/sim/discrete"}, constraint: parse("accel && !cuda")}}, ""},
-		{"simulator without a tag", []file{{dir: "providers", imports: []string{"tests/sim/discrete"}}}, "imports no tests"},
-		{"simulator behind another tag", []file{{dir: "providers", imports: []string{"tests/sim/discrete"}, constraint: parse("accel || cuda")}}, "imports no tests"},
-		{"simulator in another room", []file{{dir: "exec", imports: []string{"tests/sim/discrete"}, constraint: parse("accel")}}, "imports no tests"},
-		{"another test package behind the tag", []file{{dir: "providers", imports: []string{"tests/conformance"}, constraint: parse("accel")}}, "imports no tests"},
+		{"providers and a simulator", []file{
+			{dir: "providers", imports: []string{"internal/sim/discrete"}},
+			{dir: "internal/sim/discrete", imports: []string{"kernels/cpu", "core/provider"}},
+		}, ""},
+		{"simulator and a provider", []file{{dir: "internal/sim/discrete", imports: []string{"providers/cpu"}}}, "sideways"},
+		{"simulator and tests", []file{{dir: "internal/sim/discrete", imports: []string{"tests/harness"}}}, "imports no tests"},
+		{"simulator beside residency", []file{{dir: "residency", imports: []string{"internal/sim/discrete"}}}, "only [providers] may"},
+		{"simulator below exec", []file{{dir: "exec", imports: []string{"internal/sim/discrete"}}}, "only [providers] may"},
+		{"test and a simulator", []file{{dir: "exec", test: true, imports: []string{"internal/sim/discrete"}}}, ""},
+		{"unknown simulator", []file{{dir: "internal/sim/abacus"}}, `"internal/sim/abacus" is on no floor`},
 		{"tests import anything", []file{{dir: "tests/conformance", imports: []string{"llm", "core/dtype"}}}, ""},
 		{"cycle", []file{
 			{dir: "llm/a", imports: []string{"llm/b"}},
 			{dir: "llm/b", imports: []string{"llm/c"}},
 			{dir: "llm/c", imports: []string{"llm/b"}},
 		}, "import cycle: llm/b -> llm/c -> llm/b"},
-		{"cycle through a simulator", []file{
-			{dir: "providers", imports: []string{"tests/sim/discrete"}, constraint: parse("accel")},
-			{dir: "tests/sim/discrete", imports: []string{"providers"}},
-		}, "import cycle"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
 	"github.com/fucina-go/fucina/residency"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
 // device is a configuration of the discrete device.

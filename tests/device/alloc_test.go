@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/internal/invariants"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
 // A decode step in its steady state leaves the collector nothing to do, on a device

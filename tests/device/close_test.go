@@ -9,7 +9,7 @@ import (
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
 // A Context.Close that waits for its device work once held a lock that NewContext,

@@ -14,7 +14,7 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/internal/invariants"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
 // failNext makes the next operation that is submitted fail when it comes to execute.

@@ -1,5 +1,5 @@
 // Package device tests the whole path, from a model file to tokens, on the
-// simulated device of tests/sim/discrete: what a step costs, what survives a
+// simulated device of internal/sim/discrete: what a step costs, what survives a
 // failure injected at any submission, allocation or transfer, and what memory that
 // runs out does. The tests have the build tag accel.
 //

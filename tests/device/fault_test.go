@@ -12,8 +12,8 @@ import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/llm"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
 // countEvents returns the events of a run without faults.

@@ -17,9 +17,9 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/tests/harness"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 

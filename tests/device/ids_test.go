@@ -12,7 +12,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/internal/invariants"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
 // values makes tensors of which no operation may fail, and releases them when the test

@@ -15,8 +15,8 @@ import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/residency"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
 type residencyStats = residency.Stats

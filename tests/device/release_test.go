@@ -19,8 +19,8 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
 // bench is an engine without names on its tensors, so that their buffers can be

@@ -22,8 +22,8 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/llm"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 

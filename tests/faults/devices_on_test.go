@@ -12,8 +12,8 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/tests/inject"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
 func devices() []configuration {

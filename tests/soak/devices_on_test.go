@@ -5,8 +5,8 @@ package soak
 import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/tests/inject"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
 )
 
 func devices() []configuration {

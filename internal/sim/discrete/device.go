@@ -1,3 +1,5 @@
+//go:build accel
+
 package discrete
 
 import (

@@ -30,4 +30,6 @@
 // make the delays repeatable, not the schedule: that is up to the Go scheduler.
 // The contents of host memory that is not pinned are taken as they are: it is not
 // known when the Go heap or a mapping gives it back.
+//
+// The package has no content in a build without the tag accel.
 package discrete

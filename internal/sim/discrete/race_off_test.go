@@ -1,4 +1,4 @@
-//go:build !race
+//go:build accel && !race
 
 package discrete
 

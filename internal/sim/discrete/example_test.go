@@ -1,3 +1,5 @@
+//go:build accel
+
 package discrete_test
 
 import (
@@ -6,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/fucina-go/fucina/core/accel"
-	"github.com/fucina-go/fucina/tests/sim/discrete"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
 func Example() {
