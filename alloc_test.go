@@ -92,7 +92,7 @@ func (b *block) step(t check, pos int) int32 {
 	h := t.of(x.Add(c, o2))
 	gate := t.of(h.Dot(c, b.gate, "d"))
 	up := t.of(h.Dot(c, b.up, "d"))
-	act := t.of(gate.SwiGLU(c, up))
+	act := t.of(up.SwiGLU(c, gate))
 	down := t.of(act.Dot(c, b.down, "ff"))
 	y := t.of(h.Mul(c, down))
 	if err := fucina.Replace(&h, y, nil); err != nil {

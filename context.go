@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/tagged"
 )
 
 // Context is a queue over an engine and the scopes that are open on it. One
@@ -16,6 +17,7 @@ type Context struct {
 	e      *Engine
 	x      *exec.Queue
 	scopes []*Scope
+	call   tagged.Call // the call in progress
 
 	// state is the one word that says who may use the fields above.
 	state atomic.Uint32

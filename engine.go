@@ -16,6 +16,7 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tagged"
 	"github.com/fucina-go/fucina/tags"
 )
 
@@ -396,8 +397,8 @@ func (e *Engine) Empty(d dtype.DType, axes ...Axis) (Tensor, error) {
 
 // The axes of a table of rotary position angles, beside that of the positions.
 const (
-	PairAxis   = "pair"    // pairs of rotated elements
-	CosSinAxis = "cos_sin" // of size 2: cosine, sine
+	PairAxis   = tagged.PairAxis   // pairs of rotated elements
+	CosSinAxis = tagged.CosSinAxis // of size 2: cosine, sine
 )
 
 // RoPE describes rotary position angles and their stretching to longer contexts.

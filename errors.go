@@ -88,8 +88,3 @@ func (e *opError) Unwrap() error { return e.kind }
 func failed(what string, o *operand, kind error, format string, args ...any) error {
 	return &opError{what + ": " + o.describe() + ": " + fmt.Sprintf(format, args...), kind}
 }
-
-// failed2 describes the failure of an operation on two operands.
-func failed2(what string, left, right *operand, kind error, format string, args ...any) error {
-	return &opError{what + ": left " + left.describe() + ", right " + right.describe() + ": " + fmt.Sprintf(format, args...), kind}
-}

@@ -151,13 +151,13 @@ func TestOpsByName(t *testing.T) {
 			same(t, c, "add "+what, sum, union, func(i map[string]int) float32 { return xm.at(i) + ym.at(i) })
 			same(t, c, "mul "+what, product, union, func(i map[string]int) float32 { return xm.at(i) * ym.at(i) })
 			same(t, c, "swiglu "+what, gated, union, func(i map[string]int) float32 {
-				g := float64(xm.at(i))
-				return float32(g / (1 + math.Exp(-g)) * float64(ym.at(i)))
+				g := float64(ym.at(i))
+				return float32(g / (1 + math.Exp(-g)) * float64(xm.at(i)))
 			})
 			gelu := check{t}.of(x.GeGLU(c, y))
 			same(t, c, "geglu "+what, gelu, union, func(i map[string]int) float32 {
-				g := float64(xm.at(i))
-				return float32(g / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) * float64(ym.at(i)))
+				g := float64(ym.at(i))
+				return float32(g / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) * float64(xm.at(i)))
 			})
 			scaled, capped := check{t}.of(x.Scale(c, -1.5)), check{t}.of(x.SoftCap(c, 0.75))
 			same(t, c, "scale "+what, scaled, left, func(i map[string]int) float32 { return -1.5 * xm.at(i) })
@@ -363,9 +363,9 @@ func TestDotMixedDTypes(t *testing.T) {
 			z := k.of(x.Dot(c, turned, "k"))
 			want(t, c, z, "f32 {m:2 n:3}", wanted)
 			_, err := narrow.Dot(c, x, "k")
-			refused(t, err, fucina.ErrDType, `dot over "k": left {n:3 k:32}, right {m:2 k:32}`, d.String()+" by f32")
+			refused(t, err, fucina.ErrDType, `dot over "k": left {n:3 k:32}, right {m:2 k:32}`, "the left is "+d.String()+", want f32; convert with To")
 			_, err = x.Add(c, narrow)
-			refused(t, err, fucina.ErrDType, "add: left {m:2 k:32}, right {n:3 k:32}: f32 and "+d.String())
+			refused(t, err, fucina.ErrDType, "add: left {m:2 k:32}, right {n:3 k:32}: the right is "+d.String())
 			drop(t, narrow, y, turned, z)
 		}
 
@@ -401,7 +401,7 @@ func TestDotMixedDTypes(t *testing.T) {
 		_, err = wide.Dot(c, blocks, "n")
 		refused(t, err, fucina.ErrUnsupportedView, `q8_0 on the right needs axis "n" last`)
 		_, err = blocks.Split(c, "k", ax("a:2 b:16")...)
-		refused(t, err, fucina.ErrUnsupportedView, "split: {n:3 k:32}")
+		refused(t, err, fucina.ErrUnsupportedView, "split over \"k\" of q8_0 {n:3 k:32}: into {a:2 b:16}")
 		refused(t, fucina.Update(blocks, notCalled[dtype.BlockQ8_0](t)), fucina.ErrReadOnly)
 		drop(t, x, w, exact, blocks, decoded, reference, y, rows, part, tail, split, grouped, bad, two, wide)
 	})
@@ -431,7 +431,7 @@ func TestGetRowsOfViews(t *testing.T) {
 		want(t, c, row, "f32 {d:2}", []float32{11, 17})
 
 		_, err := part.GetRows(c, ids, "word")
-		refused(t, err, fucina.ErrTag, `get_rows: left {d:2 vocab:3}, right {seq:3}: no axis "word"`)
+		refused(t, err, fucina.ErrTag, `get_rows over "word": table {d:2 vocab:3}, ids {seq:3}: no axis "word"`)
 		clash := k.of(ids.Rename(c, "seq", "d"))
 		_, err = part.GetRows(c, clash, "vocab")
 		refused(t, err, fucina.ErrTag, `"d" stands twice`)
@@ -520,7 +520,7 @@ func TestWriteThroughBroadcast(t *testing.T) {
 		k := check{t}
 		x, src := numbered(t, c, "d:3"), numbered(t, c, "batch:2 d:3")
 		wide := k.of(x.BroadcastTo(c, ax("batch:2 d:3")...))
-		refused(t, wide.CopyFrom(c, src), fucina.ErrUnsupportedView, "copy: left {batch:2 d:3}", "share memory")
+		refused(t, wide.CopyFrom(c, src), fucina.ErrUnsupportedView, "copy from: destination {batch:2 d:3}", "share memory")
 		refused(t, fucina.Update(wide, notCalled[float32](t)), fucina.ErrUnsupportedView)
 		want(t, c, x, "{d:3}", []float32{1, 2, 3})
 		drop(t, x, src, wide)
@@ -571,7 +571,7 @@ func TestScalars(t *testing.T) {
 		}
 		want(t, c, same, "f32 {}", []float32{4})
 		_, err := two.Narrow(c, "d", 0, 1)
-		refused(t, err, fucina.ErrTag, `narrow: {}: no axis "d"`)
+		refused(t, err, fucina.ErrTag, `narrow over "d" of f32 {}: no axis "d"`)
 		if n := len(two.Axes()); n != 0 {
 			t.Errorf("a scalar has %d axes", n)
 		}
@@ -640,60 +640,60 @@ func TestRefusals(t *testing.T) {
 		{from("a:4611686018427387904 b:4"), fucina.ErrOverflow, "from slice"},
 		{one(ab.Add(c, bc)), fucina.ErrShapeMismatch, `add: left {a:2 b:3}, right {b:2 c:4}: axis "b" is 3 and 2`},
 		{one(ab.Mul(c, wide)), fucina.ErrTag, "mul: left {a:2 b:3}, right {p:1 q:1 r:1 s:1 t:1 u:1 v:1 w:1}: together more than 8 axes"},
-		{one(ab.SwiGLU(c, ids)), fucina.ErrDType, "swiglu: left {a:2 b:3}, right {seq:2}: f32 and i32"},
-		{one(ids.Scale(c, 2)), fucina.ErrDType, "scale: {seq:2}"},
+		{one(ab.SwiGLU(c, ids)), fucina.ErrDType, "swiglu: input {a:2 b:3}, gate {seq:2}: the gate is i32, want f32; convert with To"},
+		{one(ids.Scale(c, 2)), fucina.ErrDType, "scale of i32 {seq:2}: the input is i32, want f32"},
 		{one(ab.SoftCap(c, 0)), nil, "the soft cap is 0, want a finite positive number"},
 		{one(ab.Dot(c, bc, "b")), fucina.ErrShapeMismatch, `dot over "b": left {a:2 b:3}, right {b:2 c:4}: axis "b" is 3 and 2`},
 		{one(ab.Dot(c, bc, "a")), fucina.ErrTag, `dot over "a": left {a:2 b:3}, right {b:2 c:4}: no axis "a"`},
 		{one(ab.Dot(c, bc, "")), fucina.ErrTag, `no axis ""`},
 		{one(ab.Dot(c, ids, "seq")), fucina.ErrTag, `no axis "seq"`},
-		{one(ids.Dot(c, ids, "seq")), fucina.ErrDType, "i32 by i32, want f32"},
-		{one(ab.Softmax(c, "c", 1)), fucina.ErrTag, `softmax: {a:2 b:3}: no axis "c"`},
-		{one(ids.Softmax(c, "seq", 1)), fucina.ErrDType, "softmax: {seq:2}"},
-		{one(ab.Argmax(c, "c")), fucina.ErrTag, `argmax: {a:2 b:3}: no axis "c"`},
+		{one(ids.Dot(c, ids, "seq")), fucina.ErrDType, "the left is i32, want f32; convert with To"},
+		{one(ab.Softmax(c, "c", 1)), fucina.ErrTag, `softmax over "c" of f32 {a:2 b:3}: no axis "c"`},
+		{one(ids.Softmax(c, "seq", 1)), fucina.ErrDType, `softmax over "seq" of i32 {seq:2}: the input is i32, want f32`},
+		{one(ab.Argmax(c, "c")), fucina.ErrTag, `argmax over "c" of f32 {a:2 b:3}: no axis "c"`},
 		{one(ids.Argmax(c, "seq")), fucina.ErrDType, "argmax"},
-		{one(ab.RMSNorm(c, kk, "b", 1)), fucina.ErrTag, `rms_norm: left {a:2 b:3}, right {k:3}: no axis "b"`},
+		{one(ab.RMSNorm(c, kk, "b", 1)), fucina.ErrTag, `rms_norm over "b": input {a:2 b:3}, weight {k:3}: no axis "b"`},
 		{one(ab.RMSNorm(c, ab, "b", 1)), fucina.ErrTag, `the weight has axes other than "b"`},
-		{one(ab.RMSNorm(c, k.rename(c, kk, "a"), "a", 1)), fucina.ErrShapeMismatch, `axis "a" is 2 and 3`},
+		{one(ab.RMSNorm(c, k.rename(c, kk, "a"), "a", 1)), fucina.ErrShapeMismatch, `axis "a" of the weight is 3, want 2, as axis "a" of the input`},
 		{one(kk.RMSNorm(c, kk, "k", -1)), nil, "eps is -1"},
 		{one(ab.RoPE(c, table, fucina.RoPENeoX, "b", "a")), fucina.ErrTag, `no axis "b"`},
 		{one(ab.RoPE(c, table, fucina.RoPENeoX, "a", "c")), fucina.ErrTag, `no axis "c"`},
 		{one(ab.RoPE(c, table, fucina.RoPENeoX, "a", "a")), fucina.ErrTag, "both along"},
-		{one(ab.RoPE(c, ab, fucina.RoPENeoX, "a", "b")), fucina.ErrTag, "want axes {a pair cos_sin}, got {a:2 b:3}"},
+		{one(ab.RoPE(c, ab, fucina.RoPENeoX, "a", "b")), fucina.ErrTag, `want axes "a", "pair" and "cos_sin", got {a:2 b:3}`},
 		{one(k.rename(c, kk, "a").RoPE(c, table, fucina.RoPENeoX, "a", "a")), fucina.ErrTag, "rope"},
 		{one(k.narrow(c, ab, "a", 1).RoPE(c, table, fucina.RoPENeoX, "a", "b")), fucina.ErrShapeMismatch, `axis "a" is 1 and 2`},
 		{one(k.narrow(c, ab, "b", 1).RoPE(c, table, fucina.RoPENeoX, "a", "b")), fucina.ErrShapeMismatch, `axis "b" of 1 elements`},
-		{one(fucina.Attention(c, ab, ab, ab, fucina.AttentionOptions{})), fucina.ErrTag, "attention: q {a:2 b:3}, k {a:2 b:3}, v {a:2 b:3}: want axes {seq head d}, got {a:2 b:3}"},
-		{ab.CopyFrom(c, bc), fucina.ErrTag, `copy: left {a:2 b:3}, right {b:2 c:4}: no axis "a"`},
+		{one(fucina.Attention(c, ab, ab, ab, fucina.AttentionOptions{})), fucina.ErrTag, `attention: query {a:2 b:3}, key {a:2 b:3}, value {a:2 b:3}: want axes "seq", "head" and "d", got {a:2 b:3}`},
+		{ab.CopyFrom(c, bc), fucina.ErrTag, `copy from: destination {a:2 b:3}, source {b:2 c:4}: no axis "a"`},
 		{ab.CopyFrom(c, kk), fucina.ErrTag, "want the same axes"},
 		{kk.CopyFrom(c, k.rename(c, ids, "k")), fucina.ErrShapeMismatch, `axis "k" is 3 and 2`},
-		{one(ab.To(c, dtype.Q4_0)), fucina.ErrDType, "to: {a:2 b:3}"},
+		{one(ab.To(c, dtype.Q4_0)), fucina.ErrDType, "to of f32 {a:2 b:3}: f32 does not convert to q4_0"},
 		{one(ab.To(c, dtype.Invalid)), fucina.ErrDType, "to"},
-		{one(ab.Narrow(c, "c", 0, 1)), fucina.ErrTag, `narrow: {a:2 b:3}: no axis "c"`},
-		{one(ab.Narrow(c, "b", 2, 2)), fucina.ErrIndexOutOfBounds, `narrow: {a:2 b:3}: 2 entries from 2 of "b"`},
+		{one(ab.Narrow(c, "c", 0, 1)), fucina.ErrTag, `narrow over "c" of f32 {a:2 b:3}: no axis "c"`},
+		{one(ab.Narrow(c, "b", 2, 2)), fucina.ErrIndexOutOfBounds, `narrow over "b" of f32 {a:2 b:3}: 2 entries from 2 on, of 3`},
 		{one(ab.Narrow(c, "b", 0, 0)), fucina.ErrIndexOutOfBounds, "narrow"},
 		{one(ab.Narrow(c, "b", -1, 1)), fucina.ErrIndexOutOfBounds, "narrow"},
-		{one(ab.Rename(c, "c", "d")), fucina.ErrTag, `rename: {a:2 b:3}: no axis "c"`},
-		{one(ab.Rename(c, "a", "b")), fucina.ErrTag, `rename: {a:2 b:3}: axis "a" to "b"`},
+		{one(ab.Rename(c, "c", "d")), fucina.ErrTag, `rename "c" to "d" of f32 {a:2 b:3}: no axis "c"`},
+		{one(ab.Rename(c, "a", "b")), fucina.ErrTag, `rename "a" to "b" of f32 {a:2 b:3}`},
 		{one(ab.Rename(c, "a", "")), fucina.ErrTag, "empty"},
-		{one(ab.Permute(c, "a")), fucina.ErrTag, "permute: {a:2 b:3}: to {a}: want every axis"},
-		{one(ab.Permute(c, "a", "a")), fucina.ErrTag, `axis "a" stands twice`},
+		{one(ab.Permute(c, "a")), fucina.ErrTag, "permute of f32 {a:2 b:3}: to {a}: want every axis"},
+		{one(ab.Permute(c, "a", "a")), fucina.ErrTag, `axis "a" appears twice`},
 		{one(ab.Permute(c, "a", "c")), fucina.ErrTag, `no axis "c"`},
-		{one(ab.Split(c, "b", ax("d:2 e:2")...)), fucina.ErrInvalidShape, `split: {a:2 b:3}: axis "b" into {d:2 e:2}: 4 entries, want 3`},
+		{one(ab.Split(c, "b", ax("d:2 e:2")...)), fucina.ErrInvalidShape, `split over "b" of f32 {a:2 b:3}: into {d:2 e:2}: 4 entries, want 3`},
 		{one(ab.Split(c, "b", ax("d:0 e:3")...)), fucina.ErrInvalidShape, "at least 1"},
 		{one(ab.Split(c, "b", ax("d:4611686018427387904 e:4")...)), fucina.ErrInvalidShape, "overflow"},
 		{one(ab.Split(c, "b", ax("a:1 b:3")...)), fucina.ErrTag, `"a" stands twice`},
 		{one(ab.Split(c, "b")), fucina.ErrTag, "into no axes"},
 		{one(ab.Split(c, "c", ax("d:1")...)), fucina.ErrTag, `no axis "c"`},
 		{one(ab.Narrow(c, "b", math.MaxInt, math.MaxInt)), fucina.ErrIndexOutOfBounds,
-			fmt.Sprintf(`narrow: {a:2 b:3}: %d entries from %[1]d of "b": index out of bounds: %[1]d entries from %[1]d on of axis 1`, math.MaxInt)},
+			fmt.Sprintf(`narrow over "b" of f32 {a:2 b:3}: %d entries from %[1]d on, of 3`, math.MaxInt)},
 		{one(wide.Split(c, "p", ax("x:1 y:1")...)), fucina.ErrTag, "more than 8 axes"},
 		{one(ab.Merge(c, "m", "b", "a")), fucina.ErrTag, "side by side"},
 		{one(ab.Merge(c, "m", "b", "c")), fucina.ErrTag, `no axis "c"`},
 		{one(ab.Merge(c, "m", "a", "a")), fucina.ErrTag, "side by side"},
 		{one(ab.Merge(c, "a", "b")), fucina.ErrTag, `"a" stands twice`},
 		{one(ab.Merge(c, "m")), fucina.ErrTag, "no axes"},
-		{one(at.Merge(c, "m", "b", "a")), fucina.ErrUnsupportedView, `merge: {b:3 a:2}: into "m": strides [1 3]`},
+		{one(at.Merge(c, "m", "b", "a")), fucina.ErrUnsupportedView, `merge into "m" of f32 {b:3 a:2}: strides [1 3]`},
 		{one(ab.BroadcastTo(c, ax("a:2 c:3")...)), fucina.ErrTag, `to {a:2 c:3}: no axis "b"`},
 		{one(ab.BroadcastTo(c, ax("a:2 b:4")...)), fucina.ErrShapeMismatch, `axis "b" is 3, want 1 or 4`},
 		{fail(ab.Dim("c")), fucina.ErrTag, `dim: {a:2 b:3}: no axis "c"`},

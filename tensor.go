@@ -2,12 +2,12 @@ package fucina
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/tagged"
 	"github.com/fucina-go/fucina/tags"
 )
 
@@ -15,57 +15,18 @@ import (
 const MaxRank = shape.MaxRank
 
 // Axis is a named axis and its size.
-type Axis struct {
-	Name string
-	Size int
-}
+type Axis = tagged.Axis
 
 // Ax returns the axis called name of the given size.
-func Ax(name string, size int) Axis { return Axis{name, size} }
+func Ax(name string, size int) Axis { return Axis{Name: name, Size: size} }
 
-// String formats the axis as "name:size".
-func (a Axis) String() string { return fmt.Sprintf("%s:%d", a.Name, a.Size) }
-
-// layout returns names and shape of axes; no axes is a scalar, of shape {1}.
+// layout returns names and shape of axes.
 func layout(what string, axes []Axis) (tags.List, shape.Shape, error) {
-	var names tags.List
-	var dims [shape.MaxRank]int
-	for i, a := range axes {
-		var err error
-		if names, err = names.Append(a.Name); err != nil {
-			return tags.List{}, shape.Shape{}, fmt.Errorf("%s %s: %w", what, describeAxes(axes), err)
-		}
-		dims[i] = a.Size
-	}
-	s, err := shapeOf(dims[:len(axes)])
+	names, s, err := tagged.Layout(axes)
 	if err != nil {
-		return tags.List{}, shape.Shape{}, fmt.Errorf("%s %s: %w", what, describeAxes(axes), err)
-	}
-	if _, err := s.Elements(); err != nil {
-		return tags.List{}, shape.Shape{}, fmt.Errorf("%s %s: %w", what, describeAxes(axes), err)
+		return names, s, fmt.Errorf("%s %w", what, err)
 	}
 	return names, s, nil
-}
-
-// shapeOf is shape.Of, except that no dims give the shape of a scalar.
-func shapeOf(dims []int) (shape.Shape, error) {
-	if len(dims) == 0 {
-		return shape.Must(1), nil
-	}
-	return shape.Of(dims...)
-}
-
-func describeAxes(axes []Axis) string {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, a := range axes {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(a.String())
-	}
-	b.WriteByte('}')
-	return b.String()
 }
 
 // FromSlice returns a tensor of T's dtype with a copy of values, in row-major order
@@ -149,7 +110,7 @@ func (t Tensor) Axes() []Axis {
 	defer o.t.Release()
 	axes := make([]Axis, o.names.Len())
 	for i, name := range o.names.Slice() {
-		axes[i] = Axis{name, o.t.Dim(i)}
+		axes[i] = Axis{Name: name, Size: o.t.Dim(i)}
 	}
 	return axes
 }
@@ -232,18 +193,6 @@ func (c *Context) operand(what string, t Tensor) (operand, error) {
 	return o, nil
 }
 
-// operands returns both operands, or none.
-func (c *Context) operands(what string, t, u Tensor) (a, b operand, err error) {
-	if a, err = c.operand(what, t); err != nil {
-		return operand{}, operand{}, fmt.Errorf("%w (left)", err)
-	}
-	if b, err = c.operand(what, u); err != nil {
-		a.t.Release()
-		return operand{}, operand{}, fmt.Errorf("%w (right)", err)
-	}
-	return a, b, nil
-}
-
 func (o *operand) describe() string { return o.names.Describe(o.shape) }
 
 // axis returns the place of the axis.
@@ -253,10 +202,4 @@ func (o *operand) axis(what, name string) (int, error) {
 		return 0, failed(what, o, ErrTag, "no axis %q", name)
 	}
 	return i, nil
-}
-
-// set replaces the operand's tensor by v, whose reference it takes.
-func (o *operand) set(v tensor.Tensor) {
-	o.t.Release()
-	o.t = v
 }

@@ -271,8 +271,7 @@ func (c *Queue) refusal(r *op.Refusal, in []*tensor.Tensor) error {
 // Error names the operation, the refusal and the operands.
 func (e *RefusalError) Error() string {
 	var b strings.Builder
-	text := e.Text(func(_ op.Place, i int) string { return fmt.Sprintf("axis %d", i) })
-	fmt.Fprintf(&b, "%s: %s", e.Op, text)
+	fmt.Fprintf(&b, "%s: %s", e.Op, e.Text(e.Op))
 	for i := range e.n {
 		sep := ","
 		if i == 0 {

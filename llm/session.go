@@ -428,9 +428,9 @@ func (s *Session) feedForward(f *flow, i int, x fucina.Tensor) fucina.Tensor {
 	f.drop(h)
 	var y fucina.Tensor
 	if s.m.family.GeGLU {
-		y = f.take(gate.GeGLU(c, up))
+		y = f.take(up.GeGLU(c, gate))
 	} else {
-		y = f.take(gate.SwiGLU(c, up))
+		y = f.take(up.SwiGLU(c, gate))
 	}
 	f.drop(gate)
 	f.drop(up)

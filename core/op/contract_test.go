@@ -109,13 +109,13 @@ func TestInfer(t *testing.T) {
 		t.Run(fmt.Sprint(tt.id, tt.want.Shape), func(t *testing.T) {
 			tt.args.Out[0].DType = tt.to
 			if r := Infer(tt.id, tt.args); !r.OK() {
-				t.Fatal(r.Text(axisNumber))
+				t.Fatal(r.Text(tt.id))
 			}
 			if got := tt.args.Out[0]; tt.args.NOut != 1 || !same(got, tt.want) {
 				t.Errorf("%d outputs, the first %+v, want %+v", tt.args.NOut, got, tt.want)
 			}
 			if r := Check(tt.id, tt.args); !r.OK() {
-				t.Errorf("refuses what was inferred: %s", r.Text(axisNumber))
+				t.Errorf("refuses what was inferred: %s", r.Text(tt.id))
 			}
 			n := int64(1)
 			for _, d := range tt.want.Shape.Slice() {
@@ -130,8 +130,6 @@ func TestInfer(t *testing.T) {
 		})
 	}
 }
-
-func axisNumber(_ Place, i int) string { return fmt.Sprintf("axis %d", i) }
 
 func TestRefusals(t *testing.T) {
 	huge := of(dtype.F32, 1)
@@ -180,7 +178,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		tt.args.Out[0].DType = tt.to
 		r := Infer(tt.id, tt.args)
-		if got := r.Text(axisNumber); r.OK() || r.Op != tt.id || len(got) < len(tt.want) || got[:len(tt.want)] != tt.want {
+		if got := r.Text(tt.id); r.OK() || r.Op != tt.id || len(got) < len(tt.want) || got[:len(tt.want)] != tt.want {
 			t.Errorf("%s: %q, want %q", tt.id, got, tt.want)
 		}
 		if !errors.Is(r.Sentinel(), tt.is) {

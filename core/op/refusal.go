@@ -90,6 +90,10 @@ func (r *Refusal) Sentinel() error {
 	return shape.ErrShapeMismatch
 }
 
+// Axis names an axis by its position, as ID does its operand's role: an ID is the Namer of
+// who knows no other names.
+func (ID) Axis(_ Place, i int) string { return fmt.Sprintf("axis %d", i) }
+
 // Role returns the name of an operand's role in the operation, such as "weight".
 func (id ID) Role(p Place) string {
 	c := contractOf(id)
@@ -102,16 +106,23 @@ func (id ID) Role(p Place) string {
 	return "operand"
 }
 
-// Text returns r as the end of a sentence that has named the operation. axis names an
-// axis of an operand, as `axis "k"` or "axis 1".
-func (r *Refusal) Text(axis func(p Place, i int) string) string {
-	role := r.Op.Role(r.Place)
-	at := func() string { return axis(r.Place, int(r.Axis)) }
+// Namer names operands and their axes in the text of a refusal.
+type Namer interface {
+	// Role returns the name of an operand's role, such as "weight".
+	Role(p Place) string
+	// Axis names an axis of an operand, as `axis "k"` or "axis 1".
+	Axis(p Place, i int) string
+}
+
+// Text returns r as the end of a sentence that has named the operation.
+func (r *Refusal) Text(names Namer) string {
+	role := names.Role(r.Place)
+	at := func() string { return names.Axis(r.Place, int(r.Axis)) }
 	other := func() string {
 		if r.Other == NoPlace {
 			return ""
 		}
-		return fmt.Sprintf(", as %s of the %s", axis(r.Other, int(r.OtherAxis)), r.Op.Role(r.Other))
+		return fmt.Sprintf(", as %s of the %s", names.Axis(r.Other, int(r.OtherAxis)), names.Role(r.Other))
 	}
 	switch r.Why {
 	case NoRefusal:

@@ -1,0 +1,110 @@
+package tagged
+
+import (
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/tags"
+)
+
+// PairAxis and CosSinAxis name the axes of a table of angles beside its positions: the
+// pairs of rotated elements, and the cosine and sine of each.
+const (
+	PairAxis   = "pair"
+	CosSinAxis = "cos_sin"
+)
+
+// rope rotates pairs of elements along Axis2 by the angles of the positions along Axis.
+func rope(c *Call, q *exec.Queue) (Tensor, error) {
+	x, table := c.in[0].ref(), c.in[1].ref()
+	defer x.Release()
+	defer table.Release()
+	pos, dim := x.Names.Index(c.Axis), x.Names.Index(c.Axis2)
+	switch {
+	case pos < 0 || table.Names.Index(c.Axis) < 0:
+		return Tensor{}, noAxis(c.Axis)
+	case dim < 0:
+		return Tensor{}, noAxis(c.Axis2)
+	case pos == dim:
+		return Tensor{}, because(tags.ErrTag, "positions and rotated elements both along %q", c.Axis)
+	}
+	if err := table.order3(c.Axis, PairAxis, CosSinAxis); err != nil {
+		return Tensor{}, err
+	}
+	if d, e := x.Raw.Dim(pos), table.Raw.Dim(0); d != e {
+		return Tensor{}, because(shape.ErrShapeMismatch, "axis %q is %d and %d", c.Axis, d, e)
+	}
+	if table.Raw.Dim(2) != 2 || 2*table.Raw.Dim(1) > x.Raw.Dim(dim) {
+		return Tensor{}, because(shape.ErrShapeMismatch, "axis %q of %d elements with a table of %d pairs of %d", c.Axis2, x.Raw.Dim(dim), table.Raw.Dim(1), table.Raw.Dim(2))
+	}
+	// Positions, heads (whatever the other axes are), elements.
+	var order [shape.MaxRank]int
+	n := x.Names.Len()
+	order[0], order[n-1] = pos, dim
+	k := 1
+	for i := range n {
+		if i != pos && i != dim {
+			order[k] = i
+			k++
+		}
+	}
+	names := x.Names
+	if err := x.permute(order[:n]); err != nil {
+		return Tensor{}, err
+	}
+	s, have := x.Raw.Shape(), x.Names
+	if err := x.group(q, 1, n-1, n); err != nil {
+		return Tensor{}, err
+	}
+	y, err := c.do(q, &x, &table)
+	if err == nil {
+		y, err = reshaped(y, s)
+	}
+	if err != nil {
+		return Tensor{}, err
+	}
+	return inOrder(y, &have, &names)
+}
+
+// attention is causal attention. The places of Axes are those of the constants below.
+func attention(c *Call, q *exec.Queue) (Tensor, error) {
+	query, key, value := c.in[0].ref(), c.in[1].ref(), c.in[2].ref()
+	defer query.Release()
+	defer key.Release()
+	defer value.Release()
+	a := c.Axes()
+	if err := query.order3(a[QueryAxis].Name, a[HeadAxis].Name, a[DimAxis].Name); err != nil {
+		return Tensor{}, err
+	}
+	if err := key.order3(a[KeyAxis].Name, a[KVHeadAxis].Name, a[DimAxis].Name); err != nil {
+		return Tensor{}, err
+	}
+	if err := value.order3(a[KeyAxis].Name, a[KVHeadAxis].Name, a[DimAxis].Name); err != nil {
+		return Tensor{}, err
+	}
+	y, err := c.do(q, &query, &key, &value)
+	return Tensor{y, query.Names}, err
+}
+
+// order3 puts the view with the three given axes, which are all of t's, in this order in
+// t's place.
+func (t *Tensor) order3(i, j, k string) error {
+	var order [3]int
+	for n, name := range [3]string{i, j, k} {
+		if order[n] = t.Names.Index(name); order[n] < 0 || t.Names.Len() != 3 {
+			return because(tags.ErrTag, "want axes %q, %q and %q, got %s", i, j, k, t.Describe())
+		}
+	}
+	if i == j || j == k || i == k {
+		return because(tags.ErrTag, "axes %q, %q and %q: one appears twice", i, j, k)
+	}
+	return t.permute(order[:])
+}
+
+// The places of the names that Attention takes.
+const (
+	QueryAxis = iota
+	KeyAxis
+	HeadAxis
+	KVHeadAxis
+	DimAxis
+)

@@ -1,0 +1,322 @@
+package tagged
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/tags"
+)
+
+// Op names an operation on tensors with named axes.
+type Op uint8
+
+// The operations. The comment of each names its operands and attributes.
+const (
+	// Add, Mul, SwiGLU and GeGLU combine In[0] and In[1], aligned by name: the result has
+	// the axes of the first, then those that only the second has. An axis that one side
+	// lacks, or has with size 1, repeats there.
+	Add Op = iota + 1
+	Mul
+	SwiGLU
+	GeGLU
+	// Scale and SoftCap take In[0] and Params.
+	Scale
+	SoftCap
+	// RMSNorm takes In[0] and the weight In[1] {Axis}, and Params.Eps.
+	RMSNorm
+	// Softmax and Argmax take In[0] along Axis.
+	Softmax
+	Argmax
+	// Dot sums the products of In[0] and In[1] along the axes Axes. The result has the
+	// axes that both share, then those of In[0] alone, then those of In[1] alone.
+	Dot
+	// GetRows gathers In[0] along Axis by the ids In[1], whose axes come in its place, in
+	// front.
+	GetRows
+	// RoPE rotates In[0] by the angles of In[1] {Axis PairAxis CosSinAxis}, with the
+	// rotated elements along Axis2.
+	RoPE
+	// Attention is causal attention of In[0] {Query Head Dim} over In[1] and In[2]
+	// {Key KVHead Dim}; Axes are Query, Key, Head, KVHead, Dim.
+	Attention
+	// To copies In[0] to a contiguous tensor of dtype Params.To, Copy to one of its own.
+	To
+	Copy
+	// CopyFrom writes In[1] into In[0], and returns In[0].
+	CopyFrom
+
+	// Views of In[0], which copy nothing.
+
+	// Ref is the same view.
+	Ref
+	// Narrow takes Count entries of Axis from Start on.
+	Narrow
+	// Rename calls Axis Axis2.
+	Rename
+	// Permute orders the axes as Axes.
+	Permute
+	// BroadcastTo repeats In[0] to Axes.
+	BroadcastTo
+	// Split divides Axis into Axes.
+	Split
+	// Merge joins Axes, which are neighbours, as Axis.
+	Merge
+
+	// OpCount is one past the last operation.
+	OpCount
+)
+
+// entry is what is known of an operation.
+type entry struct {
+	name  string
+	id    op.ID // the operation that it runs, or 0 for a view
+	roles [MaxIn]string
+	run   func(c *Call, q *exec.Queue) (Tensor, error)
+}
+
+// table describes the operations. The roles are those of the contract, except where the
+// operands have no such order.
+var table = [OpCount]entry{
+	Add:     {id: op.Add, run: pointwise},
+	Mul:     {id: op.Mul, run: pointwise},
+	SwiGLU:  {id: op.SwiGLU, run: pointwise},
+	GeGLU:   {id: op.GeGLU, run: pointwise},
+	Scale:   {id: op.Scale, run: pointwise},
+	SoftCap: {id: op.SoftCap, run: pointwise},
+
+	RMSNorm:   {id: op.RMSNorm, run: rmsNorm},
+	Softmax:   {id: op.Softmax, run: alongAxis},
+	Argmax:    {id: op.Argmax, run: alongAxis},
+	Dot:       {id: op.MatMul, name: "dot", roles: [MaxIn]string{"left", "right"}, run: dot},
+	GetRows:   {id: op.GetRows, run: getRows},
+	RoPE:      {id: op.RoPE, run: rope},
+	Attention: {id: op.Attention, run: attention},
+	To:        {id: op.Copy, name: "to", run: copied},
+	Copy:      {id: op.Copy, run: copied},
+	CopyFrom:  {id: op.Copy, name: "copy from", roles: [MaxIn]string{"destination", "source"}, run: copyFrom},
+
+	Ref:         {name: "ref", run: func(c *Call, _ *exec.Queue) (Tensor, error) { return c.in[0].ref(), nil }},
+	Narrow:      {name: "narrow", run: narrow},
+	Rename:      {name: "rename", run: rename},
+	Permute:     {name: "permute", run: permute},
+	BroadcastTo: {name: "broadcast", run: broadcastTo},
+	Split:       {name: "split", run: split},
+	Merge:       {name: "merge", run: merge},
+}
+
+// String returns the operation's name, such as "rms_norm".
+func (o Op) String() string {
+	if o == 0 || o >= OpCount {
+		return "invalid op"
+	}
+	if e := &table[o]; e.name != "" {
+		return e.name
+	}
+	return table[o].id.String()
+}
+
+// View reports whether the operation's result is a view of its operand.
+func (o Op) View() bool { return o >= Ref && o < OpCount }
+
+// MaxIn is the largest number of operands.
+const MaxIn = 3
+
+// maxAxes is the largest number of axes that a Call holds: one more than a tensor can
+// have, so that too many are noticed.
+const maxAxes = shape.MaxRank + 1
+
+// Call is an operation with its operands and attributes. It is large and meant to be
+// reused: Reset begins the next one.
+type Call struct {
+	Op           Op
+	NIn          int
+	Params       op.Params
+	Axis, Axis2  string
+	Start, Count int
+
+	id    op.ID // the positional operation
+	in    [MaxIn]Tensor
+	axes  [maxAxes]Axis
+	nAxes int
+	// arranged are the names of the operands' axes as the positional operation has them.
+	arranged [MaxIn]tags.List
+}
+
+// Reset begins a call of o. It drops the operands of the last one.
+func (c *Call) Reset(o Op) {
+	clear(c.in[:c.NIn])
+	clear(c.axes[:min(c.nAxes, maxAxes)])
+	c.Op, c.NIn, c.nAxes = o, 0, 0
+	c.Params = op.Params{}
+	c.Axis, c.Axis2, c.Start, c.Count = "", "", 0, 0
+}
+
+// Operand adds an operand, whose reference stays the caller's until the call has run.
+func (c *Call) Operand(t tensor.Tensor, names tags.List) {
+	c.in[c.NIn] = Tensor{t, names}
+	c.NIn++
+}
+
+// In returns operand i.
+func (c *Call) In(i int) *Tensor { return &c.in[i] }
+
+// SetAxes sets the axes that the operation is about.
+func (c *Call) SetAxes(axes []Axis) {
+	c.nAxes = len(axes)
+	for i := range min(c.nAxes, maxAxes) {
+		c.axes[i] = axes[i]
+	}
+}
+
+// SetNames is SetAxes where the sizes do not matter.
+func (c *Call) SetNames(names []string) {
+	c.nAxes = len(names)
+	for i := range min(c.nAxes, maxAxes) {
+		c.axes[i] = Axis{Name: names[i]}
+	}
+}
+
+// Axes returns the axes that the operation is about, of which one beyond MaxRank is kept.
+func (c *Call) Axes() []Axis { return c.axes[:min(c.nAxes, maxAxes)] }
+
+// OperandError returns err, which concerns operand i of n, with its role.
+func (c *Call) OperandError(i, n int, err error) error {
+	if n == 1 {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, c.role(i))
+}
+
+// Run runs the call on the queue and returns the result, which the caller releases.
+func (c *Call) Run(q *exec.Queue) (Tensor, error) {
+	e := &table[c.Op]
+	c.id = e.id
+	t, err := e.run(c, q)
+	if err != nil {
+		return Tensor{}, c.explain(err)
+	}
+	return t, nil
+}
+
+// Error is the failure of an operation: its text names the operation, its operands and
+// what was expected.
+type Error struct {
+	text string
+	kind error
+}
+
+func (e *Error) Error() string { return e.text }
+func (e *Error) Unwrap() error { return e.kind }
+
+// reason is why an operation failed, without the operation and its operands.
+type reason struct {
+	text string
+	kind error
+}
+
+func (r *reason) Error() string { return r.text }
+func (r *reason) Unwrap() error { return r.kind }
+
+// because returns the reason for a failure.
+func because(kind error, format string, args ...any) error {
+	return &reason{fmt.Sprintf(format, args...), kind}
+}
+
+func noAxis(name string) error { return because(tags.ErrTag, "no axis %q", name) }
+
+// explain makes err, which says why, an error that also says what of which operands.
+func (c *Call) explain(err error) error {
+	text := err.Error()
+	var refused *exec.RefusalError
+	if errors.As(err, &refused) {
+		text = refused.Text(namer{c})
+		if refused.Why == op.WrongFormat && text[len(text)-3:] == "f32" {
+			text += "; convert with To"
+		}
+	}
+	var b strings.Builder
+	b.WriteString(c.Op.String())
+	switch {
+	case c.Op == Merge:
+		fmt.Fprintf(&b, " into %q", c.Axis)
+	case c.Op == Rename:
+		fmt.Fprintf(&b, " %q to %q", c.Axis, c.Axis2)
+	case c.Op == Dot:
+		for i, a := range c.Axes() {
+			sep := ", "
+			if i == 0 {
+				sep = " over "
+			}
+			fmt.Fprintf(&b, "%s%q", sep, a.Name)
+		}
+	case c.Axis != "":
+		fmt.Fprintf(&b, " over %q", c.Axis)
+	}
+	if c.NIn == 1 {
+		fmt.Fprintf(&b, " of %s %s: %s", c.in[0].Raw.DType(), c.in[0].Describe(), text)
+		return &Error{b.String(), err}
+	}
+	for i := range c.NIn {
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(&b, "%s%s %s", sep, c.role(i), c.in[i].Describe())
+	}
+	b.WriteString(": ")
+	b.WriteString(text)
+	return &Error{b.String(), err}
+}
+
+// role returns the name of operand i's role.
+func (c *Call) role(i int) string {
+	e := &table[c.Op]
+	if e.roles[i] != "" {
+		return e.roles[i]
+	}
+	return e.id.Role(op.Place(i))
+}
+
+// namer names the operands of a call as its caller knows them.
+type namer struct{ c *Call }
+
+// Role names an operand's role.
+func (n namer) Role(p op.Place) string {
+	if p >= 0 && int(p) < n.c.NIn {
+		return n.c.role(int(p))
+	}
+	return n.c.id.Role(p)
+}
+
+// Axis names an axis of an operand as the positional operation has it, or its position
+// where it has no name there.
+func (n namer) Axis(p op.Place, i int) string {
+	if p >= 0 && int(p) < n.c.NIn {
+		if names := &n.c.arranged[p]; i < names.Len() {
+			return fmt.Sprintf("axis %q", names.At(i))
+		}
+	}
+	return n.c.id.Axis(p, i)
+}
+
+// do runs the positional operation on working operands.
+func (c *Call) do(q *exec.Queue, in ...*Tensor) (tensor.Tensor, error) {
+	var raw [MaxIn]*tensor.Tensor
+	for i, t := range in {
+		raw[i], c.arranged[i] = &t.Raw, t.Names
+	}
+	return q.Do(c.id, &c.Params, raw[:len(in)]...)
+}
+
+// index returns the place of Axis among the first operand's axes.
+func (c *Call) index(name string) (int, error) {
+	if i := c.in[0].Names.Index(name); i >= 0 {
+		return i, nil
+	}
+	return 0, noAxis(name)
+}

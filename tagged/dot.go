@@ -1,0 +1,147 @@
+package tagged
+
+import (
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/tags"
+)
+
+// contraction says where the axes of two operands go: the batch axes, which both have,
+// the axes of one alone, and those that are summed over.
+type contraction struct {
+	left, right [shape.MaxRank]int // places of the axes: batch, alone, summed
+	batch       int
+	nl, nr      int // batch axes and those of the side alone
+	names       tags.List
+	dims        [shape.MaxRank]int
+}
+
+// contract computes the contraction of x and y over the axes.
+func contract(x, y *Tensor, over []Axis) (k contraction, err error) {
+	var xs, ys [shape.MaxRank]bool // summed over
+	for _, a := range over {
+		i, j := x.Names.Index(a.Name), y.Names.Index(a.Name)
+		switch {
+		case i < 0 || j < 0:
+			return k, noAxis(a.Name)
+		case xs[i]:
+			return k, because(tags.ErrTag, "axis %q appears twice", a.Name)
+		case x.Raw.Dim(i) != y.Raw.Dim(j):
+			return k, because(shape.ErrShapeMismatch, "axis %q is %d and %d", a.Name, x.Raw.Dim(i), y.Raw.Dim(j))
+		}
+		xs[i], ys[j] = true, true
+	}
+	for i, name := range x.Names.Slice() {
+		j := y.Names.Index(name)
+		if xs[i] || j < 0 {
+			continue
+		}
+		if d, e := x.Raw.Dim(i), y.Raw.Dim(j); d != e {
+			return k, because(shape.ErrShapeMismatch, "axis %q is %d and %d", name, d, e)
+		}
+		k.left[k.batch], k.right[k.batch] = i, j
+		k.batch++
+		if err := k.add(name, x.Raw.Dim(i)); err != nil {
+			return k, err
+		}
+	}
+	k.nl, k.nr = k.batch, k.batch
+	for i, name := range x.Names.Slice() {
+		if !xs[i] && y.Names.Index(name) < 0 {
+			k.left[k.nl] = i
+			k.nl++
+			if err := k.add(name, x.Raw.Dim(i)); err != nil {
+				return k, err
+			}
+		}
+	}
+	for j, name := range y.Names.Slice() {
+		if !ys[j] && x.Names.Index(name) < 0 {
+			k.right[k.nr] = j
+			k.nr++
+			if err := k.add(name, y.Raw.Dim(j)); err != nil {
+				return k, err
+			}
+		}
+	}
+	for n, a := range over {
+		k.left[k.nl+n], k.right[k.nr+n] = x.Names.Index(a.Name), y.Names.Index(a.Name)
+	}
+	return k, nil
+}
+
+func (k *contraction) add(name string, size int) error {
+	n := k.names.Len()
+	names, err := k.names.Append(name)
+	if err != nil {
+		return because(tags.ErrTag, "the result has more than %d axes", shape.MaxRank)
+	}
+	k.names, k.dims[n] = names, size
+	return nil
+}
+
+// dot multiplies and sums over axes that both operands have. A side whose layout the
+// product does not take is copied, once.
+func dot(c *Call, q *exec.Queue) (Tensor, error) {
+	x, y := c.in[0].ref(), c.in[1].ref()
+	defer x.Release()
+	defer y.Release()
+	over := c.Axes()
+	if len(over) == 0 {
+		return Tensor{}, because(tags.ErrTag, "no axis to sum over")
+	}
+	k, err := contract(&x, &y, over)
+	if err != nil {
+		return Tensor{}, err
+	}
+	s, err := shapeOf(k.dims[:k.names.Len()])
+	if err == nil {
+		_, err = s.Elements()
+	}
+	if err != nil {
+		return Tensor{}, err
+	}
+	if d := y.Raw.DType(); d.IsBlockQuantized() {
+		if k.batch > 0 {
+			return Tensor{}, because(tensor.ErrUnsupportedView, "%s on the right cannot have batch axes", d)
+		}
+		if last := y.Names.At(y.Names.Len() - 1); last != over[len(over)-1].Name {
+			return Tensor{}, because(tensor.ErrUnsupportedView, "%s on the right needs axis %q last", d, over[len(over)-1].Name)
+		}
+	}
+	v, err := c.product(q, &x, &y, &k, len(over))
+	if err == nil {
+		v, err = reshaped(v, s)
+	}
+	return Tensor{v, k.names}, err
+}
+
+// product runs the positional product of the arranged operands.
+func (c *Call) product(q *exec.Queue, x, y *Tensor, k *contraction, over int) (tensor.Tensor, error) {
+	if err := x.permute(k.left[:k.nl+over]); err != nil {
+		return tensor.Tensor{}, err
+	}
+	if err := y.permute(k.right[:k.nr+over]); err != nil {
+		return tensor.Tensor{}, err
+	}
+	switch {
+	case k.batch > 0:
+		if err := x.group(q, k.batch, k.nl, k.nl+over); err != nil {
+			return tensor.Tensor{}, err
+		}
+		if err := y.group(q, k.batch, k.nr, k.nr+over); err != nil {
+			return tensor.Tensor{}, err
+		}
+	default:
+		if over > 1 {
+			if err := x.group(q, k.nl, k.nl+over); err != nil {
+				return tensor.Tensor{}, err
+			}
+		}
+		if err := y.group(q, k.nr, k.nr+over); err != nil {
+			return tensor.Tensor{}, err
+		}
+	}
+	return c.do(q, x, y)
+}

@@ -1,0 +1,272 @@
+package tagged
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/tags"
+)
+
+// Axis is a named axis and its size.
+type Axis struct {
+	Name string
+	Size int
+}
+
+// String formats the axis as "name:size".
+func (a Axis) String() string { return fmt.Sprintf("%s:%d", a.Name, a.Size) }
+
+// Describe formats axes as "{batch:2 d:3}".
+func Describe(axes []Axis) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, a := range axes {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(a.String())
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// Layout returns the names and the shape of axes; no axes are a scalar, of shape {1}. It
+// fails with tags.ErrTag for a name that is empty or appears twice, and with
+// shape.ErrInvalidShape or shape.ErrOverflow for sizes that no tensor has.
+func Layout(axes []Axis) (tags.List, shape.Shape, error) {
+	var names tags.List
+	var dims [shape.MaxRank]int
+	for i, a := range axes {
+		var err error
+		if names, err = names.Append(a.Name); err != nil {
+			return tags.List{}, shape.Shape{}, fmt.Errorf("%s: %w", Describe(axes), err)
+		}
+		dims[i] = a.Size
+	}
+	s, err := shapeOf(dims[:len(axes)])
+	if err == nil {
+		_, err = s.Elements()
+	}
+	if err != nil {
+		return tags.List{}, shape.Shape{}, fmt.Errorf("%s: %w", Describe(axes), err)
+	}
+	return names, s, nil
+}
+
+// shapeOf is shape.Of, except that no dims give the shape of a scalar.
+func shapeOf(dims []int) (shape.Shape, error) {
+	if len(dims) == 0 {
+		return shape.Must(1), nil
+	}
+	return shape.Of(dims...)
+}
+
+// Tensor is a tensor with names of its axes: as many as its rank, or none for a scalar,
+// whose shape is {1}. It holds one reference to its memory.
+type Tensor struct {
+	Raw   tensor.Tensor
+	Names tags.List
+}
+
+// Release gives the reference back.
+func (t *Tensor) Release() { t.Raw.Release() }
+
+// Axis returns axis i.
+func (t *Tensor) Axis(i int) Axis { return Axis{t.Names.At(i), t.Raw.Dim(i)} }
+
+// Describe formats the axes as "{batch:2 d:3}".
+func (t *Tensor) Describe() string { return t.Names.Describe(t.Raw.Shape()) }
+
+// ref returns t with a reference of its own.
+func (t *Tensor) ref() Tensor { return Tensor{t.Raw.Retained(), t.Names} }
+
+// set replaces the raw tensor by v, whose reference it takes.
+func (t *Tensor) set(v tensor.Tensor) {
+	t.Raw.Release()
+	t.Raw = v
+}
+
+// permute puts the view whose axis i is axis order[i] in t's place.
+func (t *Tensor) permute(order []int) error {
+	same := true
+	for i, a := range order {
+		same = same && i == a
+	}
+	if same {
+		return nil
+	}
+	v, err := t.Raw.Permute(order...)
+	if err != nil {
+		return err
+	}
+	var names tags.List
+	for _, a := range order {
+		names, _ = names.Append(t.Names.At(a)) // a permutation of a list
+	}
+	t.set(v)
+	t.Names = names
+	return nil
+}
+
+// moveLast puts the view with axis i last in t's place.
+func (t *Tensor) moveLast(i int) error {
+	var order [shape.MaxRank]int
+	n := 0
+	for j := range t.Names.Len() {
+		if j != i {
+			order[n] = j
+			n++
+		}
+	}
+	order[n] = i
+	return t.permute(order[:n+1])
+}
+
+// align puts the view with axes names and shape s in t's place: axes that it lacks, or
+// has with size 1, repeat. The caller has checked that all its axes are among names, and
+// their sizes.
+func (t *Tensor) align(names *tags.List, s *shape.Shape) error {
+	if t.Names == *names && t.Raw.Shape() == *s {
+		return nil
+	}
+	var strides [shape.MaxRank]int
+	have := t.Raw.Strides()
+	for i, name := range names.Slice() {
+		if j := t.Names.Index(name); j >= 0 && t.Raw.Dim(j) == s.Dim(i) {
+			strides[i] = have.Dim(j)
+		}
+	}
+	v, err := viewOf(&t.Raw, *s, strides[:s.Rank()])
+	if err != nil {
+		return err
+	}
+	t.set(v)
+	t.Names = *names
+	return nil
+}
+
+// group merges runs of axes of t, or of a copy of it if need be; see grouped. The names
+// are gone then.
+func (t *Tensor) group(q *exec.Queue, ends ...int) error {
+	v, ok, err := grouped(&t.Raw, ends)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		flat, err := q.Do(op.Copy, &op.Params{To: t.Raw.DType()}, &t.Raw)
+		if err != nil {
+			return err
+		}
+		t.set(flat)
+		if v, _, err = grouped(&t.Raw, ends); err != nil {
+			return err
+		}
+	}
+	t.set(v)
+	t.Names = tags.List{}
+	return nil
+}
+
+// grouped returns the view of t with runs of axes merged: group i holds the axes up to
+// ends[i], and has size 1 if there are none. ok is false if the strides do not allow it.
+func grouped(t *tensor.Tensor, ends []int) (v tensor.Tensor, ok bool, err error) {
+	var dims, strides [shape.MaxRank]int
+	s, st := t.Shape(), t.Strides()
+	ok = true
+	lo := 0
+	for g, hi := range ends {
+		dims[g] = 1
+		for i := hi - 1; i >= lo; i-- {
+			switch {
+			case s.Dim(i) == 1:
+			case dims[g] == 1:
+				dims[g], strides[g] = s.Dim(i), st.Dim(i)
+			default:
+				ok = ok && st.Dim(i) == dims[g]*strides[g]
+				dims[g] *= s.Dim(i) // no overflow: t has all these elements
+			}
+		}
+		lo = hi
+	}
+	out, err := shapeOf(dims[:len(ends)])
+	if err != nil {
+		return tensor.Tensor{}, false, err
+	}
+	switch {
+	case out == s:
+		return t.Retained(), true, nil
+	case t.DType().IsBlockQuantized(), t.IsContiguous():
+		v, err = t.Reshape(out)
+		return v, true, err
+	case !ok:
+		return tensor.Tensor{}, false, nil
+	}
+	v, err = viewOf(t, out, strides[:out.Rank()])
+	return v, true, err
+}
+
+// viewOf is t.View with settled strides.
+func viewOf(t *tensor.Tensor, s shape.Shape, strides []int) (tensor.Tensor, error) {
+	st, err := shape.OfStrides(strides...)
+	if err != nil {
+		return tensor.Tensor{}, err
+	}
+	settle(&s, &st)
+	return t.View(s, st, 0)
+}
+
+// settle gives axes of size 1 the stride that makes the layout contiguous if the others
+// are. No position depends on it.
+func settle(s, strides *shape.Shape) {
+	next := 1
+	for i := s.Rank() - 1; i >= 0; i-- {
+		if s.Dim(i) == 1 {
+			strides.Set(i, next)
+		}
+		next = s.Dim(i) * strides.Dim(i)
+	}
+}
+
+// settled is v, whose reference it takes, with settled strides.
+func settled(v tensor.Tensor) (tensor.Tensor, error) {
+	s, have := v.Shape(), v.Strides()
+	st := have
+	if settle(&s, &st); st == have || v.DType().IsBlockQuantized() {
+		return v, nil
+	}
+	w, err := v.View(s, st, 0)
+	v.Release()
+	return w, err
+}
+
+// reshaped is y.Reshape(s), and takes y's reference.
+func reshaped(y tensor.Tensor, s shape.Shape) (tensor.Tensor, error) {
+	v, err := y.Reshape(s)
+	y.Release()
+	return v, err
+}
+
+// inOrder returns y, whose reference it takes and whose axes are called have, as a view
+// with its axes in the order of want.
+func inOrder(y tensor.Tensor, have, want *tags.List) (Tensor, error) {
+	if *have == *want {
+		return Tensor{y, *want}, nil
+	}
+	var order [shape.MaxRank]int
+	for i, name := range want.Slice() {
+		order[i] = have.Index(name)
+	}
+	v, err := y.Permute(order[:want.Len()]...)
+	y.Release()
+	if err == nil {
+		v, err = settled(v)
+	}
+	if err != nil {
+		return Tensor{}, err
+	}
+	return Tensor{v, *want}, nil
+}

@@ -1,0 +1,221 @@
+package tagged
+
+import (
+	"errors"
+
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/exec"
+	"github.com/fucina-go/fucina/tags"
+)
+
+func narrow(c *Call, _ *exec.Queue) (Tensor, error) {
+	x := &c.in[0]
+	i, err := c.index(c.Axis)
+	if err != nil {
+		return Tensor{}, err
+	}
+	v, err := x.Raw.Narrow(i, c.Start, c.Count)
+	if errors.Is(err, tensor.ErrIndexOutOfBounds) {
+		return Tensor{}, because(err, "%d entries from %d on, of %d", c.Count, c.Start, x.Raw.Dim(i))
+	}
+	if err != nil {
+		return Tensor{}, err
+	}
+	if v, err = settled(v); err != nil {
+		return Tensor{}, err
+	}
+	return Tensor{v, x.Names}, nil
+}
+
+func rename(c *Call, _ *exec.Queue) (Tensor, error) {
+	x := &c.in[0]
+	i, err := c.index(c.Axis)
+	if err != nil {
+		return Tensor{}, err
+	}
+	names, err := x.Names.Renamed(i, c.Axis2)
+	if err != nil {
+		return Tensor{}, because(tags.ErrTag, "the new name is empty or another axis has it")
+	}
+	return Tensor{x.Raw.Retained(), names}, nil
+}
+
+func permute(c *Call, _ *exec.Queue) (Tensor, error) {
+	x := c.in[0].ref()
+	var order [maxAxes]int
+	var seen tags.List
+	for i, a := range c.Axes() {
+		if order[i] = x.Names.Index(a.Name); order[i] < 0 {
+			x.Release()
+			return Tensor{}, noAxis(a.Name)
+		}
+		var err error
+		if seen, err = seen.Append(a.Name); err != nil {
+			x.Release()
+			return Tensor{}, because(tags.ErrTag, "axis %q appears twice", a.Name)
+		}
+	}
+	if seen.Len() != x.Names.Len() {
+		x.Release()
+		return Tensor{}, because(tags.ErrTag, "to %s: want every axis", seen.String())
+	}
+	if err := x.permute(order[:seen.Len()]); err != nil {
+		x.Release()
+		return Tensor{}, because(err, "to %s: %v", seen.String(), err)
+	}
+	v, err := settled(x.Raw)
+	return Tensor{v, x.Names}, err
+}
+
+func broadcastTo(c *Call, _ *exec.Queue) (Tensor, error) {
+	names, s, err := Layout(c.Axes())
+	if err != nil {
+		return Tensor{}, because(err, "to %v", err)
+	}
+	x := c.in[0].ref()
+	for i, name := range x.Names.Slice() {
+		j := names.Index(name)
+		if j < 0 {
+			x.Release()
+			return Tensor{}, because(tags.ErrTag, "to %s: no axis %q", names.Describe(s), name)
+		}
+		if d := x.Raw.Dim(i); d != 1 && d != s.Dim(j) {
+			x.Release()
+			return Tensor{}, because(shape.ErrShapeMismatch, "to %s: axis %q is %d, want 1 or %d", names.Describe(s), name, d, s.Dim(j))
+		}
+	}
+	if err := x.align(&names, &s); err != nil {
+		x.Release()
+		return Tensor{}, because(err, "to %s: %v", names.Describe(s), err)
+	}
+	return x, nil
+}
+
+// split divides the axis. One size may be -1: what remains.
+func split(c *Call, _ *exec.Queue) (Tensor, error) {
+	x := &c.in[0]
+	at, err := c.index(c.Axis)
+	if err != nil {
+		return Tensor{}, err
+	}
+	into := c.Axes()
+	if len(into) == 0 {
+		return Tensor{}, because(tags.ErrTag, "into no axes")
+	}
+	if err := fill(into, x.Raw.Dim(at)); err != nil {
+		return Tensor{}, because(shape.ErrInvalidShape, "into %s: %v", Describe(into), err)
+	}
+	var names tags.List
+	var dims, strides [shape.MaxRank]int
+	have := x.Raw.Strides()
+	add := func(name string, size, stride int) error {
+		n := names.Len()
+		var err error
+		if names, err = names.Append(name); err == nil {
+			dims[n], strides[n] = size, stride
+		}
+		return err
+	}
+	for i, name := range x.Names.Slice() {
+		if i != at {
+			err = add(name, x.Raw.Dim(i), have.Dim(i))
+		} else {
+			rest := x.Raw.Dim(at)
+			for _, a := range into {
+				rest /= a.Size
+				if err == nil {
+					err = add(a.Name, a.Size, rest*have.Dim(i))
+				}
+			}
+		}
+		if err != nil {
+			return Tensor{}, because(err, "into %s: %v", Describe(into), err)
+		}
+	}
+	s, err := shape.Of(dims[:names.Len()]...)
+	if err != nil {
+		return Tensor{}, because(err, "into %s: %v", Describe(into), err)
+	}
+	var v tensor.Tensor
+	if x.Raw.DType().IsBlockQuantized() {
+		v, err = x.Raw.Reshape(s)
+	} else {
+		v, err = viewOf(&x.Raw, s, strides[:names.Len()])
+	}
+	if err != nil {
+		return Tensor{}, because(err, "into %s: %v", Describe(into), err)
+	}
+	return Tensor{v, names}, nil
+}
+
+// fill replaces a size of -1 by what remains of n, and checks that the sizes multiply to
+// it.
+func fill(into []Axis, n int) error {
+	product, open := 1, -1
+	for i, a := range into {
+		switch {
+		case a.Size == -1 && open < 0:
+			open = i
+			continue
+		case a.Size < 1:
+			return because(shape.ErrInvalidShape, "axis %q has size %d, want at least 1", a.Name, a.Size)
+		}
+		var err error
+		if product, err = shape.Mul(product, a.Size); err != nil {
+			return err
+		}
+	}
+	if open >= 0 && n%product == 0 {
+		into[open].Size = n / product
+		product = n
+	}
+	if product != n {
+		return because(shape.ErrInvalidShape, "%d entries, want %d", product, n)
+	}
+	return nil
+}
+
+func merge(c *Call, _ *exec.Queue) (Tensor, error) {
+	x, axes := &c.in[0], c.Axes()
+	if len(axes) == 0 {
+		return Tensor{}, because(tags.ErrTag, "no axes")
+	}
+	at := x.Names.Index(axes[0].Name)
+	for i, a := range axes {
+		if x.Names.Index(a.Name) < 0 {
+			return Tensor{}, noAxis(a.Name)
+		}
+		if at+i >= x.Names.Len() || x.Names.At(at+i) != a.Name {
+			return Tensor{}, because(tags.ErrTag, "axis %q: merged axes stand side by side, in their order", a.Name)
+		}
+	}
+	end := at + len(axes)
+	var names tags.List
+	var ends [shape.MaxRank]int
+	for i, name := range x.Names.Slice() {
+		switch {
+		case i == at:
+			name = c.Axis
+		case i > at && i < end:
+			continue
+		}
+		n := names.Len()
+		var err error
+		if names, err = names.Append(name); err != nil {
+			return Tensor{}, err
+		}
+		ends[n] = n + 1
+		if n >= at {
+			ends[n] = n + len(axes)
+		}
+	}
+	v, ok, err := grouped(&x.Raw, ends[:names.Len()])
+	if err == nil && !ok {
+		err = tensor.ErrUnsupportedView
+	}
+	if err != nil {
+		return Tensor{}, because(err, "strides %s: %v", x.Raw.Strides(), err)
+	}
+	return Tensor{v, names}, nil
+}
