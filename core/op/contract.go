@@ -205,6 +205,7 @@ func (id ID) Outputs() []Role { return contractOf(id).out }
 // Infer checks an operation's inputs and parameters, and sets the outputs' number, dtypes,
 // shapes and contiguous strides. Strides of the inputs and all memory are left out of it;
 // see [ID.Layout] and [Operand.Fits]. The dtype of the output of Copy is the caller's.
+// If Infer refuses, the outputs are undefined.
 func Infer(id ID, a *Args) Refusal {
 	want, r := infer(id, a)
 	if !r.OK() {
@@ -218,21 +219,21 @@ func Infer(id ID, a *Args) Refusal {
 			o.DType = d
 		}
 		o.Shape, o.Offset = want[i], 0
-		st, err := o.Shape.Storage(o.DType)
-		if err == nil {
-			_, err = o.Shape.Bytes(o.DType)
+		if r := sizes(o, FirstOut+Place(i)); !r.OK() {
+			r.Op = id
+			return r
 		}
-		if err != nil {
-			return Refusal{Op: id, Why: Overflow, Place: FirstOut + Place(i)}
-		}
+		st := o.Shape
+		st.Set(st.Rank()-1, st.Dim(-1)/o.DType.BlockSize())
 		o.Strides = st.Contiguous()
 	}
 	return Refusal{}
 }
 
 // Check is Infer for outputs that exist: it checks that they are what Infer gives, that
-// no two elements of one share memory, and that every operand has the layout that its
-// role takes.
+// no two elements of one share memory, and that every operand has strides of a view, in
+// the layout that its role takes. What is left to a provider is the memory; see
+// [Operand.Fits].
 func Check(id ID, a *Args) Refusal {
 	want, r := infer(id, a)
 	if !r.OK() {
@@ -249,6 +250,9 @@ func Check(id ID, a *Args) Refusal {
 		}
 	}
 	for i := range a.NIn {
+		if _, ok := a.In[i].reach(); !ok {
+			return Refusal{Op: id, Why: NoView, Place: Place(i)}
+		}
 		if l := id.Layout(a, Place(i)); !a.In[i].Has(l) {
 			return Refusal{Op: id, Why: WrongLayout, Place: Place(i), Want: int(l)}
 		}
@@ -264,11 +268,13 @@ func checkOut(id ID, a *Args, i int, want *shape.Shape) Refusal {
 	if r := sameShape(&o.Shape, want, p, NoPlace); !r.OK() {
 		return r
 	}
-	st, err := o.Shape.Storage(o.DType)
-	if err != nil {
-		return Refusal{Why: Overflow, Place: p}
+	if r := sizes(o, p); !r.OK() {
+		return r
 	}
-	if st.Overlaps(&o.Strides) {
+	if _, ok := o.reach(); !ok {
+		return Refusal{Why: NoView, Place: p}
+	}
+	if st, err := o.Shape.Storage(o.DType); err != nil || st.Overlaps(&o.Strides) {
 		return Refusal{Why: Overlapping, Place: p}
 	}
 	if l := id.Layout(a, p); !o.Has(l) {
@@ -292,6 +298,10 @@ func infer(id ID, a *Args) (shapes, Refusal) {
 		}
 		if n := o.Shape.Rank(); n == 0 || role.Rank != 0 && n != role.Rank {
 			return shapes{}, Refusal{Op: id, Why: WrongRank, Place: Place(i), Got: n, Want: max(role.Rank, 1)}
+		}
+		if r := sizes(o, Place(i)); !r.OK() {
+			r.Op = id
+			return shapes{}, r
 		}
 	}
 	want, r := c.infer(a)
@@ -328,6 +338,30 @@ func elements(s *shape.Shape) int64 {
 		n *= int64(d)
 	}
 	return n
+}
+
+// sizes refuses the operand at p, whose dtype is valid and which has an axis, unless a
+// tensor can have its shape: no axis is empty, rows are whole blocks, and the bytes of
+// the elements fit an int.
+func sizes(o *Operand, p Place) Refusal {
+	last := o.Shape.Rank() - 1
+	bytes := o.DType.Size()
+	for i, d := range o.Shape.Slice() {
+		if d < 1 {
+			return Refusal{Why: TooSmall, Place: p, Axis: int8(i), Other: NoPlace, Got: d, Want: 1}
+		}
+		if bs := o.DType.BlockSize(); i == last && bs > 1 {
+			if d%bs != 0 {
+				return Refusal{Why: NotMultiple, Place: p, Axis: int8(i), Other: NoPlace, Got: d, Want: bs}
+			}
+			d /= bs
+		}
+		var err error
+		if bytes, err = shape.Mul(bytes, d); err != nil {
+			return Refusal{Why: Overflow, Place: p}
+		}
+	}
+	return Refusal{}
 }
 
 // sameShape refuses the operand at p with shape s, unless it is want, that of the operand

@@ -146,12 +146,13 @@ func TestRefusals(t *testing.T) {
 		{Add, args(Params{}, of(dtype.F32, 2), of(dtype.F16, 2)), 0, tensor.ErrDType, "the right is f16, want f32"},
 		{Add, args(Params{}, ofF32(d(2, 3), d(2, 4))...), 0, shape.ErrShapeMismatch, "axis 1 of the right is 4, want 3, as axis 1 of the left"},
 		{Add, args(Params{}, ofF32(d(2, 3), d(2))...), 0, shape.ErrShapeMismatch, "the right has 1 axes, want 2"},
-		{Scale, args(Params{}, huge), 0, shape.ErrOverflow, "the result is too large to be addressed"},
+		{Scale, args(Params{}, huge), 0, shape.ErrOverflow, "the input is too large to be addressed"},
 		{SoftCap, args(Params{SoftCap: -1}, ofF32(d(2))...), 0, ErrParam, "the soft cap is -1, want a finite positive number"},
 		{SoftCap, args(Params{SoftCap: inf}, ofF32(d(2))...), 0, ErrParam, "the soft cap is +Inf, want a finite positive number"},
 		{RMSNorm, args(Params{Eps: -1}, ofF32(d(2), d(2))...), 0, ErrParam, "the eps is -1, want a finite number of at least 0"},
 		{RMSNorm, args(Params{}, ofF32(d(2, 3), d(2))...), 0, shape.ErrShapeMismatch, "axis 0 of the weight is 2, want 3, as axis 1 of the input"},
 		{RMSNorm, args(Params{}, ofF32(d(2, 3), d(2, 3))...), 0, shape.ErrShapeMismatch, "the weight has 2 axes, want 1"},
+		{Copy, args(Params{}, of(dtype.F32, 2, 33)), dtype.Q8_0, shape.ErrShapeMismatch, "axis 1 of the destination is 33, want a multiple of 32"},
 		{Copy, args(Params{}, of(dtype.F32, 256)), dtype.Q4_K, tensor.ErrDType, "f32 does not convert to q4_k"},
 		{Copy, args(Params{}, of(dtype.Q4_K, 256)), dtype.F16, tensor.ErrDType, "q4_k does not convert to f16"},
 		{Copy, args(Params{}, of(dtype.F32, 256)), dtype.Invalid, tensor.ErrDType, "f32 does not convert to dtype(0)"},
@@ -163,6 +164,8 @@ func TestRefusals(t *testing.T) {
 		{RoPE, args(Params{}, ofF32(d(2, 3, 4), d(2, 2, 3))...), 0, shape.ErrShapeMismatch, "axis 2 of the table is 3, want 2"},
 		{RoPE, args(Params{}, ofF32(d(2, 3, 4), d(2, 3, 2))...), 0, shape.ErrShapeMismatch, "axis 1 of the table is 3, want at most 2"},
 		{MatMul, args(Params{}, of(dtype.F32, 256), of(dtype.Q8_K, 2, 256)), 0, tensor.ErrDType, "the weight is q8_k, want f16, bf16, f32"},
+		{MatMul, args(Params{}, of(dtype.F32, 4), of(dtype.I8, 2, 4)), 0, tensor.ErrDType, "the weight is i8, want f16, bf16, f32"},
+		{MatMul, args(Params{}, of(dtype.F32, 3, 896), as(dtype.Q4_K, 5, 896)), 0, shape.ErrShapeMismatch, "axis 1 of the weight is 896, want a multiple of 256"},
 		{MatMul, args(Params{}, ofF32(d(2, 3), d(3))...), 0, shape.ErrShapeMismatch, "the weight has 1 axes, want 2"},
 		{MatMul, args(Params{}, ofF32(d(2, 3), d(4, 5))...), 0, shape.ErrShapeMismatch, "axis 1 of the weight is 5, want 3, as axis 1 of the input"},
 		{MatMul, args(Params{}, ofF32(d(2, 3), d(2, 5, 3))...), 0, shape.ErrShapeMismatch, "the input has 2 axes, want 3"},
@@ -172,6 +175,8 @@ func TestRefusals(t *testing.T) {
 		{Attention, args(Params{}, ofF32(d(1, 2, 4), d(1, 2, 4), d(2, 2, 4))...), 0, shape.ErrShapeMismatch, "axis 0 of the value is 2, want 1, as axis 0 of the key"},
 		{Attention, args(Params{Past: 1}, ofF32(d(1, 2, 4), d(1, 2, 4), d(1, 2, 4))...), 0, tensor.ErrIndexOutOfBounds, "0 keys after the past ones, want at least the 1 queries"},
 		{Attention, args(Params{Past: -1}, ofF32(d(1, 2, 4), d(1, 2, 4), d(1, 2, 4))...), 0, ErrParam, "the number of past keys is -1, want at least 0"},
+		{Attention, args(Params{Past: math.MaxInt}, ofF32(d(1, 2, 4), d(1, 2, 4), d(1, 2, 4))...), 0, tensor.ErrIndexOutOfBounds, ""},
+		{Attention, args(Params{}, of(dtype.F32, 1, 2, 8), as(dtype.Q8_0, 1, 2, 8), of(dtype.F32, 1, 2, 8)), 0, shape.ErrShapeMismatch, "axis 2 of the key is 8, want a multiple of 32"},
 		{Attention, args(Params{Window: -1}, ofF32(d(1, 2, 4), d(1, 2, 4), d(1, 2, 4))...), 0, ErrParam, "the window is -1, want at least 0"},
 		{Attention, args(Params{}, of(dtype.F32, 1, 2, 4), of(dtype.BF16, 1, 2, 4), of(dtype.F32, 1, 2, 4)), 0, tensor.ErrDType, "the key is bf16, want f16, f32 or q8_0"},
 		{Argmax, args(Params{}, Operand{DType: dtype.F32, Shape: shape.Must(1, math.MaxInt32+1), Strides: shape.Must(1, 1)}), 0, shape.ErrShapeMismatch, "axis 1 of the input is 2147483648, want at most 2147483647"},
@@ -187,6 +192,12 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// as returns an operand of a dtype that its shape may not have.
+func as(d dtype.DType, dims ...int) Operand {
+	s := shape.Must(dims...)
+	return Operand{DType: d, Shape: s, Strides: s.Contiguous()}
+}
+
 // Check refuses outputs that are not those of Infer, and layouts that a kernel does not
 // take.
 func TestCheck(t *testing.T) {
@@ -194,6 +205,8 @@ func TestCheck(t *testing.T) {
 	strided.Strides = shape.Must(6, 2)
 	repeated := of(dtype.F32, 2, 3)
 	repeated.Strides, _ = shape.OfStrides(0, 1)
+	close := of(dtype.F32, 2, 3)
+	close.Strides = shape.Must(2, 1)
 	block := of(dtype.Q8_0, 2, 64)
 	block.Strides = shape.Must(4, 2)
 	gapped := of(dtype.Q8_0, 2, 64)
@@ -211,6 +224,10 @@ func TestCheck(t *testing.T) {
 		{Softmax, []Operand{x}, of(dtype.F32, 3, 3), Refusal{Why: WrongSize, Place: FirstOut, Other: NoPlace, Got: 3, Want: 2}},
 		{Softmax, []Operand{x}, of(dtype.F32, 3), Refusal{Why: WrongRank, Place: FirstOut, Got: 1, Want: 2}},
 		{Softmax, []Operand{x}, repeated, Refusal{Why: Overlapping, Place: FirstOut}},
+		{Softmax, []Operand{x}, close, Refusal{Why: Overlapping, Place: FirstOut}},
+		{Copy, []Operand{x}, close, Refusal{Why: Overlapping, Place: FirstOut}},
+		{Argmax, []Operand{x}, of(dtype.F32, 2), Refusal{Why: WrongFormat, Place: FirstOut, Got: int(dtype.F32)}},
+		{Argmax, []Operand{x}, of(dtype.I32, 2, 3), Refusal{Why: WrongRank, Place: FirstOut, Got: 2, Want: 1}},
 		{Softmax, []Operand{x}, strided, Refusal{Why: WrongLayout, Place: FirstOut, Want: int(Rows)}},
 		{Softmax, []Operand{strided}, x, Refusal{Why: WrongLayout, Place: 0, Want: int(Rows)}},
 		{Add, []Operand{strided, repeated}, strided, Refusal{}},
@@ -241,6 +258,204 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s without an output fits", tt.id)
 		}
 	}
+}
+
+// sample returns arguments of each operation that fit.
+func sample(t testing.TB, id ID) *Args {
+	var a *Args
+	switch id {
+	case Copy:
+		a = args(Params{}, of(dtype.F32, 4, 6))
+		a.Out[0].DType = dtype.F16
+	case GetRows:
+		a = args(Params{}, of(dtype.Q8_0, 5, 64), of(dtype.I32, 3))
+	case Add, Mul, SwiGLU, GeGLU:
+		a = args(Params{}, ofF32(d(4, 6), d(4, 6))...)
+	case Scale, SoftCap, Softmax, Argmax:
+		a = args(Params{SoftCap: 1}, ofF32(d(4, 6))...)
+	case RMSNorm:
+		a = args(Params{}, ofF32(d(4, 6), d(6))...)
+	case RoPE:
+		a = args(Params{}, ofF32(d(3, 2, 8), d(3, 4, 2))...)
+	case MatMul:
+		a = args(Params{}, of(dtype.F32, 3, 64), of(dtype.Q8_0, 5, 64))
+	case Attention:
+		a = args(Params{Past: 3}, of(dtype.F32, 2, 4, 32), of(dtype.Q8_0, 7, 2, 32), of(dtype.F16, 7, 2, 6))
+	default:
+		t.Fatalf("%s has no sample", id)
+	}
+	if r := Infer(id, a); !r.OK() {
+		t.Fatalf("%s: %s", id, r.Text(id))
+	}
+	return a
+}
+
+// Whatever is wrong with the description of one operand of an operation, Check refuses it
+// and says which operand it is.
+func TestEveryFaultIsRefused(t *testing.T) {
+	faults := []struct {
+		name string
+		f    func(o *Operand)
+	}{
+		{"negative stride", func(o *Operand) { o.Strides.Set(0, -1) }},
+		{"overflowing stride", func(o *Operand) { o.Strides.Set(0, math.MaxInt) }},
+		{"no strides", func(o *Operand) { o.Strides = shape.Shape{} }},
+		{"rank of strides", func(o *Operand) { o.Strides, _ = o.Strides.Append(1) }},
+		{"invalid dtype", func(o *Operand) { o.DType = dtype.Invalid }},
+		{"dtype out of range", func(o *Operand) { o.DType = 200 }},
+		{"zero shape", func(o *Operand) { o.Shape = shape.Shape{} }},
+		{"empty axis", func(o *Operand) { o.Shape.Set(0, 0) }},
+		{"empty row", func(o *Operand) { o.Shape.Set(o.Shape.Rank()-1, 0) }},
+		{"negative axis", func(o *Operand) { o.Shape.Set(0, -3) }},
+		{"overflowing shape", func(o *Operand) { o.Shape.Set(0, math.MaxInt) }},
+		{"rank", func(o *Operand) {
+			o.Shape, _ = o.Shape.Append(o.DType.BlockSize())
+			o.Strides, _ = o.Strides.Append(1)
+		}},
+	}
+	for id := ID(1); id < Count; id++ {
+		for _, fault := range faults {
+			for i := -1; i < len(id.Inputs()); i++ {
+				a := sample(t, id)
+				o := &a.Out[0]
+				if i >= 0 {
+					o = &a.In[i]
+				}
+				if fault.name == "overflowing stride" && o.Shape.Dim(0) < 3 {
+					continue // the second element of an axis is not too far for an int
+				}
+				fault.f(o)
+				if r := Check(id, a); r.OK() || r.Op != id {
+					t.Errorf("%s with %s at operand %d: %+v", id, fault.name, i, r)
+				}
+			}
+		}
+		for _, n := range []int{-1, 0, 4, MaxIn, MaxIn + 1, math.MaxInt} {
+			a := sample(t, id)
+			a.NIn = n
+			if r := Check(id, a); r.Why != WrongCount {
+				t.Errorf("%s with %d inputs: %+v", id, n, r)
+			}
+			if r := Infer(id, a); r.Why != WrongCount {
+				t.Errorf("%s with %d inputs: %+v", id, n, r)
+			}
+			a = sample(t, id)
+			a.NOut = n
+			if r := Check(id, a); r.Why != WrongCount {
+				t.Errorf("%s with %d outputs: %+v", id, n, r)
+			}
+		}
+	}
+}
+
+// hostile are the numbers that a fuzzed operand is made of, beside small ones.
+var hostile = [...]int{0, -1, math.MinInt, math.MaxInt, math.MaxInt / 2, math.MaxInt/2 + 1, 1 << 31, 1<<31 - 1, 1 << 20, 32, 256}
+
+// fuzzed reads numbers from bytes; behind their end it reads zeros.
+type fuzzed struct{ p []byte }
+
+func (f *fuzzed) byte() byte {
+	if len(f.p) == 0 {
+		return 0
+	}
+	b := f.p[0]
+	f.p = f.p[1:]
+	return b
+}
+
+// number returns a small number, or one of the hostile.
+func (f *fuzzed) number() int {
+	b := int(f.byte())
+	if b >= 128 {
+		return hostile[b%len(hostile)]
+	}
+	return b % 8
+}
+
+func (f *fuzzed) shape() shape.Shape {
+	var s shape.Shape
+	for range f.byte() % (shape.MaxRank + 1) {
+		s, _ = s.Append(f.number())
+	}
+	return s
+}
+
+func (f *fuzzed) operand(o *Operand) {
+	what := f.byte()
+	if what&1 != 0 {
+		o.DType = dtype.DType(f.byte())
+	}
+	if what&2 != 0 {
+		o.Shape = f.shape()
+	}
+	if what&4 != 0 {
+		o.Strides = f.shape()
+	}
+	if what&8 != 0 && o.Shape.Rank() > 0 {
+		o.Shape.Set(int(f.byte())%o.Shape.Rank(), f.number())
+	}
+	if what&16 != 0 && o.Strides.Rank() > 0 {
+		o.Strides.Set(int(f.byte())%o.Strides.Rank(), f.number())
+	}
+	if what&32 != 0 {
+		o.Offset = f.number()
+	}
+	if what&64 != 0 {
+		o.Mem = Mem{ID: 1, Len: f.number()}
+	}
+}
+
+// FuzzContract feeds the contract arguments that nobody checked. It never panics, what
+// Infer gives passes Check but for the strides of inputs, and a refusal has a text.
+func FuzzContract(f *testing.F) {
+	for id := range Count + 1 {
+		f.Add(uint8(id), []byte{})
+		f.Add(uint8(id), []byte{0, 2, 2, 200, 201})
+		f.Add(uint8(id), []byte{1, 8, 1, 128, 8, 0, 129, 16, 0, 130, 63, 3, 2, 4, 5, 2, 1, 1, 0, 131, 1, 132, 4})
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, p []byte) {
+		id, in := ID(kind), fuzzed{p}
+		a := &Args{}
+		if id.Valid() {
+			a = sample(t, id)
+		}
+		what := in.byte()
+		if what&1 != 0 {
+			a.NIn = in.number()
+		}
+		if what&2 != 0 {
+			a.NOut = in.number()
+		}
+		if what&4 != 0 {
+			a.Past, a.Window, a.Mode = in.number(), in.number(), RoPEMode(in.byte())
+			a.Eps, a.SoftCap = math.Float32frombits(uint32(in.number())), math.Float32frombits(uint32(in.number())<<16)
+		}
+		for i := range a.In {
+			in.operand(&a.In[i])
+			_ = a.In[i].Fits()
+		}
+		for i := range a.Out {
+			in.operand(&a.Out[i])
+		}
+		check := func(r Refusal) {
+			if !r.OK() && (r.Op != id || r.Text(id) == "" || r.Sentinel() == nil) {
+				t.Errorf("%s: refusal %+v", id, r)
+			}
+		}
+		r := Check(id, a)
+		check(r)
+		r = Infer(id, a)
+		check(r)
+		if !r.OK() {
+			return
+		}
+		_ = Cost(id, a)
+		r = Check(id, a)
+		check(r)
+		if !r.OK() && (r.Place >= FirstOut || r.Why != WrongLayout && r.Why != NoView) {
+			t.Errorf("%s: refuses what was inferred: %s", id, r.Text(id))
+		}
+	})
 }
 
 func TestFits(t *testing.T) {

@@ -154,7 +154,8 @@ type Operand struct {
 func (o *Operand) Has(l Layout) bool {
 	switch l {
 	case Rows:
-		return o.Strides.Dim(-1) == 1 || o.Shape.Dim(-1) == o.DType.BlockSize()
+		n := o.Shape.Rank()
+		return n > 0 && o.Strides.Rank() == n && (o.Strides.Dim(-1) == 1 || o.Shape.Dim(-1) == o.DType.BlockSize())
 	case Contiguous:
 		st, err := o.Shape.Storage(o.DType)
 		return err == nil && st.IsContiguous(&o.Strides)
@@ -165,18 +166,29 @@ func (o *Operand) Has(l Layout) bool {
 // Fits reports whether every element of the operand lies inside its memory. It is what a
 // provider checks of each operand before it lets a kernel loose on the memory.
 func (o *Operand) Fits() bool {
-	st, err := o.Shape.Storage(o.DType)
-	if err != nil || o.Offset < 0 {
+	reach, ok := o.reach()
+	if !ok || o.Offset < 0 {
 		return false
+	}
+	have := o.Mem.Len / o.DType.Size()
+	return o.Offset < have && reach < have-o.Offset
+}
+
+// reach returns the number of storage elements from the operand's first to the furthest
+// that its strides lead to. It returns false if the shape is no tensor's, or the strides
+// no view's.
+func (o *Operand) reach() (int, bool) {
+	st, err := o.Shape.Storage(o.DType)
+	if err != nil {
+		return 0, false
 	}
 	for _, s := range o.Strides.Slice() {
 		if s < 0 {
-			return false
+			return 0, false
 		}
 	}
 	reach, err := st.Reach(&o.Strides)
-	have := o.Mem.Len / o.DType.Size()
-	return err == nil && o.Offset < have && reach < have-o.Offset
+	return reach, err == nil
 }
 
 // Mem is memory of a provider: a range of host bytes for a provider that computes

@@ -28,13 +28,19 @@ const (
 	// WrongSize: the axis has size Got, Want as the axis OtherAxis of the operand Other,
 	// or by a rule of the operation if Other is NoPlace.
 	WrongSize
-	// NotMultiple: the size Got of the axis is no multiple of Want, that of Other's axis.
+	// NotMultiple: the size Got of the axis is no multiple of Want, that of Other's axis,
+	// or the block size of the operand's dtype if Other is NoPlace.
 	NotMultiple
+	// TooSmall: the size Got of the axis is below Want.
+	TooSmall
 	// TooLarge: the size Got of the axis is above Want, that of Other's axis if there is
 	// an Other.
 	TooLarge
-	// Overflow: the result has more elements than memory can be addressed by.
+	// Overflow: the operand has more bytes than an int counts.
 	Overflow
+	// NoView: the operand's strides are not one for each axis, or negative, or lead
+	// further than an int counts.
+	NoView
 	// WrongLayout: the operand's strides are not those that its role takes.
 	WrongLayout
 	// Overlapping: elements of the operand, which is written, share memory.
@@ -78,7 +84,7 @@ func (r *Refusal) Sentinel() error {
 	switch r.Why {
 	case WrongFormat, NoConversion:
 		return tensor.ErrDType
-	case WrongLayout, Overlapping:
+	case NoView, WrongLayout, Overlapping:
 		return tensor.ErrUnsupportedView
 	case Overflow:
 		return shape.ErrOverflow
@@ -143,8 +149,12 @@ func (r *Refusal) Text(names Namer) string {
 		return fmt.Sprintf("%s of the %s is %d, want a multiple of %d%s", at(), role, r.Got, r.Want, other())
 	case TooLarge:
 		return fmt.Sprintf("%s of the %s is %d, want at most %d%s", at(), role, r.Got, r.Want, other())
+	case TooSmall:
+		return fmt.Sprintf("%s of the %s is %d, want at least %d", at(), role, r.Got, r.Want)
 	case Overflow:
-		return "the result is too large to be addressed"
+		return fmt.Sprintf("the %s is too large to be addressed", role)
+	case NoView:
+		return fmt.Sprintf("the strides of the %s are not those of a view", role)
 	case WrongLayout:
 		return fmt.Sprintf("the %s is %s", role, layoutTexts[r.Want])
 	case Overlapping:
