@@ -122,6 +122,8 @@ func (p *planner) where(id op.ID, t gguf.TensorInfo) (name, reason string) {
 	return "", plan.Reason
 }
 
+// planArgs returns the arguments of the operation with the weights t for one token, or
+// why the operation does not take them.
 func planArgs(id op.ID, t gguf.TensorInfo) (*op.Args, error) {
 	s, err := shape.Of(t.Shape...)
 	if err != nil {
@@ -136,25 +138,19 @@ func planArgs(id op.ID, t gguf.TensorInfo) (*op.Args, error) {
 		s := shape.Must(dims...)
 		return op.Operand{DType: d, Shape: s, Strides: s.Contiguous()}
 	}
-	rows, cols := s.Dim(-2), s.Dim(-1)
+	a := &op.Args{NIn: 2}
 	switch {
-	case id == op.GetRows && len(t.Shape) == 2:
-		return &op.Args{
-			NIn: 2, In: [op.MaxIn]op.Operand{weight, operand(dtype.I32, 1)},
-			Out: [op.MaxOut]op.Operand{operand(dtype.F32, 1, cols)},
-		}, nil
-	case id == op.MatMul && len(t.Shape) == 2:
-		return &op.Args{
-			NIn: 2, In: [op.MaxIn]op.Operand{operand(dtype.F32, 1, cols), weight},
-			Out: [op.MaxOut]op.Operand{operand(dtype.F32, 1, rows)},
-		}, nil
-	case id == op.MatMul:
-		return &op.Args{
-			NIn: 2, In: [op.MaxIn]op.Operand{operand(dtype.F32, t.Shape[0], 1, cols), weight},
-			Out: [op.MaxOut]op.Operand{operand(dtype.F32, t.Shape[0], 1, rows)},
-		}, nil
+	case id == op.GetRows:
+		a.In[0], a.In[1] = weight, operand(dtype.I32, 1)
+	case s.Rank() == 2:
+		a.In[0], a.In[1] = operand(dtype.F32, 1, s.Dim(-1)), weight
+	default:
+		a.In[0], a.In[1] = operand(dtype.F32, s.Dim(0), 1, s.Dim(-1)), weight
 	}
-	return nil, fmt.Errorf("%s of a tensor of shape %v", id, t.Shape)
+	if r := op.Infer(id, a); !r.OK() {
+		return nil, errors.New(r.Text(id))
+	}
+	return a, nil
 }
 
 // printPlacement writes a line for each entry of list. Errors are w's to keep.
