@@ -2,8 +2,9 @@
 // [Provider] has queues and kernels. The CPU is one, and its kernels compute in host
 // memory. A [Device] is a provider that also has memory and transfers of its own.
 //
-// The runtime validates shapes and dtypes, asks [Provider.Plan], allocates the
-// output where the plan says, resolves every operand to a [Mem], and submits.
+// The runtime checks the operands once, by the contract of package op, asks
+// [Provider.Plan], allocates the output where the plan says, resolves every operand to a
+// [op.Mem], and submits.
 // Providers keep no reference to the arguments after Submit returns and own no
 // tensor. Tracing, fault injection and capture are wrappers of the interface.
 //

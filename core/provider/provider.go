@@ -24,8 +24,8 @@ type Provider interface {
 	// Info describes the processor or device as it is now.
 	Info() Info
 
-	// Plan says whether Submit would accept the operation, from the operands'
-	// metadata alone (op.Mem is not set).
+	// Plan says whether Submit would accept the operation, whose arguments passed
+	// op.Infer or op.Check, from the operands' metadata alone (op.Mem is not set).
 	Plan(id op.ID, a *op.Args) Plan
 
 	// NewQueue returns an in-order queue; CloseQueue waits for its work and ends it
@@ -33,7 +33,9 @@ type Provider interface {
 	NewQueue(kind QueueKind) (Queue, error)
 	CloseQueue(q Queue) error
 
-	// Submit enqueues the operation. A provider that computes in host memory may
+	// Submit enqueues the operation, whose arguments passed op.Infer or op.Check. It
+	// checks that every operand fits its memory (op.Operand.Fits): if one does not, Submit
+	// or the Work fails. A provider that computes in host memory may
 	// have completed it when Submit returns, and then returns the zero Work. The end
 	// of ctx ends a Submit that waits or computes, with ctx's error: then nothing was
 	// enqueued, and the output of a computation that was cut short is undefined. Work

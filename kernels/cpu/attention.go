@@ -5,7 +5,6 @@ import (
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
-	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -16,18 +15,15 @@ import (
 // from the first key, so that the order of a row's operations depends on nothing
 // but its own position.
 type attention struct {
-	t, s, heads, kvHeads, d, dv int
-	group                       int // query heads of a KV head
-	tokens                      int // in a unit
-	tiles                       int // units of a KV head
-	past, window                int
-	scale, softCap              float32
-	qr, or                      rows // of the heads of all tokens
-	k, v                        cache
-	lane                        int // bytes of workspace for each lane
-	need                        int
-	q, out                      []float32
-	scratch                     []byte
+	t, heads, kvHeads, d, dv int
+	group                    int // query heads of a KV head
+	tokens                   int // in a unit
+	tiles                    int // units of a KV head
+	past, window             int
+	scale, softCap           float32
+	qr, or                   rows // of the heads of all tokens
+	k, v                     cache
+	q, out                   []float32
 }
 
 // keyBlock is the number of keys in a block.
@@ -47,30 +43,13 @@ type cache struct {
 	direct []float32
 }
 
-func (c *cache) prepare(name string, o *op.Operand) error {
-	if o.DType != dtype.F32 && o.DType != dtype.F16 && o.DType != dtype.Q8_0 {
-		return unsupported("%s is %v, want f32, f16 or q8_0", name, o.DType)
-	}
-	if err := check(name, o); err != nil {
-		return err
-	}
-	if o.Shape.Rank() != 3 {
-		return mismatch("%s %v, want [keys heads elements]", name, o.Shape)
-	}
-	var err error
+func (c *cache) prepare(o *op.Operand) (err error) {
 	if c.decode, err = quant.DecoderOf(o.DType); err != nil {
-		return unsupported("%s: %v", name, err)
+		return err
 	}
 	c.dt, c.d = o.DType, o.Shape.Dim(2)
 	c.row, c.head = o.Strides.Dim(0), o.Strides.Dim(1)
-	return checkInner(name, o)
-}
-
-func (c *cache) bind(name string, o *op.Operand) (err error) {
-	if c.bytes, err = bind(name, o); err != nil {
-		return err
-	}
-	if c.dt == dtype.F32 && aligned(c.bytes, 4) {
+	if c.bytes = bytesOf(o); c.dt == dtype.F32 && aligned(c.bytes, 4) {
 		c.direct = floats(c.bytes)
 	}
 	return nil
@@ -100,81 +79,43 @@ func (c *cache) at(block []float32, head, lo, j int) []float32 {
 	return block[(j-lo)*c.d:][:c.d]
 }
 
-func (k *attention) prepare(a *op.Args, lanes int) error {
-	if err := wantInputs(a, 3); err != nil {
-		return err
-	}
+// queryTokens returns the tokens in a unit, of which there are t in all, and the query heads of
+// a KV head.
+func queryTokens(a *op.Args) (tokens, group int) {
+	q := &a.In[0].Shape
+	group = q.Dim(1) / a.In[1].Shape.Dim(1)
+	return min(q.Dim(0), max(1, queryRows/group)), group
+}
+
+// attentionLane is the workspace of a lane: the sum, the greatest score and the result of
+// each query row of a unit, and a block of keys and of values.
+func attentionLane(a *op.Args) float64 {
+	tokens, group := queryTokens(a)
+	d, dv := float64(a.In[1].Shape.Dim(2)), float64(a.In[2].Shape.Dim(2))
+	return (8+4+4*dv)*float64(tokens)*float64(group) + 4*keyBlock*(d+dv)
+}
+
+func (k *attention) prepare(a *op.Args, _ *scratch) error {
 	q, out := &a.In[0], &a.Out[0]
-	if err := checkRows("q", q); err != nil {
+	if err := k.k.prepare(&a.In[1]); err != nil {
 		return err
 	}
-	if err := k.k.prepare("k", &a.In[1]); err != nil {
+	if err := k.v.prepare(&a.In[2]); err != nil {
 		return err
 	}
-	if err := k.v.prepare("v", &a.In[2]); err != nil {
-		return err
-	}
-	if err := checkRows("out", out); err != nil {
-		return err
-	}
-	if q.Shape.Rank() != 3 {
-		return mismatch("q %v, want [tokens heads elements]", q.Shape)
-	}
-	ks, vs := &a.In[1].Shape, &a.In[2].Shape
-	k.t, k.heads, k.d = q.Shape.Dim(0), q.Shape.Dim(1), q.Shape.Dim(2)
-	k.s, k.kvHeads, k.dv = ks.Dim(0), ks.Dim(1), vs.Dim(2)
-	switch {
-	case ks.Dim(2) != k.d:
-		return mismatch("q %v and k %v, want heads of one length", q.Shape, *ks)
-	case vs.Dim(0) != k.s || vs.Dim(1) != k.kvHeads:
-		return mismatch("k %v and v %v, want equal numbers of keys and heads", *ks, *vs)
-	case k.heads%k.kvHeads != 0:
-		return mismatch("%d query heads, want a multiple of the %d KV heads", k.heads, k.kvHeads)
-	case out.Shape != shape.Must(k.t, k.heads, k.dv):
-		return mismatch("out %v, want [%d %d %d]", out.Shape, k.t, k.heads, k.dv)
-	case a.Past < 0 || a.Past > k.s-k.t:
-		return mismatch("%d tokens after %d past ones, want all of them among the %d keys", k.t, a.Past, k.s)
-	case a.Window < 0:
-		return mismatch("window of %d keys", a.Window)
-	}
-	if err := checkOut(out); err != nil {
-		return err
-	}
+	k.t, k.heads, k.kvHeads = q.Shape.Dim(0), q.Shape.Dim(1), a.In[1].Shape.Dim(1)
+	k.d, k.dv = k.k.d, k.v.d
 	k.past, k.window, k.scale, k.softCap = a.Past, a.Window, a.Scale, a.SoftCap
-	k.group = k.heads / k.kvHeads
-	k.tokens = min(k.t, max(1, queryRows/k.group))
+	k.tokens, k.group = queryTokens(a)
 	k.tiles = (k.t + k.tokens - 1) / k.tokens
 	k.qr.init(q, 2)
 	k.or.init(out, 2)
-	n := k.tokens * k.group
-	// In float64, where nothing wraps.
-	if size := (12+4*float64(k.dv))*float64(n) + 4*keyBlock*(float64(k.d)+float64(k.dv)); size*float64(lanes) > maxWorkspace {
-		return unsupported("heads of %d and %d elements need a workspace of %g bytes", k.d, k.dv, size*float64(lanes))
-	}
-	k.lane = (8*n + 4*n + 4*n*k.dv + 4*keyBlock*(k.d+k.dv) + 127) &^ 63
-	k.need = k.lane * lanes
+	k.q, k.out = floatsOf(q), floatsOf(out)
 	return nil
 }
 
-func (k *attention) bind(a *op.Args, _ *scratch) (err error) {
-	if k.q, err = bindFloats("q", &a.In[0]); err != nil {
-		return err
-	}
-	if err = k.k.bind("k", &a.In[1]); err != nil {
-		return err
-	}
-	if err = k.v.bind("v", &a.In[2]); err != nil {
-		return err
-	}
-	if k.out, err = bindFloats("out", &a.Out[0]); err != nil {
-		return err
-	}
-	k.scratch, err = workspace(a, k.need)
-	return err
-}
-
 func (k *attention) release() {
-	k.q, k.out, k.scratch = nil, nil, nil
+	k.q, k.out = nil, nil
 	k.k, k.v = cache{}, cache{}
 }
 
@@ -197,7 +138,7 @@ func (k *attention) sees(t int) (lo, hi int) {
 
 func (k *attention) run(lo, hi int, s *scratch) {
 	n := k.tokens * k.group
-	b := k.scratch[s.lane*k.lane:][:k.lane]
+	b := s.work
 	sum := doubles(b[:8*n])
 	f := floats(b[8*n:])
 	top, f := f[:n], f[n:]

@@ -3,7 +3,6 @@ package cpu
 import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
-	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -24,24 +23,10 @@ type copyKernel struct {
 	x, out []byte
 }
 
-func (k *copyKernel) prepare(a *op.Args, _ int) error {
-	if err := wantInputs(a, 1); err != nil {
-		return err
-	}
+func (k *copyKernel) prepare(a *op.Args, _ *scratch) (err error) {
 	x, out := &a.In[0], &a.Out[0]
-	if err := check("x", x); err != nil {
-		return err
-	}
-	if err := check("out", out); err != nil {
-		return err
-	}
-	if err := shape.RequireSame(&x.Shape, &out.Shape); err != nil {
-		return err
-	}
-	if err := checkOut(out); err != nil {
-		return err
-	}
-	*k = copyKernel{from: x.DType, to: out.DType}
+	*k = copyKernel{from: x.DType, to: out.DType, x: bytesOf(x), out: bytesOf(out)}
+	last := x.Shape.Rank() - 1
 	switch {
 	case k.from.IsScalar() && k.to.IsScalar():
 		k.grid.init(&x.Shape, &x.Strides, &out.Strides)
@@ -50,55 +35,29 @@ func (k *copyKernel) prepare(a *op.Args, _ int) error {
 		if err != nil {
 			return err
 		}
-		if !st.IsContiguous(&x.Strides) || !st.IsContiguous(&out.Strides) {
-			return unsupported("a copy of %v needs contiguous operands, got strides %v and %v", k.from, x.Strides, out.Strides)
-		}
 		k.grid.init(&st, &x.Strides, &out.Strides)
 	case k.to == dtype.F32:
-		var err error
 		if k.decode, err = quant.DecoderOf(k.from); err != nil {
-			return unsupported("x: %v", err)
+			return err
 		}
-		last := x.Shape.Rank() - 1
-		k.xr.init(x, last)
-		k.or.init(out, last)
-		k.blockElems = k.from.BlockSize()
-		k.blocks = x.Shape.Dim(last) / k.blockElems
+		k.initRows(x, out, k.from)
 		k.xInner, k.outInner = x.Strides.Dim(last), out.Strides.Dim(last)
-	case k.from == dtype.F32 && k.to == dtype.Q8_0:
-		if err := checkRows("x", x); err != nil {
-			return err
-		}
-		if err := checkInner("out", out); err != nil {
-			return err
-		}
+		return checkAligned(op.Copy, a, op.FirstOut) // decoders write f32
+	default: // f32 to q8_0
 		k.encode = true
-		last := x.Shape.Rank() - 1
-		k.xr.init(x, last)
-		k.or.init(out, last)
-		k.blockElems = k.to.BlockSize()
-		k.blocks = x.Shape.Dim(last) / k.blockElems
-	default:
-		return unsupported("copy of %v to %v", k.from, k.to)
+		k.initRows(x, out, k.to)
+		return checkAligned(op.Copy, a, 0)
 	}
 	return nil
 }
 
-func (k *copyKernel) bind(a *op.Args, _ *scratch) (err error) {
-	if k.x, err = bind("x", &a.In[0]); err != nil {
-		return err
-	}
-	if k.out, err = bind("out", &a.Out[0]); err != nil {
-		return err
-	}
-	switch {
-	case k.decode != nil:
-		// The decoders write f32.
-		_, err = bindFloats("out", &a.Out[0])
-	case k.encode:
-		_, err = bindFloats("x", &a.In[0])
-	}
-	return err
+// initRows sets the rows of x and out, one of which has blocks of d.
+func (k *copyKernel) initRows(x, out *op.Operand, d dtype.DType) {
+	last := x.Shape.Rank() - 1
+	k.xr.init(x, last)
+	k.or.init(out, last)
+	k.blockElems = d.BlockSize()
+	k.blocks = x.Shape.Dim(last) / k.blockElems
 }
 
 func (k *copyKernel) release() { k.x, k.out, k.decode = nil, nil, nil }
@@ -151,7 +110,7 @@ func (k *copyKernel) convert(dst, src []byte) {
 		return
 	}
 	if err := dtype.Convert(dst, k.to, src, k.from); err != nil {
-		// prepare let only scalar formats through, and the lengths are ours.
+		// The contract lets only scalar formats through, and the lengths are ours.
 		panic("cpu: copy: " + err.Error())
 	}
 }

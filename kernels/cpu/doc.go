@@ -6,9 +6,9 @@
 // simulated device on its own. The package has no queues and no memory.
 //
 // Invariants:
-//   - An operand is checked against the contract of its operation, and against
-//     the length of its memory, before the first byte is touched. A wrong call is
-//     an error, never a read outside the operand.
+//   - Arguments have passed op.Infer or op.Check, whose word is taken: the kernels take
+//     every operation and format of that contract. What is checked before the first byte
+//     is touched is the memory: its length, its alignment, and row numbers.
 //   - Every output element is computed by one lane in a fixed order of
 //     operations, so results do not depend on the number of lanes, on the pieces
 //     that work is cut into, on the other rows of a batch, or on timing.

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/fucina-go/fucina/core/op"
-	"github.com/fucina-go/fucina/core/shape"
 )
 
 // elementwise is an operation on one or two elements: OpAdd, OpMul, OpSwiGLU,
@@ -21,54 +20,20 @@ type elementwise struct {
 	fast bool
 }
 
-func (k *elementwise) prepare(a *op.Args, _ int) error {
-	x, y, out := &a.In[0], k.second(a), &a.Out[0]
-	n := 2
-	if x == y {
-		n = 1
-	}
-	if err := wantInputs(a, n); err != nil {
-		return err
-	}
-	switch k.op {
-	case op.Scale:
-		k.param = a.Scale
-	case op.SoftCap:
-		if k.param = a.SoftCap; !(k.param > 0) {
-			return unsupported("a cap of %v, want a positive number", k.param)
-		}
-	}
-	if err := checkFloat("left", x); err != nil {
-		return err
-	}
-	if err := checkFloat("right", y); err != nil {
-		return err
-	}
-	if err := checkFloat("out", out); err != nil {
-		return err
-	}
-	if x.Shape != out.Shape || y.Shape != out.Shape {
-		return mismatch("left %v and right %v, want the shape of out, %v", x.Shape, y.Shape, out.Shape)
-	}
-	if err := checkOut(out); err != nil {
-		return err
-	}
-	k.grid = grid{}
-	k.grid.init(&out.Shape, &x.Strides, &y.Strides, &out.Strides)
-	return nil
+// pointwise returns what makes the kernel of an elementwise operation.
+func pointwise(id op.ID) func() kernel {
+	return func() kernel { return &elementwise{op: id} }
 }
 
-func (k *elementwise) bind(a *op.Args, _ *scratch) (err error) {
-	if k.in[0], err = bind("left", &a.In[0]); err != nil {
-		return err
-	}
-	if k.in[1], err = bind("right", k.second(a)); err != nil {
-		return err
-	}
-	if k.out, err = bind("out", &a.Out[0]); err != nil {
-		return err
+func (k *elementwise) prepare(a *op.Args, _ *scratch) error {
+	x, y, out := &a.In[0], k.second(a), &a.Out[0]
+	k.param = a.Scale
+	if k.op == op.SoftCap {
+		k.param = a.SoftCap
 	}
 	g := &k.grid
+	g.init(&out.Shape, &x.Strides, &y.Strides, &out.Strides)
+	k.in, k.out = [2][]byte{bytesOf(x), bytesOf(y)}, bytesOf(out)
 	k.fast = g.inner(2) == 1 && g.inner(0) <= 1 && g.inner(1) <= 1 &&
 		aligned(k.in[0], 4) && aligned(k.in[1], 4) && aligned(k.out, 4)
 	return nil
@@ -197,18 +162,4 @@ func geglu(x, y float32) float32 {
 // softCap returns c*tanh(x/c).
 func softCap(x, c float32) float32 {
 	return c * float32(math.Tanh(float64(x/c)))
-}
-
-// sameRows checks x and out for an operation on the rows of their last axis.
-func sameRows(x, out *op.Operand) error {
-	if err := checkRows("x", x); err != nil {
-		return err
-	}
-	if err := checkRows("out", out); err != nil {
-		return err
-	}
-	if err := shape.RequireSame(&x.Shape, &out.Shape); err != nil {
-		return err
-	}
-	return checkOut(out)
 }

@@ -2,7 +2,9 @@ package cpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
@@ -14,11 +16,11 @@ import (
 
 // kernel is the state of one operation between its preparation and its end.
 type kernel interface {
-	// prepare checks the operands' metadata and derives the geometry; lanes is
-	// the number of lanes that will run.
-	prepare(a *op.Args, lanes int) error
-	// bind checks the operands' memory and holds on to it. It may return s.err.
-	bind(a *op.Args, s *scratch) error
+	// prepare derives the geometry from arguments that op.Check accepted and whose
+	// operands fit their memory, and holds on to that memory. It checks what only the
+	// memory shows: alignment beyond that of the table, and row numbers, of which
+	// there may be so many that it looks at the context and returns s.err.
+	prepare(a *op.Args, s *scratch) error
 	// work returns the number of independent units, and the cost of one in
 	// multiply-adds, by which units are grouped into tasks. The cost is an upper estimate,
 	// because a lane does not look at the context within a task of small units.
@@ -31,12 +33,40 @@ type kernel interface {
 	release()
 }
 
+// kernels has a row for each operation.
+var kernels = [op.Count]struct {
+	// make returns the kernel.
+	make func() kernel
+	// lane, if set, returns the bytes of workspace that each lane needs, in float64,
+	// where nothing wraps.
+	lane func(a *op.Args) float64
+	// aligned are the f32 operands that start on a multiple of 4 bytes.
+	aligned []op.Place
+}{
+	op.Copy:    {make: func() kernel { return new(copyKernel) }},
+	op.GetRows: {make: func() kernel { return new(getRows) }, aligned: []op.Place{op.FirstOut}},
+	op.Add:     {make: pointwise(op.Add)},
+	op.Mul:     {make: pointwise(op.Mul)},
+	op.SwiGLU:  {make: pointwise(op.SwiGLU)},
+	op.GeGLU:   {make: pointwise(op.GeGLU)},
+	op.Scale:   {make: pointwise(op.Scale)},
+	op.SoftCap: {make: pointwise(op.SoftCap)},
+	op.RMSNorm: {make: func() kernel { return new(rmsNorm) }, aligned: []op.Place{0, op.FirstOut}},
+	op.RoPE:    {make: func() kernel { return new(rope) }, aligned: []op.Place{0, 1, op.FirstOut}},
+	op.MatMul:  {make: func() kernel { return new(matMul) }, lane: matMulLane, aligned: []op.Place{0, op.FirstOut}},
+	op.Attention: {
+		make: func() kernel { return new(attention) }, lane: attentionLane, aligned: []op.Place{0, op.FirstOut},
+	},
+	op.Softmax: {make: func() kernel { return new(softmax) }, aligned: []op.Place{0, op.FirstOut}},
+	op.Argmax:  {make: func() kernel { return new(argmax) }, aligned: []op.Place{0}},
+}
+
 // scratch is what each lane has to itself.
 type scratch struct {
 	e      *Executor
-	lane   int
-	left   int   // multiply-adds until the next look at the context
-	err    error // the context's error, once a look has found the context done
+	left   int    // multiply-adds until the next look at the context
+	err    error  // the context's error, once a look has found the context done
+	work   []byte // the lane's workspace, on a multiple of 8 bytes
 	floats [256]float32
 	from   [8 * 256]byte
 	to     [8 * 256]byte
@@ -150,11 +180,6 @@ const (
 	expCost    = 16
 )
 
-// pointwise are the operations of the elementwise kernel.
-var pointwise = [...]op.ID{
-	op.Add, op.Mul, op.SwiGLU, op.GeGLU, op.Scale, op.SoftCap,
-}
-
 // tasksPerLane lets a lane that falls behind leave tasks to the others.
 const tasksPerLane = 8
 
@@ -166,17 +191,7 @@ type Executor struct {
 	grain   int // the least cost of a task, in multiply-adds
 	every   int // lookEvery
 	scratch []scratch
-
-	copy      copyKernel
-	getRows   getRows
-	pointwise [len(pointwise)]elementwise
-	rmsNorm   rmsNorm
-	rope      rope
-	matMul    matMul
-	attention attention
-	softmax   softmax
-	argmax    argmax
-	kernels   [op.Count]kernel
+	kernels [op.Count]kernel
 
 	// The operation in progress, for its lanes.
 	ctx     context.Context
@@ -195,21 +210,12 @@ func NewExecutor(t *team.Team) *Executor {
 	e := &Executor{team: t, lanes: t.Size(), grain: minTask, every: lookEvery}
 	e.scratch = make([]scratch, e.lanes)
 	for i := range e.scratch {
-		e.scratch[i].e, e.scratch[i].lane = e, i
+		e.scratch[i].e = e
 	}
-	e.kernels = [op.Count]kernel{
-		op.Copy:      &e.copy,
-		op.GetRows:   &e.getRows,
-		op.RMSNorm:   &e.rmsNorm,
-		op.RoPE:      &e.rope,
-		op.MatMul:    &e.matMul,
-		op.Attention: &e.attention,
-		op.Softmax:   &e.softmax,
-		op.Argmax:    &e.argmax,
-	}
-	for i, id := range pointwise {
-		e.pointwise[i].op = id
-		e.kernels[id] = &e.pointwise[i]
+	for id := range kernels {
+		if f := kernels[id].make; f != nil {
+			e.kernels[id] = f()
+		}
 	}
 	// A method value made once: made at each call, it would be an allocation.
 	e.task = e.runTask
@@ -219,89 +225,118 @@ func NewExecutor(t *team.Team) *Executor {
 // Lanes returns the number of lanes that kernels run on.
 func (e *Executor) Lanes() int { return e.lanes }
 
-// Plan says whether Execute accepts the operation, from the operands' metadata
-// alone, and how much workspace it needs. It may be called by several goroutines.
+// Plan returns the workspace that Execute needs for arguments that op.Infer or op.Check
+// accepted: the kernels take every operation and every format of the contract. It declines
+// an operation that is unknown, and rows so long that no memory has room for their
+// workspace. It may be called by several goroutines.
 func (e *Executor) Plan(id op.ID, a *op.Args) provider.Plan {
 	return Plan(id, a, e.lanes)
 }
 
 // Plan is [Executor.Plan] of an Executor with that many lanes.
 func Plan(id op.ID, a *op.Args, lanes int) provider.Plan {
-	// Each case has its kernel on the stack; through the interface it would escape.
-	var err error
-	need := 0
-	switch id {
-	case op.Copy:
-		var k copyKernel
-		err = k.prepare(a, lanes)
-	case op.GetRows:
-		var k getRows
-		err = k.prepare(a, lanes)
-	case op.Add, op.Mul, op.SwiGLU, op.GeGLU, op.Scale, op.SoftCap:
-		k := elementwise{op: id}
-		err = k.prepare(a, lanes)
-	case op.RMSNorm:
-		var k rmsNorm
-		err = k.prepare(a, lanes)
-	case op.RoPE:
-		var k rope
-		err = k.prepare(a, lanes)
-	case op.MatMul:
-		var k matMul
-		err = k.prepare(a, lanes)
-		need = k.need
-	case op.Attention:
-		var k attention
-		err = k.prepare(a, lanes)
-		need = k.need
-	case op.Softmax:
-		var k softmax
-		err = k.prepare(a, lanes)
-	case op.Argmax:
-		var k argmax
-		err = k.prepare(a, lanes)
-	default:
+	if !id.Valid() {
 		return provider.Decline(fmt.Sprintf("operation %d is unknown", id))
 	}
+	lane, err := laneOf(id, a, lanes)
 	if err != nil {
 		return provider.Decline(err.Error())
 	}
-	return provider.Plan{Supported: true, Workspace: need}
+	return provider.Plan{Supported: true, Workspace: lane * lanes}
 }
 
-// Execute runs the operation and returns when it is done. All operands, and the
-// workspace if Plan asks for one, have Mem.Host set; the workspace starts on a
-// multiple of 8 bytes. The arguments are checked first: an error, which wraps
-// provider.ErrUnsupported or shape.ErrShapeMismatch where it is one of these,
-// means that the output is untouched, but for one that wraps offheap.ErrFileChanged: an
-// operand lies in a mapped file that was cut, and the output is undefined.
+// maxWorkspace is far more than any machine has, and far from overflow.
+const maxWorkspace = min(1<<50, math.MaxInt/2)
+
+// laneOf returns the bytes of workspace for each lane. Lanes start a cache line apart at
+// least.
+func laneOf(id op.ID, a *op.Args, lanes int) (int, error) {
+	f := kernels[id].lane
+	if f == nil {
+		return 0, nil
+	}
+	lane := f(a)
+	if lane == 0 {
+		return 0, nil
+	}
+	if all := lane * float64(lanes); all > maxWorkspace {
+		return 0, fmt.Errorf("rows so long that they need a workspace of %.3g bytes", all)
+	}
+	return (int(lane) + 127) &^ 63, nil
+}
+
+// Execute runs the operation, whose arguments op.Check accepts, and returns when it is
+// done. It trusts the contract and checks the memory: every operand, and the workspace if
+// Plan asks for one, has Mem.Host set and covers what it is used for, the workspace starts
+// on a multiple of 8 bytes, f32 activations and outputs start on a multiple of 4, and row
+// numbers are in range. Where one of these fails, or the operation is unknown, which
+// wraps provider.ErrUnsupported, the output is untouched. It is undefined after an error
+// that wraps offheap.ErrFileChanged: an operand lies in a mapped file that was cut.
 //
 // Every lane looks at ctx before it begins and at least every 5 ms of work. When ctx
 // is done, Execute returns an error that wraps ctx's as soon as the lanes have seen
 // it; the output then holds anything. An operation that ends first succeeds.
 func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
-	if id == 0 || id >= op.Count {
+	if !id.Valid() {
 		return fmt.Errorf("cpu: %w: operation %d", provider.ErrUnsupported, id)
 	}
-	k := e.kernels[id]
-	e.ctx = ctx
-	err := k.prepare(a, e.lanes)
+	err := e.checkMemory(id, a)
 	if err == nil {
+		k := e.kernels[id]
+		e.ctx = ctx
 		// Operands may lie in a mapped file.
 		err = offheap.Guard(func() error {
-			if err := k.bind(a, &e.scratch[0]); err != nil {
+			if err := k.prepare(a, &e.scratch[0]); err != nil {
 				return err
 			}
 			return e.run(k)
 		})
+		k.release()
+		e.ctx, e.current = nil, nil
+		for i := range e.scratch {
+			e.scratch[i].work = nil
+		}
 	}
-	k.release()
-	e.ctx, e.current = nil, nil
 	if err != nil {
 		for i := range e.scratch {
 			e.scratch[i].err = nil
 		}
 		return fmt.Errorf("cpu: %v: %w", id, err)
+	}
+	return nil
+}
+
+// checkMemory is the last look at the arguments before kernels address memory by them. It
+// hands the workspace to the lanes.
+func (e *Executor) checkMemory(id op.ID, a *op.Args) error {
+	for i := range id.Inputs() {
+		if err := checkMem(id, a, op.Place(i)); err != nil {
+			return err
+		}
+	}
+	for i := range id.Outputs() {
+		if err := checkMem(id, a, op.FirstOut+op.Place(i)); err != nil {
+			return err
+		}
+	}
+	for _, p := range kernels[id].aligned {
+		if err := checkAligned(id, a, p); err != nil {
+			return err
+		}
+	}
+	lane, err := laneOf(id, a, e.lanes)
+	if err != nil || lane == 0 {
+		return err
+	}
+	w := a.Workspace.Host
+	if len(w) < lane*e.lanes {
+		return fmt.Errorf("the workspace has %d bytes, want the %d that Plan asks for", len(w), lane*e.lanes)
+	}
+	if !aligned(w, 8) {
+		return errors.New("the workspace does not start on a multiple of 8 bytes")
+	}
+	for i := range e.scratch {
+		e.scratch[i].work = w[i*lane:][:lane:lane]
 	}
 	return nil
 }

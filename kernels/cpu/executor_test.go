@@ -58,17 +58,20 @@ func TestNoReference(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, at, r := &e.matMul, &e.attention, &e.rmsNorm
+	m, at, r := e.kernels[op.MatMul].(*matMul), e.kernels[op.Attention].(*attention), e.kernels[op.RMSNorm].(*rmsNorm)
+	c, g, p := e.kernels[op.Copy].(*copyKernel), e.kernels[op.GetRows].(*getRows), e.kernels[op.RoPE].(*rope)
+	s, x, add := e.kernels[op.Softmax].(*softmax), e.kernels[op.Argmax].(*argmax), e.kernels[op.Add].(*elementwise)
 	for what, held := range map[string]bool{
-		"matmul":    m.x != nil || m.w != nil || m.direct != nil || m.out != nil || m.scratch != nil,
-		"attention": at.q != nil || at.out != nil || at.scratch != nil || at.k.bytes != nil || at.v.bytes != nil || at.k.direct != nil || at.v.direct != nil,
-		"rms_norm":  r.x != nil || r.w != nil || r.weights != nil || r.out != nil,
-		"copy":      e.copy.x != nil || e.copy.out != nil,
-		"get_rows":  e.getRows.table != nil || e.getRows.ids != nil || e.getRows.out != nil,
-		"rope":      e.rope.x != nil || e.rope.table != nil || e.rope.out != nil,
-		"softmax":   e.softmax.x != nil || e.softmax.out != nil,
-		"argmax":    e.argmax.x != nil || e.argmax.out != nil,
-		"add":       e.pointwise[0].in[0] != nil || e.pointwise[0].in[1] != nil || e.pointwise[0].out != nil,
+		"matmul":        m.x != nil || m.w != nil || m.direct != nil || m.out != nil,
+		"attention":     at.q != nil || at.out != nil || at.k.bytes != nil || at.v.bytes != nil || at.k.direct != nil || at.v.direct != nil,
+		"rms_norm":      r.x != nil || r.w != nil || r.weights != nil || r.out != nil,
+		"copy":          c.x != nil || c.out != nil,
+		"get_rows":      g.table != nil || g.ids != nil || g.out != nil || g.status != nil,
+		"rope":          p.x != nil || p.table != nil || p.out != nil,
+		"softmax":       s.x != nil || s.out != nil,
+		"argmax":        x.x != nil || x.out != nil,
+		"add":           add.in[0] != nil || add.in[1] != nil || add.out != nil,
+		"the workspace": e.scratch[0].work != nil,
 	} {
 		if held {
 			t.Errorf("%s holds on to its operands", what)

@@ -17,9 +17,7 @@ type getRows struct {
 	n, d     int // rows of the table and their elements
 	dt, idt  dtype.DType
 	stride   int // of table rows, in storage elements
-	inner    int // stride of a row's elements
-	rowBytes int // of a contiguous row
-	idStride int
+	rowBytes int
 	tokens   int
 	or       rows
 	decode   quant.Decoder
@@ -29,58 +27,16 @@ type getRows struct {
 	status   *atomic.Uint64
 }
 
-func (k *getRows) prepare(a *op.Args, _ int) error {
-	if err := wantInputs(a, 2); err != nil {
-		return err
-	}
+func (k *getRows) prepare(a *op.Args, s *scratch) (err error) {
 	table, ids, out := &a.In[0], &a.In[1], &a.Out[0]
-	var err error
 	if k.decode, err = quant.DecoderOf(table.DType); err != nil {
-		return unsupported("table: %v", err)
-	}
-	if err := check("table", table); err != nil {
 		return err
-	}
-	switch ids.DType {
-	case dtype.I32, dtype.I64, dtype.U16:
-	default:
-		return unsupported("ids are %v, want i32, i64 or u16", ids.DType)
-	}
-	if err := check("ids", ids); err != nil {
-		return err
-	}
-	if err := checkRows("out", out); err != nil {
-		return err
-	}
-	if table.Shape.Rank() != 2 || ids.Shape.Rank() != 1 {
-		return mismatch("table %v and ids %v, want [rows elements] and [tokens]", table.Shape, ids.Shape)
 	}
 	k.n, k.d, k.tokens = table.Shape.Dim(0), table.Shape.Dim(1), ids.Shape.Dim(0)
-	if out.Shape.Rank() != 2 || out.Shape.Dim(0) != k.tokens || out.Shape.Dim(1) != k.d {
-		return mismatch("out %v, want [%d %d]", out.Shape, k.tokens, k.d)
-	}
-	k.dt, k.idt = table.DType, ids.DType
-	k.stride, k.inner, k.idStride = table.Strides.Dim(0), table.Strides.Dim(1), ids.Strides.Dim(0)
-	if innerContiguous(table) {
-		k.inner = 1
-	} else if k.dt.IsBlockQuantized() {
-		return checkInner("table", table)
-	}
+	k.dt, k.idt, k.stride = table.DType, ids.DType, table.Strides.Dim(0)
 	k.rowBytes = k.d / k.dt.BlockSize() * k.dt.Size()
 	k.or.init(out, 1)
-	return checkOut(out)
-}
-
-func (k *getRows) bind(a *op.Args, s *scratch) (err error) {
-	if k.table, err = bind("table", &a.In[0]); err != nil {
-		return err
-	}
-	if k.ids, err = bind("ids", &a.In[1]); err != nil {
-		return err
-	}
-	if k.out, err = bindFloats("out", &a.Out[0]); err != nil {
-		return err
-	}
+	k.table, k.ids, k.out = bytesOf(table), bytesOf(ids), floatsOf(out)
 	if k.status = a.Status; k.status != nil {
 		return nil // run clamps and reports
 	}
@@ -96,14 +52,13 @@ func (k *getRows) bind(a *op.Args, s *scratch) (err error) {
 }
 
 func (k *getRows) id(t int) int64 {
-	i := t * k.idStride
 	switch k.idt {
 	case dtype.I32:
-		return int64(int32(binary.LittleEndian.Uint32(k.ids[4*i:])))
+		return int64(int32(binary.LittleEndian.Uint32(k.ids[4*t:])))
 	case dtype.I64:
-		return int64(binary.LittleEndian.Uint64(k.ids[8*i:]))
+		return int64(binary.LittleEndian.Uint64(k.ids[8*t:]))
 	}
-	return int64(binary.LittleEndian.Uint16(k.ids[2*i:]))
+	return int64(binary.LittleEndian.Uint16(k.ids[2*t:]))
 }
 
 // row is the row of the table that token t names, or the nearest, which is reported.
@@ -118,23 +73,12 @@ func (k *getRows) row(t int) int {
 
 func (k *getRows) release() { k.table, k.ids, k.out, k.decode, k.status = nil, nil, nil, nil, nil }
 
-func (k *getRows) work() (units, cost int) {
-	cost = decodeCost
-	if k.inner != 1 {
-		cost = gatherCost
-	}
-	return k.tokens, unitCost + cost*k.d
-}
+func (k *getRows) work() (units, cost int) { return k.tokens, unitCost + decodeCost*k.d }
 
 func (k *getRows) run(lo, hi int, s *scratch) {
 	for t := lo; t < hi && s.err == nil; t++ {
 		row := k.table[k.row(t)*k.stride*k.dt.Size():]
-		out := k.out[k.or.at(t):][:k.d]
-		if k.inner == 1 {
-			s.decode(out, row[:k.rowBytes], k.dt, k.decode)
-			continue
-		}
-		s.gather(out, row, k.inner, k.dt, k.decode)
+		s.decode(k.out[k.or.at(t):][:k.d], row[:k.rowBytes], k.dt, k.decode)
 	}
 }
 

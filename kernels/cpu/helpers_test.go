@@ -230,6 +230,10 @@ func withWorkspace(t testing.TB, e *Executor, id op.ID, a op.Args) op.Args {
 			a.NIn = i + 1
 		}
 	}
+	a.NOut = 1
+	if r := op.Check(id, &a); !r.OK() {
+		t.Fatalf("%v: %s", id, r.Text(id))
+	}
 	p := e.Plan(id, &a)
 	if !p.Supported {
 		t.Fatalf("%v: declined: %s", id, p.Reason)
@@ -260,23 +264,28 @@ func execute(t testing.TB, es []*Executor, id op.ID, a op.Args) []float64 {
 			t.Errorf("%v on %d lanes, with a look every %d, differs from one lane", id, e.Lanes(), e.every)
 		}
 	}
-	// Erase the elements: what is left must be as before.
 	rest := op.Operand{DType: out.DType, Shape: out.Shape, Strides: out.Strides, Offset: out.Offset}
 	setMem(&rest, 0, first)
-	size, bs := out.DType.Size(), out.DType.BlockSize()
-	n, _ := out.Shape.Elements()
-	last := out.Shape.Dim(-1)
-	for row := range n / last {
-		for i := range last / bs {
-			at := (place(&out, row) + i*out.Strides.Dim(-1)) * size
-			copy(rest.Mem.Host[at:][:size], before[at:][:size])
-		}
-	}
+	eraseElements(&rest, before)
 	if !bytes.Equal(rest.Mem.Host, before) {
 		t.Errorf("%v wrote between the elements of its output", id)
 	}
 	a.Out[0].Mem.Host = first
 	return read(a.Out[0])
+}
+
+// eraseElements gives the elements of o the bytes they had before, so that what differs
+// from before lies between them.
+func eraseElements(o *op.Operand, before []byte) {
+	size, bs := o.DType.Size(), o.DType.BlockSize()
+	n, _ := o.Shape.Elements()
+	last := o.Shape.Dim(-1)
+	for row := range n / last {
+		for i := range last / bs {
+			at := (place(o, row) + i*o.Strides.Dim(-1)) * size
+			copy(o.Mem.Host[at:][:size], before[at:][:size])
+		}
+	}
 }
 
 // closeTo fails unless the normalised error is within the tolerance.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 )
 
@@ -19,39 +18,17 @@ type rmsNorm struct {
 	weights []float32 // w, where it is contiguous and aligned
 }
 
-func (k *rmsNorm) prepare(a *op.Args, _ int) error {
-	if err := wantInputs(a, 2); err != nil {
-		return err
-	}
-	x, w := &a.In[0], &a.In[1]
-	if err := sameRows(x, &a.Out[0]); err != nil {
-		return err
-	}
-	if err := checkFloat("weight", w); err != nil {
-		return err
-	}
+func (k *rmsNorm) prepare(a *op.Args, _ *scratch) error {
+	x, w, out := &a.In[0], &a.In[1], &a.Out[0]
 	k.d = x.Shape.Dim(-1)
-	if w.Shape.Rank() != 1 || w.Shape.Dim(0) != k.d {
-		return mismatch("weight %v, want [%d] for x %v", w.Shape, k.d, x.Shape)
-	}
 	k.eps, k.stride = float64(a.Eps), w.Strides.Dim(0)
 	k.xr.init(x, x.Shape.Rank()-1)
-	k.or.init(&a.Out[0], x.Shape.Rank()-1)
-	return nil
-}
-
-func (k *rmsNorm) bind(a *op.Args, _ *scratch) (err error) {
-	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
-		return err
-	}
-	if k.w, err = bind("weight", &a.In[1]); err != nil {
-		return err
-	}
+	k.or.init(out, x.Shape.Rank()-1)
+	k.x, k.w, k.out = floatsOf(x), bytesOf(w), floatsOf(out)
 	if (k.stride == 1 || k.d == 1) && aligned(k.w, 4) {
 		k.weights = floats(k.w)
 	}
-	k.out, err = bindFloats("out", &a.Out[0])
-	return err
+	return nil
 }
 
 func (k *rmsNorm) release() { k.x, k.w, k.weights, k.out = nil, nil, nil, nil }
@@ -122,26 +99,13 @@ type softmax struct {
 	x, out []float32
 }
 
-func (k *softmax) prepare(a *op.Args, _ int) error {
-	if err := wantInputs(a, 1); err != nil {
-		return err
-	}
-	x := &a.In[0]
-	if err := sameRows(x, &a.Out[0]); err != nil {
-		return err
-	}
+func (k *softmax) prepare(a *op.Args, _ *scratch) error {
+	x, out := &a.In[0], &a.Out[0]
 	k.d, k.scale = x.Shape.Dim(-1), a.Scale
 	k.xr.init(x, x.Shape.Rank()-1)
-	k.or.init(&a.Out[0], x.Shape.Rank()-1)
+	k.or.init(out, x.Shape.Rank()-1)
+	k.x, k.out = floatsOf(x), floatsOf(out)
 	return nil
-}
-
-func (k *softmax) bind(a *op.Args, _ *scratch) (err error) {
-	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
-		return err
-	}
-	k.out, err = bindFloats("out", &a.Out[0])
-	return err
 }
 
 func (k *softmax) release() { k.x, k.out = nil, nil }
@@ -201,37 +165,13 @@ type argmax struct {
 	out    []byte
 }
 
-func (k *argmax) prepare(a *op.Args, _ int) error {
-	if err := wantInputs(a, 1); err != nil {
-		return err
-	}
+func (k *argmax) prepare(a *op.Args, _ *scratch) error {
 	x, out := &a.In[0], &a.Out[0]
-	if err := checkRows("x", x); err != nil {
-		return err
-	}
-	if out.DType != dtype.I32 {
-		return unsupported("out is %v, want i32", out.DType)
-	}
-	if err := check("out", out); err != nil {
-		return err
-	}
-	if want := x.Shape.Without(x.Shape.Rank() - 1); out.Shape != want {
-		return mismatch("out %v, want %v for x %v", out.Shape, want, x.Shape)
-	}
-	if k.d = x.Shape.Dim(-1); k.d > math.MaxInt32 {
-		return unsupported("rows of %d elements, want places that fit an i32", k.d)
-	}
+	k.d = x.Shape.Dim(-1)
 	k.xr.init(x, x.Shape.Rank()-1)
 	k.or.init(out, out.Shape.Rank())
-	return checkOut(out)
-}
-
-func (k *argmax) bind(a *op.Args, _ *scratch) (err error) {
-	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
-		return err
-	}
-	k.out, err = bind("out", &a.Out[0])
-	return err
+	k.x, k.out = floatsOf(x), bytesOf(out)
+	return nil
 }
 
 func (k *argmax) release() { k.x, k.out = nil, nil }

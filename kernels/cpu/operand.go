@@ -2,131 +2,49 @@ package cpu
 
 import (
 	"fmt"
-	"math"
 	"unsafe"
 
-	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
-	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 )
 
-// mismatch returns an error that wraps shape.ErrShapeMismatch.
-func mismatch(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", shape.ErrShapeMismatch, fmt.Sprintf(format, args...))
+// at returns the operand at a place.
+func at(a *op.Args, p op.Place) *op.Operand {
+	if p >= op.FirstOut {
+		return &a.Out[p-op.FirstOut]
+	}
+	return &a.In[p]
 }
 
-// unsupported returns an error that wraps provider.ErrUnsupported.
-func unsupported(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", provider.ErrUnsupported, fmt.Sprintf(format, args...))
-}
-
-// wantInputs checks the number of inputs.
-func wantInputs(a *op.Args, n int) error {
-	if a.NIn != n {
-		return mismatch("%d inputs, want %d", a.NIn, n)
+// checkMem checks that the operand's elements lie inside of its host memory.
+func checkMem(id op.ID, a *op.Args, p op.Place) error {
+	o := at(a, p)
+	switch {
+	case o.Mem.Host == nil:
+		return fmt.Errorf("the %s has no host memory", id.Role(p))
+	case len(o.Mem.Host) < o.Mem.Len || !o.Fits():
+		return fmt.Errorf("the %s, %v %v with strides %v and offset %d, reaches outside its memory of %d bytes",
+			id.Role(p), o.DType, o.Shape, o.Strides, o.Offset, min(o.Mem.Len, len(o.Mem.Host)))
 	}
 	return nil
 }
 
-// check verifies what is said of an operand without its memory: format, shape,
-// strides and offset.
-func check(name string, o *op.Operand) error {
-	_, err := span(name, o)
-	return err
-}
-
-// span is check, and returns the number of storage elements from the operand's
-// first to the last that its strides reach.
-func span(name string, o *op.Operand) (int, error) {
-	st, err := o.Shape.Storage(o.DType)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
-	}
-	for i, s := range o.Strides.Slice() {
-		if s < 0 {
-			return 0, fmt.Errorf("%s: %w: stride %d of axis %d", name, shape.ErrInvalidShape, s, i)
-		}
-	}
-	reach, err := st.Reach(&o.Strides)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
-	}
-	if o.Offset < 0 {
-		return 0, fmt.Errorf("%s: %w: offset %d", name, shape.ErrInvalidShape, o.Offset)
-	}
-	return shape.Add(reach, 1)
-}
-
-// checkFloat is check for an f32 operand.
-func checkFloat(name string, o *op.Operand) error {
-	if o.DType != dtype.F32 {
-		return unsupported("%s is %v, want f32", name, o.DType)
-	}
-	return check(name, o)
-}
-
-// checkRows is checkFloat for an operand whose last axis is taken as a slice.
-func checkRows(name string, o *op.Operand) error {
-	if err := checkFloat(name, o); err != nil {
-		return err
-	}
-	return checkInner(name, o)
-}
-
-// checkInner checks that the last axis is contiguous.
-func checkInner(name string, o *op.Operand) error {
-	if !innerContiguous(o) {
-		return unsupported("%s has stride %d on its last axis, want 1", name, o.Strides.Dim(-1))
+// checkAligned checks that an f32 operand, which fits its memory, can be taken as
+// floats.
+func checkAligned(id op.ID, a *op.Args, p op.Place) error {
+	if !aligned(bytesOf(at(a, p)), 4) {
+		return fmt.Errorf("the %s does not start on a multiple of 4 bytes", id.Role(p))
 	}
 	return nil
 }
 
-func innerContiguous(o *op.Operand) bool {
-	return o.Strides.Dim(-1) == 1 || o.Shape.Dim(-1) == o.DType.BlockSize()
+// bytesOf returns the memory from the operand's first element on.
+func bytesOf(o *op.Operand) []byte {
+	return o.Mem.Host[o.Offset*o.DType.Size() : o.Mem.Len : o.Mem.Len]
 }
 
-// checkOut checks that no two elements of the output share memory.
-func checkOut(o *op.Operand) error {
-	st, err := o.Shape.Storage(o.DType)
-	if err != nil {
-		return fmt.Errorf("out: %w", err)
-	}
-	if st.Overlaps(&o.Strides) {
-		return unsupported("out %v with strides %v has elements that share memory", o.Shape, o.Strides)
-	}
-	return nil
-}
-
-// bind returns the memory of a checked operand, from its first to its last
-// reachable element.
-func bind(name string, o *op.Operand) ([]byte, error) {
-	n, err := span(name, o)
-	if err != nil {
-		return nil, err
-	}
-	if o.Mem.Host == nil {
-		return nil, fmt.Errorf("%s has no host memory", name)
-	}
-	size := o.DType.Size()
-	if have := len(o.Mem.Host) / size; o.Offset > have || n > have-o.Offset {
-		return nil, fmt.Errorf("%s: %v %v with strides %v and offset %d reaches outside its memory of %d bytes",
-			name, o.DType, o.Shape, o.Strides, o.Offset, len(o.Mem.Host))
-	}
-	return o.Mem.Host[o.Offset*size:][: n*size : n*size], nil
-}
-
-// bindFloats is bind for an f32 operand that must be aligned.
-func bindFloats(name string, o *op.Operand) ([]float32, error) {
-	b, err := bind(name, o)
-	if err != nil {
-		return nil, err
-	}
-	if !aligned(b, 4) {
-		return nil, fmt.Errorf("%s does not start on a multiple of 4 bytes", name)
-	}
-	return floats(b), nil
-}
+// floatsOf is bytesOf for an operand that checkAligned accepts.
+func floatsOf(o *op.Operand) []float32 { return floats(bytesOf(o)) }
 
 // aligned reports whether b starts on a multiple of n bytes.
 func aligned(b []byte, n uintptr) bool {
@@ -141,23 +59,6 @@ func floats(b []byte) []float32 {
 // doubles views b, which must be aligned, as f64.
 func doubles(b []byte) []float64 {
 	return unsafe.Slice((*float64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
-}
-
-// maxWorkspace is far more than any machine has, and far from overflow.
-const maxWorkspace = min(1<<50, math.MaxInt/2)
-
-// workspace returns the first n bytes of the workspace.
-func workspace(a *op.Args, n int) ([]byte, error) {
-	if n == 0 {
-		return nil, nil
-	}
-	if len(a.Workspace.Host) < n {
-		return nil, fmt.Errorf("workspace of %d bytes, want the %d that Plan asks for", len(a.Workspace.Host), n)
-	}
-	if !aligned(a.Workspace.Host, 8) {
-		return nil, fmt.Errorf("workspace does not start on a multiple of 8 bytes")
-	}
-	return a.Workspace.Host[:n:n], nil
 }
 
 // rows finds the rows of an operand: the positions of all its axes but some

@@ -1,68 +1,23 @@
 package cpu
 
-import (
-	"github.com/fucina-go/fucina/core/op"
-	"github.com/fucina-go/fucina/core/shape"
-)
+import "github.com/fucina-go/fucina/core/op"
 
 // rope is OpRoPE.
 type rope struct {
 	heads, d, dims int
 	neox           bool
 	xr, or         rows // of the heads of all tokens
-	tableStride    int  // between tokens
 	x, out, table  []float32
 }
 
-func (k *rope) prepare(a *op.Args, _ int) error {
-	if err := wantInputs(a, 2); err != nil {
-		return err
-	}
-	x, table := &a.In[0], &a.In[1]
-	if err := sameRows(x, &a.Out[0]); err != nil {
-		return err
-	}
-	if x.Shape.Rank() != 3 {
-		return mismatch("x %v, want [tokens heads elements]", x.Shape)
-	}
-	if err := checkFloat("table", table); err != nil {
-		return err
-	}
-	if table.Shape.Rank() != 3 {
-		return mismatch("table %v, want [tokens pairs 2]", table.Shape)
-	}
-	k.heads, k.d = x.Shape.Dim(1), x.Shape.Dim(2)
-	if table.Shape.Dim(1) > k.d/2 {
-		return mismatch("%d pairs, want at most %d", table.Shape.Dim(1), k.d/2)
-	}
-	k.dims = 2 * table.Shape.Dim(1)
-	if table.Shape != shape.Must(x.Shape.Dim(0), k.dims/2, 2) {
-		return mismatch("table %v, want [%d %d 2]", table.Shape, x.Shape.Dim(0), k.dims/2)
-	}
-	if table.Strides.Dim(2) != 1 || k.dims > 2 && table.Strides.Dim(1) != 2 {
-		return unsupported("table has strides %v, want each token's pairs contiguous", table.Strides)
-	}
-	switch a.Mode {
-	case op.RoPEInterleaved, op.RoPENeoX:
-		k.neox = a.Mode == op.RoPENeoX
-	default:
-		return unsupported("rotation mode %d", a.Mode)
-	}
-	k.tableStride = table.Strides.Dim(0)
+func (k *rope) prepare(a *op.Args, _ *scratch) error {
+	x, table, out := &a.In[0], &a.In[1], &a.Out[0]
+	k.heads, k.d, k.dims = x.Shape.Dim(1), x.Shape.Dim(2), 2*table.Shape.Dim(1)
+	k.neox = a.Mode == op.RoPENeoX
 	k.xr.init(x, 2)
-	k.or.init(&a.Out[0], 2)
+	k.or.init(out, 2)
+	k.x, k.table, k.out = floatsOf(x), floatsOf(table), floatsOf(out)
 	return nil
-}
-
-func (k *rope) bind(a *op.Args, _ *scratch) (err error) {
-	if k.x, err = bindFloats("x", &a.In[0]); err != nil {
-		return err
-	}
-	if k.table, err = bindFloats("table", &a.In[1]); err != nil {
-		return err
-	}
-	k.out, err = bindFloats("out", &a.Out[0])
-	return err
 }
 
 func (k *rope) release() { k.x, k.table, k.out = nil, nil, nil }
@@ -74,7 +29,7 @@ func (k *rope) run(lo, hi int, s *scratch) {
 	for r := lo; r < hi && s.err == nil; r++ {
 		x := k.x[k.xr.at(r):][:k.d]
 		out := k.out[k.or.at(r):][:k.d]
-		table := k.table[r/k.heads*k.tableStride:][:k.dims]
+		table := k.table[r/k.heads*k.dims:][:k.dims]
 		p := s.pieces(half, 4)
 		for p.next() {
 			n := p.hi - p.lo

@@ -65,28 +65,6 @@ func poisonAxis(mem []byte, dims, strides *shape.Shape, axis, at, size int) {
 	}
 }
 
-// checkView returns an error unless the elements of o lie within its memory.
-func checkView(o *op.Operand) error {
-	storage, err := o.Shape.Storage(o.DType)
-	if err != nil {
-		return err
-	}
-	last, err := storage.Reach(&o.Strides)
-	if err != nil {
-		return err
-	}
-	if o.Offset < 0 {
-		return fmt.Errorf("offset %d", o.Offset)
-	}
-	if last, err = shape.Add(last, o.Offset); err != nil {
-		return err
-	}
-	if last >= o.Mem.Len/o.DType.Size() {
-		return fmt.Errorf("reaches %s element %d of memory for %d", o.DType, last, o.Mem.Len/o.DType.Size())
-	}
-	return nil
-}
-
 // rangeOf returns the bytes of m, which lies in b.
 func rangeOf(b *block, m *op.Mem) ([]byte, error) {
 	switch {

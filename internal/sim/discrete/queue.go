@@ -113,7 +113,21 @@ func (d *Device) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.A
 	if a.Workspace.Len < plan.Workspace {
 		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d bytes of workspace, want %d", id, a.Workspace.Len, plan.Workspace)
 	}
+	for i := range a.NIn {
+		if !a.In[i].Fits() {
+			return accel.Work{}, outside(id, op.Place(i), &a.In[i])
+		}
+	}
+	if !a.Out[0].Fits() {
+		return accel.Work{}, outside(id, op.FirstOut, &a.Out[0])
+	}
 	return d.enqueue(ctx, own, &entry{code: id, args: *a})
+}
+
+// outside is the error for an operand that does not fit its memory.
+func outside(id op.ID, p op.Place, o *op.Operand) error {
+	return fmt.Errorf("discrete: submit of %s: the %s, %s %s with strides %s and offset %d, reaches outside its memory of %d bytes",
+		id, id.Role(p), o.DType, o.Shape, o.Strides, o.Offset, o.Mem.Len)
 }
 
 // Upload enqueues a copy of src, which is read when the copy executes.
@@ -437,13 +451,6 @@ func (q *queue) prepare(t *target) error {
 			continue
 		}
 		bytes, err := rangeOf(b, m)
-		if err == nil && i != placeWorkspace && e.code < op.Count {
-			o := &e.args.Out[0]
-			if i != placeOut {
-				o = &e.args.In[i]
-			}
-			err = checkView(o)
-		}
 		if err != nil {
 			err = fmt.Errorf("%w: %s of %s: %w", accel.ErrDeviceFailed, placeName(i), codeName(e.code), err)
 			if b != nil { // else it is recorded already
