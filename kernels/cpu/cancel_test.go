@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -115,8 +114,8 @@ func TestCancelAnywhere(t *testing.T) {
 					}
 					ctx := countdown.After(looks)
 					out, err := run(e, ctx)
-					if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.op.String()) {
-						t.Fatalf("%d lanes, done after %d of %d looks: error %v, want %v of %v", e.Lanes(), looks, n, err, context.Canceled, c.op)
+					if !errors.Is(err, context.Canceled) {
+						t.Fatalf("%d lanes, done after %d of %d looks: error %v, want %v", e.Lanes(), looks, n, err, context.Canceled)
 					}
 					if looks == 0 && !bytes.Equal(out, before) {
 						t.Errorf("%d lanes, done at the start: the output has changed", e.Lanes())

@@ -266,7 +266,7 @@ func laneOf(id op.ID, a *op.Args, lanes int) (int, error) {
 }
 
 // Execute runs the operation, whose arguments op.Check accepts, and returns when it is
-// done. It trusts the contract and checks the memory: every operand, and the workspace if
+// done. Its errors leave the operation's name to the caller. It trusts the contract and checks the memory: every operand, and the workspace if
 // Plan asks for one, has Mem.Host set and covers what it is used for, the workspace starts
 // on a multiple of 8 bytes, f32 activations and outputs start on a multiple of 4, and row
 // numbers are in range. Where one of these fails, or the operation is unknown, which
@@ -301,7 +301,7 @@ func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 		for i := range e.scratch {
 			e.scratch[i].err = nil
 		}
-		return fmt.Errorf("cpu: %v: %w", id, err)
+		return fmt.Errorf("cpu: %w", err)
 	}
 	return nil
 }

@@ -101,5 +101,5 @@ func ExampleExecutor() {
 	fmt.Println(e.Execute(bg, op.GetRows, &a))
 	// Output:
 	// 1 -2
-	// cpu: get_rows: ids[0] is 2, want a row from 0 to 1 of the table's 2 rows
+	// cpu: ids[0] is 2, want a row from 0 to 1 of the table's 2 rows
 }
