@@ -10,6 +10,7 @@ import (
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm/internal/arch"
 	"github.com/fucina-go/fucina/llm/tokenizer"
@@ -458,10 +459,8 @@ func (l *loader) vector(name string, axis fucina.Axis) fucina.Tensor {
 // matrix takes a weight of any dtype that may stand right in a product.
 func (l *loader) matrix(name string, axes ...fucina.Axis) fucina.Tensor {
 	if t, ok := l.f.Tensor(name); ok && l.err == nil {
-		switch d := t.DType; {
-		case d == dtype.F32, d == dtype.F16, d == dtype.BF16, d.SupportsQuantizedMatMulRHS():
-		default:
-			l.fail(fmt.Errorf("%w: %s is %s, want f32, f16, bf16 or a block format that matrices are multiplied in", ErrUnsupportedModel, name, d))
+		if weights := op.MatMul.Inputs()[1].Formats; !weights.Has(t.DType) {
+			l.fail(fmt.Errorf("%w: %s is %s, want %s", ErrUnsupportedModel, name, t.DType, weights))
 		}
 	}
 	return l.take(name, axes...)

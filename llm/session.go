@@ -8,6 +8,7 @@ import (
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/llm/internal/arch"
 )
 
@@ -81,20 +82,18 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	if opt.Batch < 1 {
 		return nil, fmt.Errorf("llm: batch of %d tokens, want at least 1", opt.Batch)
 	}
-	switch opt.KV {
-	case dtype.Invalid:
+	if opt.KV == dtype.Invalid {
 		opt.KV = dtype.F16
 		if m.eng.Exact() {
 			opt.KV = dtype.F32
 		}
-	case dtype.F16, dtype.F32:
-	case dtype.Q8_0:
-		p, block := &m.params, opt.KV.BlockSize()
-		if p.KeyLength%block != 0 || p.ValueLength%block != 0 {
-			return nil, fmt.Errorf("llm: KV cache of %s: heads of %d and %d elements, want multiples of %d", opt.KV, p.KeyLength, p.ValueLength, block)
-		}
-	default:
-		return nil, fmt.Errorf("llm: KV cache of %s, want f16, f32 or q8_0", opt.KV)
+	}
+	if caches := op.Attention.Inputs()[1].Formats; !caches.Has(opt.KV) {
+		return nil, fmt.Errorf("llm: KV cache of %s, want %s", opt.KV, caches)
+	}
+	p, block := &m.params, opt.KV.BlockSize()
+	if p.KeyLength%block != 0 || p.ValueLength%block != 0 {
+		return nil, fmt.Errorf("llm: KV cache of %s: heads of %d and %d elements, want multiples of %d", opt.KV, p.KeyLength, p.ValueLength, block)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
