@@ -18,7 +18,7 @@ FAULT_SHARDS ?= 1
 # How long each of the two runs of make soak takes.
 SOAKTIME     ?= 30m
 
-.PHONY: all build cross test full race invariants discrete faults soak arm64 fuzz bench lint fmt generated clean $(GOTEST)
+.PHONY: all build cross test full race invariants discrete conformance faults soak arm64 fuzz bench lint fmt generated clean $(GOTEST)
 
 all: build lint test
 
@@ -57,6 +57,11 @@ invariants: $(GOTEST)
 # The tests that have a device, on the simulated discrete one.
 discrete: $(GOTEST)
 	FUCINA_TEST_PROVIDER=discrete $(GOTEST) $(ACCEL) ./...
+
+# The suite that every provider passes, on the CPU and on the simulated device.
+conformance:
+	$(GO) test -count=1 -v ./core/conformance/... ./tests/conformance
+	$(GO) test -count=1 -v $(ACCEL) ./tests/conformance
 
 # Random triples of faults, delays and cancellations against two sessions: 2000 runs,
 # 200 under the race detector, 300 with invariants. A run is repeated by the variables

@@ -34,9 +34,8 @@ type Provider interface {
 	CloseQueue(q Queue) error
 
 	// Submit enqueues the operation, whose arguments passed op.Infer or op.Check. It
-	// checks that every operand fits its memory (op.Operand.Fits): if one does not, Submit
-	// or the Work fails. A provider that computes in host memory may
-	// have completed it when Submit returns, and then returns the zero Work. The end
+	// refuses operands that do not fit their memory (op.Operand.Fits), and operations that
+	// Plan would decline. A provider that computes in host memory may have completed it when Submit returns, and then returns the zero Work. The end
 	// of ctx ends a Submit that waits or computes, with ctx's error: then nothing was
 	// enqueued, and the output of a computation that was cut short is undefined. Work
 	// that was enqueued goes on after the end of ctx. The same holds for WaitFor, and for

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fucina-go/fucina/core/conformance/reference"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/internal/team"
@@ -89,7 +90,7 @@ func BenchmarkAttention(b *testing.B) {
 			a.In[0] = random(operand(dtype.F32, plain, c.t, heads, d), rng)
 			a.In[1] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
 			a.In[2] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
-			benchmark(b, op.Attention, a, 2*c.t*heads*d*(a.Past+c.t/2), func(a *op.Args) { attentionRef(a) })
+			benchmark(b, op.Attention, a, 2*c.t*heads*d*(a.Past+c.t/2), func(a *op.Args) { reference.Result(op.Attention, a) })
 		})
 	}
 }
@@ -176,12 +177,17 @@ func BenchmarkSoftmax(b *testing.B) {
 	benchmark(b, op.Softmax, a, n*d, func(a *op.Args) {
 		row := make([]float64, d)
 		for r := range n {
+			top, sum := math.Inf(-1), 0.0
 			for i := range d {
 				row[i] = float64(f32At(&a.In[0], r*d+i))
+				top = max(top, row[i])
 			}
-			softmaxRow(row, row, 1)
-			for i := range d {
-				setF32(&a.Out[0], r*d+i, float32(row[i]))
+			for i, v := range row {
+				row[i] = math.Exp(v - top)
+				sum += row[i]
+			}
+			for i, v := range row {
+				setF32(&a.Out[0], r*d+i, float32(v/sum))
 			}
 		}
 	})
@@ -244,7 +250,7 @@ func BenchmarkCopy(b *testing.B) {
 	const n, d = 64, 1024
 	for _, c := range []struct {
 		from, to dtype.DType
-		l        layout
+		l        reference.Layout
 	}{{dtype.F32, dtype.F32, plain}, {dtype.F32, dtype.F16, plain}, {dtype.F16, dtype.F32, plain}, {dtype.F32, dtype.F32, reversed}, {dtype.F32, dtype.F16, reversed}} {
 		b.Run(name(c.from, " to ", c.to, c.l), func(b *testing.B) {
 			a := op.Args{Out: [op.MaxOut]op.Operand{operand(c.to, plain, n, d)}}

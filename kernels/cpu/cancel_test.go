@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fucina-go/fucina/core/conformance/reference"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/internal/invariants"
@@ -28,17 +29,19 @@ type longCase struct {
 // elements, where n is a multiple of 256, and attention to so many keys.
 func longCases(n, keys int) []longCase {
 	rng := newRand()
-	f := func(l layout, dims ...int) op.Operand { return random(operand(dtype.F32, l, dims...), rng) }
+	f := func(l reference.Layout, dims ...int) op.Operand { return random(operand(dtype.F32, l, dims...), rng) }
 	in := func(out op.Operand, in ...op.Operand) op.Args {
 		a := op.Args{NIn: len(in), Out: [op.MaxOut]op.Operand{out}, Params: op.Params{Scale: 0.1, SoftCap: 3, Eps: 1e-5, Mode: op.RoPENeoX}}
 		copy(a.In[:], in)
 		return a
 	}
-	weights := func(d dtype.DType, l layout, rows int) op.Operand { return random(operand(d, l, rows, n), rng) }
+	weights := func(d dtype.DType, l reference.Layout, rows int) op.Operand {
+		return random(operand(d, l, rows, n), rng)
+	}
 	misaligned := f(plain, 5, n)
 	setMem(&misaligned, 1, misaligned.Mem.Host)
 	cache := func(d dtype.DType) op.Operand { return random(operand(d, plain, keys, 1, n), rng) }
-	one := func(l layout, dims ...int) op.Operand { return operand(dtype.F32, l, dims...) }
+	one := func(l reference.Layout, dims ...int) op.Operand { return operand(dtype.F32, l, dims...) }
 	nan := f(plain, 2, n+3)
 	setF32(&nan, n/2, float32(math.NaN()))
 	interleaved := in(one(plain, 2, 2, n+3), f(plain, 2, 2, n+3), f(plain, 2, n/3, 2))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fucina-go/fucina/core/conformance/reference"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
@@ -35,7 +36,7 @@ func TestAllocations(t *testing.T) {
 	// The paths that samples do not take.
 	rng := newRand()
 	for _, from := range []dtype.DType{dtype.I64, dtype.F64, dtype.Q6_K} {
-		for _, l := range []layout{plain, spread} {
+		for _, l := range []reference.Layout{plain, spread} {
 			a := op.Args{NIn: 1, Out: [op.MaxOut]op.Operand{operand(dtype.F32, l, 3, 512)}}
 			a.In[0] = random(operand(from, l, 3, 512), rng)
 			if n := testing.AllocsPerRun(20, func() {

@@ -12,6 +12,7 @@ type file struct {
 	name, dir string
 	imports   []string
 	test      bool
+	testing   bool // imports package testing
 }
 
 func isTests(dir string) bool { return dir == "tests" || strings.HasPrefix(dir, "tests/") }
@@ -29,6 +30,9 @@ func (p plan) violations(files []file) []string {
 		if from == nil {
 			unknown[f.dir] = true
 			continue
+		}
+		if f.testing && !f.test {
+			bad = append(bad, fmt.Sprintf("%s imports package testing, whose flags every program would get", f.name))
 		}
 		if f.test {
 			continue

@@ -36,6 +36,7 @@ func moduleFiles(t *testing.T) []file {
 			if err != nil {
 				t.Fatalf("%s: %v", g.Name, err)
 			}
+			f.testing = f.testing || imp == "testing"
 			if imp == module {
 				f.imports = append(f.imports, ".")
 			} else if in, ok := strings.CutPrefix(imp, module+"/"); ok {
@@ -147,6 +148,8 @@ func TestViolations(t *testing.T) {
 		{"no row below a package with one", []file{{dir: "gguf/internal/scan"}}, `"gguf/internal/scan" has no row`},
 		{"shipped code and tests", []file{{dir: "gguf", imports: []string{"tests/ggufbuild"}}}, "imports no tests"},
 		{"shipped code and the tests' root", []file{{dir: "gguf", imports: []string{"tests"}}}, "imports no tests"},
+		{"shipped code and package testing", []file{{dir: "gguf", testing: true}}, "imports package testing"},
+		{"test and package testing", []file{{dir: "gguf", test: true, testing: true}}, ""},
 		{"test and tests", []file{{dir: "gguf", test: true, imports: []string{"tests/ggufbuild"}}}, ""},
 		{"tests import anything", []file{{dir: "tests/soak", imports: []string{"app", "storage", "sim", "tests/harness"}}}, ""},
 		{"cycle", []file{

@@ -1,0 +1,319 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"sync/atomic"
+	"time"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/conformance/reference"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+// patience is how long a wait may take before the provider is taken to hang.
+const patience = time.Minute
+
+// guard is the number of bytes before and after each operand that nothing may write. It
+// is a multiple of the alignment that kernels may expect of an operand's memory.
+const guard = 256
+
+// declineError is the reason of a declined case.
+type declineError string
+
+func (e declineError) Error() string { return "declined: " + string(e) }
+
+// bench is a provider with a queue, and with what is needed to get operands to it.
+type bench struct {
+	provider.Provider
+	dev    provider.Device // nil if the provider computes in host memory
+	q      provider.Queue
+	status offheap.Block // of words
+	words  []atomic.Uint64
+}
+
+// newBench opens a provider and a queue.
+func newBench(open Open) (*bench, error) {
+	p, err := open()
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{Provider: p}
+	info := p.Info()
+	if dev, ok := p.(provider.Device); ok {
+		b.dev = dev
+	}
+	if info.Name == "" || info.HostMemory == (b.dev != nil) {
+		return nil, errors.Join(fmt.Errorf("provider %q with host memory %t, and a Device %t", info.Name, info.HostMemory, b.dev != nil), p.Close())
+	}
+	if b.q, err = p.NewQueue(provider.Compute); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	// As in the runtime, a device writes status words that do not move.
+	if b.status, err = offheap.Alloc(8); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	if b.words, err = storage.Elements[atomic.Uint64](b.status.Bytes()); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return b, nil
+}
+
+// close closes the queue and the provider, which by then hold nothing.
+func (b *bench) close() error {
+	var err error
+	if !b.q.Timeline().Ended() {
+		err = b.CloseQueue(b.q)
+	}
+	err = errors.Join(err, b.Provider.Close())
+	if err == nil { // else a device may still write the word
+		offheap.Free(&b.status)
+	}
+	if st := b.Stats(); err == nil && (st.LiveQueues != 0 || st.LiveBlocks != 0 || st.LiveBytes != 0) {
+		err = fmt.Errorf("after Close, %d queues and %d blocks of %d bytes live", st.LiveQueues, st.LiveBlocks, st.LiveBytes)
+	}
+	return err
+}
+
+// wait waits for a work.
+func wait(w accel.Work) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return w.Wait(ctx)
+}
+
+// area is memory of the provider with guards around the operand's range.
+type area struct {
+	b      *bench
+	whole  op.Mem
+	before []byte // what was put there
+}
+
+// place puts a range of bytes, with guards around, into memory of the provider, by work
+// of the queue.
+func (b *bench) place(q provider.Queue, p []byte) (*area, error) {
+	ar := &area{b: b, before: reference.Aligned(len(p) + 2*guard)}
+	copy(ar.before[guard:], p)
+	if b.dev == nil {
+		host := reference.Aligned(len(ar.before))
+		copy(host, ar.before)
+		ar.whole = op.Mem{Host: host, Len: len(host)}
+		return ar, nil
+	}
+	var err error
+	if ar.whole, err = b.dev.Alloc(len(ar.before)); err != nil {
+		return nil, err
+	}
+	w, err := b.dev.Upload(context.Background(), q, ar.whole, ar.before)
+	if err == nil {
+		err = wait(w)
+	}
+	if err != nil {
+		ar.free()
+		return nil, err
+	}
+	return ar, nil
+}
+
+// mem returns the operand's range.
+func (ar *area) mem() op.Mem { return ar.whole.Slice(guard, ar.whole.Len-2*guard) }
+
+// read returns the memory as it is after the work of the queue so far, guards included.
+func (ar *area) read(q provider.Queue) ([]byte, error) {
+	if ar.b.dev == nil {
+		return bytes.Clone(ar.whole.Host), nil
+	}
+	p := reference.Aligned(ar.whole.Len)
+	w, err := ar.b.dev.Download(context.Background(), q, p, ar.whole)
+	if err == nil {
+		err = wait(w)
+	}
+	return p, err
+}
+
+// free gives the memory back.
+func (ar *area) free() {
+	if ar != nil && ar.b.dev != nil {
+		ar.b.dev.Free(ar.whole)
+	}
+}
+
+// placed is an operation whose operands are in memory of the provider.
+type placed struct {
+	b     *bench
+	q     provider.Queue
+	id    op.ID
+	host  *op.Args // as it was given, in host memory
+	args  op.Args
+	areas [op.MaxIn + 2]*area // of the inputs, the output and the workspace
+}
+
+const (
+	outArea  = op.MaxIn
+	workArea = op.MaxIn + 1
+)
+
+// prepare asks the provider for the operation and puts its operands into the provider's
+// memory. A declined operation is a declineError. The caller frees what it returns.
+func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error) {
+	if r := op.Check(id, a); !r.OK() {
+		return nil, fmt.Errorf("the suite's arguments do not fit: %s", r.Text(id))
+	}
+	c := &placed{b: b, q: q, id: id, host: a, args: *a}
+	for i := range a.NIn {
+		c.args.In[i].Mem = op.Mem{}
+	}
+	c.args.Out[0].Mem = op.Mem{}
+	plan := b.Plan(id, &c.args)
+	if !plan.Supported {
+		return nil, declineError(plan.Reason)
+	}
+	var err error
+	put := func(i int, p []byte, m *op.Mem) {
+		if err == nil {
+			if c.areas[i], err = b.place(q, p); err == nil {
+				*m = c.areas[i].mem()
+			}
+		}
+	}
+	for i := range a.NIn {
+		put(i, a.In[i].Mem.Host, &c.args.In[i].Mem)
+	}
+	put(outArea, a.Out[0].Mem.Host, &c.args.Out[0].Mem)
+	if plan.Workspace > 0 {
+		put(workArea, bytes.Repeat([]byte{0xff}, plan.Workspace), &c.args.Workspace)
+	}
+	if err != nil {
+		c.free()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *placed) free() {
+	for _, ar := range c.areas {
+		ar.free()
+	}
+}
+
+// submit submits the operation and waits for it.
+func (c *placed) submit() error {
+	w, err := c.b.Submit(context.Background(), c.q, c.id, &c.args)
+	if err != nil {
+		return err
+	}
+	return wait(w)
+}
+
+// output returns the memory of the output after the operation. It is an error if a byte
+// has changed that is no element of the output.
+func (c *placed) output() ([]byte, error) {
+	for i, ar := range c.areas[:c.host.NIn] {
+		after, err := ar.read(c.q)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(after, ar.before) {
+			return nil, fmt.Errorf("the %s has changed", c.id.Role(op.Place(i)))
+		}
+	}
+	ar := c.areas[outArea]
+	after, err := ar.read(c.q)
+	if err != nil {
+		return nil, err
+	}
+	n := len(after) - guard
+	if !bytes.Equal(after[:guard], ar.before[:guard]) || !bytes.Equal(after[n:], ar.before[n:]) {
+		return nil, errors.New("memory outside of the output is written")
+	}
+	after = after[guard:n]
+	rest := c.host.Out[0]
+	rest.Mem = op.Mem{Host: bytes.Clone(after), Len: len(after)}
+	before := ar.before[guard:n]
+	reference.Erase(&rest, before)
+	if !bytes.Equal(rest.Mem.Host, before) {
+		return nil, errors.New("memory between the elements of the output is written")
+	}
+	return after, nil
+}
+
+// untouched returns an error if the output's memory is not as it was.
+func (c *placed) untouched() error {
+	after, err := c.areas[outArea].read(c.q)
+	if err == nil && !bytes.Equal(after, c.areas[outArea].before) {
+		err = errors.New("the output is written")
+	}
+	return err
+}
+
+// run runs the operation once and returns its output's memory.
+func (b *bench) run(id op.ID, a *op.Args) ([]byte, error) {
+	c, err := b.prepare(b.q, id, a)
+	if err != nil {
+		return nil, err
+	}
+	defer c.free()
+	if err := c.submit(); err != nil {
+		return nil, err
+	}
+	return c.output()
+}
+
+// values returns the values of an operation's output, given its memory.
+func values(a *op.Args, mem []byte) []float64 {
+	out := a.Out[0]
+	out.Mem = op.Mem{Host: mem, Len: len(mem)}
+	return reference.Read(&out)
+}
+
+// check runs the operation and compares the output with the reference, and with that of a
+// second run unless once. It adds the output to digest.
+func (b *bench) check(id op.ID, a *op.Args, tolerance float64, digest hash.Hash, once bool) error {
+	mem, err := b.run(id, a)
+	if err != nil {
+		return err
+	}
+	digest.Write(mem)
+	if err := reference.Compare(values(a, mem), reference.Result(id, a), tolerance); err != nil || once {
+		return err
+	}
+	again, err := b.run(id, a)
+	if err == nil && !bytes.Equal(mem, again) {
+		err = errors.New("a second run has other bits")
+	}
+	return err
+}
+
+// tolerance is the squared error that an operation's result may have, relative to the sum
+// of squares. Where strict, it is that of the reference, far below, so that it can stand
+// for the truth.
+func tolerance(id op.ID, a *op.Args, strict bool) float64 {
+	loose, tight := 1e-7, 1e-14
+	switch id {
+	case op.Copy, op.GetRows, op.Argmax:
+		return 0
+	case op.Softmax:
+		loose, tight = 1e-6, 1e-13
+	case op.RMSNorm, op.RoPE:
+		loose, tight = 1e-7, 1e-13
+	case op.MatMul:
+		// Weights below f32 may have the other side rounded too.
+		loose, tight = 5e-4, 1e-8
+		if a.In[1].DType == dtype.F32 {
+			loose = 1e-6
+		}
+	case op.Attention:
+		loose, tight = 5e-4, 1e-9
+	}
+	if strict {
+		return tight
+	}
+	return loose
+}

@@ -1,0 +1,284 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/providers/cpu"
+)
+
+// recorder is a T that keeps what it is told.
+type recorder struct{ errors, logs []string }
+
+func (r *recorder) Helper() {}
+func (r *recorder) Logf(format string, args ...any) {
+	r.logs = append(r.logs, fmt.Sprintf(format, args...))
+}
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+// broken is the CPU's provider with a fault.
+type broken struct {
+	provider.Provider
+	plan   func(id op.ID, a *op.Args) provider.Plan
+	submit func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error)
+	wait   func(p provider.Provider, ctx context.Context, q provider.Queue, w accel.Work) error
+	close  func(p provider.Provider, q provider.Queue) error
+}
+
+func (b *broken) Plan(id op.ID, a *op.Args) provider.Plan {
+	if b.plan != nil {
+		if plan := b.plan(id, a); !plan.Supported {
+			return plan
+		}
+	}
+	return b.Provider.Plan(id, a)
+}
+
+func (b *broken) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+	if b.submit != nil {
+		return b.submit(b.Provider, ctx, q, id, a)
+	}
+	return b.Provider.Submit(ctx, q, id, a)
+}
+
+func (b *broken) WaitFor(ctx context.Context, q provider.Queue, w accel.Work) error {
+	if b.wait != nil {
+		return b.wait(b.Provider, ctx, q, w)
+	}
+	return b.Provider.WaitFor(ctx, q, w)
+}
+
+func (b *broken) CloseQueue(q provider.Queue) error {
+	if b.close != nil {
+		return b.close(b.Provider, q)
+	}
+	return b.Provider.CloseQueue(q)
+}
+
+// opener returns an Open of providers with the fault.
+func opener(fault broken) Open {
+	return func() (provider.Provider, error) {
+		p, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			return nil, err
+		}
+		b := fault
+		b.Provider = p
+		return &b, nil
+	}
+}
+
+// changed returns a submit that changes the arguments first.
+func changed(change func(id op.ID, a *op.Args)) func(provider.Provider, context.Context, provider.Queue, op.ID, *op.Args) (accel.Work, error) {
+	return func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+		b := *a
+		change(id, &b)
+		return p.Submit(ctx, q, id, &b)
+	}
+}
+
+// after returns a submit that does something to the memory after the operation.
+func after(do func(id op.ID, a *op.Args)) func(provider.Provider, context.Context, provider.Queue, op.ID, *op.Args) (accel.Work, error) {
+	return func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+		w, err := p.Submit(ctx, q, id, a)
+		if err == nil {
+			do(id, a)
+		}
+		return w, err
+	}
+}
+
+// outside returns the byte that lies n bytes after the start of m's memory.
+func outside(m op.Mem, n int) *byte {
+	return (*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(m.Host)), n))
+}
+
+// The suite finds every fault, in the cases of the operation that has it.
+func TestBrokenProvidersFail(t *testing.T) {
+	runs := 0
+	var atOnce atomic.Uint32
+	for _, tt := range []struct {
+		name  string
+		only  string
+		fault broken
+		says  string
+	}{
+		{"flips a sign", "scale", broken{submit: after(func(_ op.ID, a *op.Args) {
+			m := a.Out[0].Mem.Host
+			m[4*a.Out[0].Offset+3] ^= 0x80
+		})}, "scale f32"},
+		{"swaps operands", "swiglu", broken{submit: changed(func(_ op.ID, a *op.Args) { a.In[0], a.In[1] = a.In[1], a.In[0] })}, "swiglu f32"},
+		{"ignores strides", "mul f32", broken{submit: changed(func(_ op.ID, a *op.Args) { a.In[0].Strides = a.In[0].Shape.Contiguous() })}, "; the values begin with"},
+		{"ignores the stride of weight rows", "matmul q8_0", broken{submit: changed(func(id op.ID, a *op.Args) {
+			st, err := a.In[1].Shape.Storage(a.In[1].DType)
+			if err == nil {
+				a.In[1].Strides = st.Contiguous()
+			}
+		})}, "matmul q8_0"},
+		{"ignores offsets", "rms_norm", broken{submit: changed(func(_ op.ID, a *op.Args) { a.In[0].Offset = 0 })}, "padded"},
+		{"writes past the output", "softmax", broken{submit: after(func(_ op.ID, a *op.Args) { *outside(a.Out[0].Mem, a.Out[0].Mem.Len) ^= 1 })}, "memory outside of the output"},
+		{"writes before the output", "argmax", broken{submit: after(func(_ op.ID, a *op.Args) { *outside(a.Out[0].Mem, -1) ^= 1 })}, "memory outside of the output"},
+		{"writes between rows", "rope", broken{submit: after(func(_ op.ID, a *op.Args) { a.Out[0].Mem.Host[0] ^= 1 })}, "memory between the elements"},
+		{"writes an input", "add", broken{submit: after(func(_ op.ID, a *op.Args) { a.In[1].Mem.Host[0] ^= 1 })}, "the right has changed"},
+		{"rounds to f16", "copy f32 to f32", broken{submit: after(func(_ op.ID, a *op.Args) {
+			for i := a.Out[0].Offset * 4; i+1 < a.Out[0].Mem.Len; i += 4 {
+				a.Out[0].Mem.Host[i] &= 0xf0
+			}
+		})}, "copy f32 to f32"},
+		{"ignores the window", "attention f32 and f32", broken{submit: changed(func(_ op.ID, a *op.Args) { a.Window = 0 })}, "attention"},
+		{"sees one key too few", "attention f32 and f32", broken{submit: changed(func(_ op.ID, a *op.Args) { a.Past = max(0, a.Past-1) })}, "attention"},
+		{"ignores the soft cap", "attention f32 and f32", broken{submit: changed(func(_ op.ID, a *op.Args) { a.SoftCap = 0 })}, "attention"},
+		{"ignores the mode", "rope", broken{submit: changed(func(_ op.ID, a *op.Args) { a.Mode = op.RoPENeoX })}, "rope"},
+		{"reports no row", "get_rows f32", broken{submit: after(func(_ op.ID, a *op.Args) {
+			if a.Status != nil {
+				a.Status.Store(0)
+			}
+		})}, "nothing is reported"},
+		{"clamps without a status word", "get_rows f32", broken{submit: changed(func(_ op.ID, a *op.Args) {
+			if a.Status == nil {
+				a.Status = new(atomic.Uint64)
+			}
+		})}, "not refused"},
+		{"other bits each time", "matmul f32", broken{submit: after(func(_ op.ID, a *op.Args) {
+			runs++
+			a.Out[0].Mem.Host[4*a.Out[0].Offset] ^= byte(runs & 1)
+		})}, "other bits"},
+		{"ignores WaitFor", "lifetime", broken{wait: func(provider.Provider, context.Context, provider.Queue, accel.Work) error { return nil }}, "wait for a work: it ended before"},
+		{"carries the failure of a wait", "lifetime", broken{wait: func(p provider.Provider, ctx context.Context, q provider.Queue, w accel.Work) error {
+			return w.Wait(ctx)
+		}}, "nobody else's"},
+		{"never closes a queue", "lifetime", broken{close: func(provider.Provider, provider.Queue) error { return nil }}, "has not ended"},
+		{"does not look at memory", "lifetime: short", broken{submit: func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+			if !a.In[0].Fits() || !a.In[1].Fits() || !a.Out[0].Fits() {
+				return accel.Work{}, nil
+			}
+			return p.Submit(ctx, q, id, a)
+		}}, "reaches outside of its memory and is accepted"},
+		{"takes any operation", "lifetime", broken{submit: func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+			if !id.Valid() {
+				return accel.Work{}, nil
+			}
+			return p.Submit(ctx, q, id, a)
+		}}, "unknown operation: operation 0"},
+		{"submits twice", "lifetime", broken{submit: func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+			if w, err := p.Submit(ctx, q, id, a); err != nil {
+				return w, err
+			}
+			return p.Submit(ctx, q, id, a)
+		}}, "submit and count: after 3 sums"},
+		{"other bits on other queues", "lifetime: queues", broken{submit: after(func(_ op.ID, a *op.Args) {
+			a.Out[0].Mem.Host[0] ^= byte(atOnce.Add(1))
+		})}, "queues at once: the bits"},
+		{"writes what was cancelled", "lifetime", broken{submit: func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+			if ctx.Err() != nil {
+				a.Out[0].Mem.Host[0]++
+			}
+			return p.Submit(ctx, q, id, a)
+		}}, "cancelled before it begins: the output is written"},
+		{"hides why it was cancelled", "lifetime", broken{submit: func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+			if ctx.Err() != nil {
+				return accel.Work{}, errors.New("no")
+			}
+			return p.Submit(ctx, q, id, a)
+		}}, "cancelled before it begins: error no"},
+		{"takes any queue", "lifetime: queue of", broken{submit: func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+			_, _ = p.Submit(ctx, q, id, a)
+			return accel.Work{}, nil
+		}}, "is accepted"},
+		{"no fault", "lifetime", broken{}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var r recorder
+			report := Run(&r, opener(tt.fault), Options{Only: tt.only, Seed: 7})
+			all := strings.Join(r.errors, "\n")
+			switch {
+			case tt.says == "" && len(r.errors) > 0:
+				t.Errorf("a provider without a fault fails:\n%s", all)
+			case tt.says != "" && (report.Failed == 0 || !strings.Contains(all, tt.says) || !strings.Contains(all, "seed 7")):
+				t.Errorf("%d of %d cases fail, with\n%s\nwant some with %q and the seed", report.Failed, report.Cases, all, tt.says)
+			case len(r.errors) > maxPrinted+1:
+				t.Errorf("%d failures are printed", len(r.errors))
+			}
+		})
+	}
+}
+
+// A decline is no failure and is reported, unless the provider is to decline nothing.
+func TestDeclines(t *testing.T) {
+	open := opener(broken{plan: func(id op.ID, a *op.Args) provider.Plan {
+		if id == op.MatMul && a.In[1].DType == dtype.Q4_K || id == op.Add {
+			return provider.Decline("not today")
+		}
+		return provider.Plan{Supported: true}
+	}})
+	for _, reference := range []bool{false, true} {
+		var r recorder
+		report := Run(&r, open, Options{Short: true, Reference: reference})
+		var got []string
+		for _, d := range report.Declined {
+			got = append(got, fmt.Sprint(d.Op, " ", d.Formats, " ", d.Cases > 0, " ", d.Reason))
+		}
+		if want := "[add f32 true not today matmul q4_k true not today]"; fmt.Sprint(got) != want {
+			t.Errorf("declined: %s, want %s", got, want)
+		}
+		if logs := strings.Join(r.logs, "\n"); !strings.Contains(logs, "matmul q4_k: ") || !strings.Contains(logs, "not today") {
+			t.Errorf("the log is\n%s", logs)
+		}
+		if failed := len(r.errors) > 0; failed != reference {
+			t.Errorf("where declines are failures %t:\n%s", reference, strings.Join(r.errors, "\n"))
+		}
+	}
+}
+
+// A run depends on its seed alone, and Only and Short choose cases that are the same in
+// the whole suite.
+func TestOptions(t *testing.T) {
+	run := func(opt Options) Report {
+		var r recorder
+		report := Run(&r, opener(broken{}), opt)
+		if len(r.errors) > 0 {
+			t.Errorf("%+v:\n%s", opt, strings.Join(r.errors, "\n"))
+		}
+		return report
+	}
+	a, b, c := run(Options{Only: "softmax"}), run(Options{Only: "softmax"}), run(Options{Only: "softmax", Seed: 1})
+	if a.Cases != b.Cases || a.Digest != b.Digest {
+		t.Errorf("two runs of one seed: %+v and %+v", a, b)
+	}
+	if a.Cases != c.Cases || a.Digest == c.Digest {
+		t.Errorf("two seeds: %+v and %+v", a, c)
+	}
+	short := run(Options{Only: "softmax", Short: true})
+	if short.Cases == 0 || short.Cases >= a.Cases {
+		t.Errorf("%d cases in short, %d in all", short.Cases, a.Cases)
+	}
+	if none := run(Options{Only: "no such case"}); none.Cases != 0 {
+		t.Errorf("%d cases of no name", none.Cases)
+	}
+	// Every operation has cases.
+	for id := op.ID(1); id < op.Count; id++ {
+		if r := run(Options{Only: id.String() + " ", Short: true}); r.Cases == 0 {
+			t.Errorf("no case of %s", id)
+		}
+	}
+}
+
+// A provider that does not open is a failure.
+func TestOpenFails(t *testing.T) {
+	var r recorder
+	report := Run(&r, func() (provider.Provider, error) { return nil, provider.ErrUnavailable }, Options{})
+	if report.Failed == 0 || !strings.Contains(strings.Join(r.errors, "\n"), provider.ErrUnavailable.Error()) {
+		t.Errorf("%+v: %q", report, r.errors)
+	}
+}

@@ -1,0 +1,420 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/conformance/reference"
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/provider"
+)
+
+// hold is how long a work is kept from ending while another must wait for it. Work that
+// does not wait is through in a fraction of it.
+const hold = 5 * time.Millisecond
+
+// lifetime are the cases of queues and their order. Each has a provider of its own.
+var lifetime = []struct {
+	name string
+	run  func(b *bench, rng *rand.Rand) error
+}{
+	{"submit and count", counted},
+	{"closed queue", closedQueue},
+	{"closed provider", closedProvider},
+	{"queue of another", foreignQueue},
+	{"unknown operation", unknownOperation},
+	{"short memory", shortMemory},
+	{"cancelled before it begins", cancelled},
+	{"wait for a work", waits},
+	{"wait for a failed work", waitsForFailure},
+	{"order between two queues", relay},
+	{"queues at once", atOnce},
+}
+
+func (s *suite) lifetimes() {
+	s.t.Helper()
+	for _, c := range lifetime {
+		name := "lifetime: " + c.name
+		if !s.wants(name, name) {
+			continue
+		}
+		b, err := newBench(s.open)
+		if err != nil {
+			s.done(name, err)
+			continue
+		}
+		err = c.run(b, s.rng(name))
+		var d declineError
+		if errors.As(err, &d) {
+			s.declined(name, op.Add, "f32", string(d))
+			err = nil
+		}
+		s.done(name, errors.Join(err, b.close()))
+	}
+}
+
+// sum returns the arguments of a sum of two random vectors.
+func sum(rng *rand.Rand, n int) *op.Args {
+	a := reference.Args(op.Params{}, empty(reference.Plain, n), f32(rng, reference.Plain, n), f32(rng, reference.Plain, n))
+	return &a
+}
+
+// right returns an error unless the output is the operation's result.
+func (c *placed) right() error {
+	mem, err := c.output()
+	if err != nil {
+		return err
+	}
+	return reference.Compare(values(c.host, mem), reference.Result(c.id, c.host), tolerance(c.id, c.host, false))
+}
+
+// counted submits three times and finds that in the counters.
+func counted(b *bench, rng *rand.Rand) error {
+	c, err := b.prepare(b.q, op.Add, sum(rng, 1000))
+	if err != nil {
+		return err
+	}
+	defer c.free()
+	for range 3 {
+		if err := c.submit(); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(c.right(), b.Sync(context.Background()), b.q.Timeline().Dead()); err != nil {
+		return err
+	}
+	st := b.Stats()
+	if st.Submits[op.Add] != 3 || st.Ops() != 3 || st.LiveQueues != 1 {
+		return fmt.Errorf("after 3 sums on one queue, the counters say %d sums, %d operations, %d queues", st.Submits[op.Add], st.Ops(), st.LiveQueues)
+	}
+	return nil
+}
+
+// wantClosed returns an error unless err is provider.ErrClosed.
+func wantClosed(what string, err error) error {
+	if errors.Is(err, provider.ErrClosed) {
+		return nil
+	}
+	return fmt.Errorf("%s: error %w, want %w", what, notNil(err), provider.ErrClosed)
+}
+
+// notNil returns err, or an error that says that there is none.
+func notNil(err error) error {
+	if err == nil {
+		return errors.New("none")
+	}
+	return err
+}
+
+// closedQueue closes a queue, which ends its timeline and takes nothing more.
+func closedQueue(b *bench, rng *rand.Rand) error {
+	q, err := b.NewQueue(provider.Compute)
+	if err != nil {
+		return err
+	}
+	c, err := b.prepare(b.q, op.Add, sum(rng, 10))
+	if err != nil {
+		return errors.Join(err, b.CloseQueue(q))
+	}
+	defer c.free()
+	if q.Timeline().Ended() {
+		return errors.New("the timeline of an open queue has ended")
+	}
+	if err := b.CloseQueue(q); err != nil {
+		return err
+	}
+	if !q.Timeline().Ended() {
+		return errors.New("the timeline of a closed queue has not ended")
+	}
+	ctx := context.Background()
+	_, err = b.Submit(ctx, q, op.Add, &c.args)
+	errs := []error{wantClosed("submit", err), wantClosed("close", b.CloseQueue(q)), c.untouched()}
+	if b.dev != nil {
+		m := c.args.Out[0].Mem
+		_, up := b.dev.Upload(ctx, q, m, make([]byte, m.Len))
+		_, down := b.dev.Download(ctx, q, make([]byte, m.Len), m)
+		errs = append(errs, wantClosed("upload", up), wantClosed("download", down))
+	}
+	return errors.Join(append(errs, c.submit(), c.right())...) // on the other queue
+}
+
+// closedProvider closes a provider under two queues, which ends them, and again, which
+// changes nothing.
+func closedProvider(b *bench, _ *rand.Rand) error {
+	q, err := b.NewQueue(provider.DownloadQueue)
+	if err != nil {
+		return err
+	}
+	if err := b.Provider.Close(); err != nil {
+		return err
+	}
+	if !q.Timeline().Ended() || !b.q.Timeline().Ended() {
+		return errors.New("a queue of a closed provider has not ended")
+	}
+	_, err = b.NewQueue(provider.Compute)
+	return errors.Join(wantClosed("new queue", err), b.Provider.Close())
+}
+
+// foreignQueue submits to queues that are not the provider's.
+func foreignQueue(b *bench, rng *rand.Rand) error {
+	c, err := b.prepare(b.q, op.Add, sum(rng, 10))
+	if err != nil {
+		return err
+	}
+	defer c.free()
+	for name, q := range map[string]provider.Queue{"no queue": nil, "a queue of another": strange{accel.NewTimeline("strange", nil)}} {
+		if _, err := b.Submit(context.Background(), q, op.Add, &c.args); err == nil {
+			return fmt.Errorf("%s is accepted", name)
+		}
+	}
+	return c.untouched()
+}
+
+// strange is a queue of no provider.
+type strange struct{ t *accel.Timeline }
+
+func (q strange) Timeline() *accel.Timeline { return q.t }
+
+// unknownOperation submits what Plan declines.
+func unknownOperation(b *bench, rng *rand.Rand) error {
+	c, err := b.prepare(b.q, op.Add, sum(rng, 10))
+	if err != nil {
+		return err
+	}
+	defer c.free()
+	for _, id := range []op.ID{0, op.Count, 255} {
+		if b.Plan(id, &c.args).Supported {
+			return fmt.Errorf("operation %d is accepted by Plan", id)
+		}
+		if _, err := b.Submit(context.Background(), b.q, id, &c.args); !errors.Is(err, provider.ErrUnsupported) {
+			return fmt.Errorf("operation %d: error %w, want %w", id, notNil(err), provider.ErrUnsupported)
+		}
+	}
+	return errors.Join(c.untouched(), c.submit(), c.right())
+}
+
+// shortMemory submits operands that reach outside of their memory, and goes on.
+func shortMemory(b *bench, rng *rand.Rand) error {
+	c, err := b.prepare(b.q, op.Add, sum(rng, 10))
+	if err != nil {
+		return err
+	}
+	defer c.free()
+	good := c.args
+	for _, fault := range []func(o *op.Operand){
+		func(o *op.Operand) { o.Mem = o.Mem.Slice(0, o.Mem.Len-1) },
+		func(o *op.Operand) { o.Offset = 1 },
+		func(o *op.Operand) { o.Offset = -1 },
+		func(o *op.Operand) { o.Strides.Set(0, 2) },
+	} {
+		for i := range 3 {
+			c.args = good
+			fault([]*op.Operand{&c.args.In[0], &c.args.In[1], &c.args.Out[0]}[i])
+			if c.submit() == nil {
+				return fmt.Errorf("operand %d reaches outside of its memory and is accepted", i)
+			}
+		}
+	}
+	c.args = good
+	return errors.Join(c.untouched(), c.submit(), c.right())
+}
+
+// cancelled submits with a context that has ended. Either the operation is refused with
+// the context's error, or it goes on.
+func cancelled(b *bench, rng *rand.Rand) error {
+	c, err := b.prepare(b.q, op.Add, sum(rng, 1000))
+	if err != nil {
+		return err
+	}
+	defer c.free()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	w, err := b.Submit(ctx, b.q, op.Add, &c.args)
+	if err == nil {
+		return errors.Join(wait(w), c.right())
+	}
+	if !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("error %w, want %w", err, context.Canceled)
+	}
+	return errors.Join(c.untouched(), c.submit(), c.right())
+}
+
+// gated submits c after a work that ends with end, and returns an error if c does not wait
+// for it.
+func gated(c *placed, end func(t *accel.Timeline, w accel.Work)) error {
+	gate := accel.NewTimeline("gate", nil)
+	w := gate.Issue()
+	done := make(chan error, 1)
+	go func() {
+		err := c.b.WaitFor(context.Background(), c.q, w)
+		if err == nil {
+			err = c.submit()
+		}
+		done <- err
+	}()
+	select {
+	case <-done:
+		end(gate, w)
+		return errors.New("it ended before the work that it waits for")
+	case <-time.After(hold):
+	}
+	end(gate, w)
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		return errors.New("it goes on waiting after the work has ended")
+	}
+}
+
+// waits has an operation wait for a work that is not the provider's.
+func waits(b *bench, rng *rand.Rand) error {
+	for range 4 {
+		c, err := b.prepare(b.q, op.Add, sum(rng, 100))
+		if err != nil {
+			return err
+		}
+		err = gated(c, func(t *accel.Timeline, w accel.Work) { t.Complete(w.Seq()) })
+		if err = errors.Join(err, c.right()); err != nil {
+			return err // c's memory may be in use
+		}
+		c.free()
+	}
+	return nil
+}
+
+// waitsForFailure has an operation wait for a work that fails: the wait only orders.
+func waitsForFailure(b *bench, rng *rand.Rand) error {
+	c, err := b.prepare(b.q, op.Add, sum(rng, 100))
+	if err != nil {
+		return err
+	}
+	err = gated(c, func(t *accel.Timeline, w accel.Work) {
+		t.Fail(w.Seq(), w.Seq(), errors.New("this failure is nobody else's"))
+	})
+	if err = errors.Join(err, c.right()); err != nil {
+		return err
+	}
+	err = errors.Join(c.submit(), c.right(), b.Sync(context.Background()))
+	c.free()
+	return err
+}
+
+// relay has a queue read what another writes in a long chain, round after round.
+func relay(b *bench, _ *rand.Rand) error {
+	second, err := b.NewQueue(provider.Compute)
+	if err != nil {
+		return err
+	}
+	for round := range 8 {
+		if err = relayOnce(b, second, float32(1000*round)); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, b.CloseQueue(second))
+}
+
+const (
+	relaySteps = 32
+	relaySize  = 4096
+)
+
+func relayOnce(b *bench, second provider.Queue, first float32) error {
+	constant := func(v float32) op.Operand {
+		values := make([]float32, relaySize)
+		for i := range values {
+			values[i] = v
+		}
+		return reference.Of(values, relaySize)
+	}
+	// The chain reads from one memory and writes to another, in turn. Its last step writes
+	// where the first reads, and so does the second queue.
+	a := reference.Args(op.Params{}, empty(reference.Plain, relaySize), constant(first), constant(1))
+	chain, err := b.prepare(b.q, op.Add, &a)
+	if err != nil {
+		return err
+	}
+	defer chain.free()
+	last, err := b.prepare(second, op.Add, &a)
+	if err != nil {
+		return err
+	}
+	defer last.free()
+	last.args.In[0].Mem = chain.args.In[0].Mem
+	ctx := context.Background()
+	var w accel.Work
+	step := chain.args
+	for range relaySteps {
+		if w, err = b.Submit(ctx, b.q, op.Add, &step); err != nil {
+			return errors.Join(err, b.Sync(ctx))
+		}
+		step.In[0].Mem, step.Out[0].Mem = step.Out[0].Mem, step.In[0].Mem
+	}
+	if err := b.WaitFor(ctx, second, w); err != nil {
+		return errors.Join(err, b.Sync(ctx))
+	}
+	if err := errors.Join(last.submit(), wait(w)); err != nil {
+		return err
+	}
+	out, err := last.areas[outArea].read(second)
+	if err != nil {
+		return err
+	}
+	for i, v := range values(&a, out[guard:len(out)-guard]) {
+		if want := float64(first) + relaySteps + 1; v != want {
+			return fmt.Errorf("element %d is %v, want %v: the second queue did not wait for the first", i, v, want)
+		}
+	}
+	return nil
+}
+
+// atOnce has several queues, each with a goroutine, compute the same.
+func atOnce(b *bench, rng *rand.Rand) error {
+	a := reference.Args(op.Params{Scale: 1}, empty(reference.Plain, 40, 300), f32(rng, reference.Plain, 40, 300))
+	want, err := b.run(op.Softmax, &a)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, 4)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			q, err := b.NewQueue(provider.Compute)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			errs[i] = errors.Join(repeat(b, q, &a, want), b.CloseQueue(q))
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// repeat runs a softmax on a queue until its bits are not as wanted.
+func repeat(b *bench, q provider.Queue, a *op.Args, want []byte) error {
+	for range 5 {
+		c, err := b.prepare(q, op.Softmax, a)
+		if err != nil {
+			return err
+		}
+		err = c.submit()
+		var got []byte
+		if err == nil {
+			got, err = c.output()
+		}
+		c.free()
+		if err == nil && string(got) != string(want) {
+			err = errors.New("the bits of a queue among others are not those of one alone")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

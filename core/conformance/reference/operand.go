@@ -1,0 +1,261 @@
+package reference
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"unsafe"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/quant"
+)
+
+// Layout says how the elements of an operand lie in memory.
+type Layout uint8
+
+const (
+	// Plain is row-major without gaps.
+	Plain Layout = iota
+	// Padded is row-major, with a gap after each row and an offset.
+	Padded
+	// Reversed is column-major, with a gap after each column and an offset.
+	Reversed
+	// Broadcast is row-major, with every row of the first axis the same memory.
+	Broadcast
+	// Spread is row-major with an offset, and no axis has stride 1.
+	Spread
+)
+
+var layoutNames = [...]string{"plain", "padded", "reversed", "broadcast", "spread"}
+
+// String returns the layout's name.
+func (l Layout) String() string { return layoutNames[l] }
+
+// Fill is the byte that fresh memory is full of.
+const Fill = 0xa5
+
+// alignment of an operand's memory, in bytes.
+const alignment = 64
+
+// Aligned returns n bytes, full of Fill, that start on a multiple of 64.
+func Aligned(n int) []byte {
+	p := bytes.Repeat([]byte{Fill}, n+alignment-1)
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(p))) & (alignment - 1))
+	return p[skip:][:n:n]
+}
+
+// New returns an operand of the given shape over memory of its own, which is full of Fill
+// and ends with the last element. It panics for a shape that the dtype cannot have.
+func New(d dtype.DType, l Layout, dims ...int) op.Operand {
+	o := op.Operand{DType: d, Shape: shape.Must(dims...)}
+	st, err := o.Shape.Storage(d)
+	if err != nil {
+		panic("reference: " + err.Error())
+	}
+	axes := make([]int, len(dims)) // from the innermost in memory
+	for i := range axes {
+		axes[i] = len(dims) - 1 - i
+		if l == Reversed {
+			axes[i] = i
+		}
+	}
+	next := 1
+	switch l {
+	case Reversed:
+		o.Offset = 3
+	case Padded:
+		o.Offset = 5
+	case Spread:
+		next, o.Offset = 2, 1
+	}
+	o.Strides = st
+	for i, axis := range axes {
+		o.Strides.Set(axis, next)
+		next *= st.Dim(axis)
+		if i == 0 && o.Offset > 0 {
+			next += 3
+		}
+	}
+	if l == Broadcast {
+		o.Strides.Set(0, 0)
+	}
+	reach, err := st.Reach(&o.Strides)
+	if err != nil {
+		panic("reference: " + err.Error())
+	}
+	p := Aligned((o.Offset + reach + 1) * d.Size())
+	o.Mem = op.Mem{Host: p, Len: len(p)}
+	return o
+}
+
+// Of returns a contiguous f32 operand with the given values.
+func Of(values []float32, dims ...int) op.Operand {
+	o := New(dtype.F32, Plain, dims...)
+	if 4*len(values) != o.Mem.Len {
+		panic(fmt.Sprintf("reference: %d values of shape %s", len(values), o.Shape))
+	}
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(o.Mem.Host[4*i:], math.Float32bits(v))
+	}
+	return o
+}
+
+// Ints returns a contiguous vector of an integer dtype.
+func Ints(d dtype.DType, values ...int64) op.Operand {
+	o := New(d, Plain, len(values))
+	b := make([]byte, 0, 8*len(values))
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	must(dtype.Convert(o.Mem.Host, d, b, dtype.I64))
+	return o
+}
+
+func must(err error) {
+	if err != nil {
+		panic("reference: " + err.Error())
+	}
+}
+
+// Random fills the whole memory of o, gaps included, with finite numbers of about unit
+// scale, integers up to 100, or blocks of arbitrary bytes that decode to numbers below
+// 100. It returns o.
+func Random(o op.Operand, rng *rand.Rand) op.Operand {
+	size := o.DType.Size()
+	if o.DType.IsBlockQuantized() {
+		values := make([]float32, o.DType.BlockSize())
+		for b := o.Mem.Host; len(b) > 0; b = b[size:] {
+			for again := true; again; {
+				for i := range size {
+					b[i] = byte(rng.Uint32())
+				}
+				must(quant.DecodeRow(values, o.DType, b[:size]))
+				again = false
+				for _, v := range values {
+					again = again || !(math.Abs(float64(v)) < 100)
+				}
+			}
+		}
+		return o
+	}
+	scale := float32(1)
+	if !o.DType.SupportsToFloat() {
+		scale = 100
+	}
+	values := make([]byte, 0, o.Mem.Len/size*4)
+	for range o.Mem.Len / size {
+		v := (rng.Float32()*2 - 1) * scale
+		values = binary.LittleEndian.AppendUint32(values, math.Float32bits(v))
+	}
+	must(dtype.Convert(o.Mem.Host, o.DType, values, dtype.F32))
+	return o
+}
+
+// Encoded fills the whole memory of o, of a block format that encodes without an
+// importance vector, with numbers of [-1, 1). It returns o.
+func Encoded(o op.Operand, rng *rand.Rand) op.Operand {
+	values := make([]float32, o.Mem.Len/o.DType.Size()*o.DType.BlockSize())
+	for i := range values {
+		values[i] = rng.Float32()*2 - 1
+	}
+	must(quant.EncodeRow(o.Mem.Host, o.DType, values))
+	return o
+}
+
+// Args returns the arguments of an operation with one output.
+func Args(p op.Params, out op.Operand, in ...op.Operand) op.Args {
+	a := op.Args{Params: p, NIn: len(in), NOut: 1}
+	copy(a.In[:], in)
+	a.Out[0] = out
+	return a
+}
+
+// elements calls f with the place in bytes of each storage element of o, in logical
+// order.
+func elements(o *op.Operand, f func(at int)) {
+	st, err := o.Shape.Storage(o.DType)
+	must(err)
+	n, err := st.Elements()
+	must(err)
+	for i := range n {
+		at := o.Offset
+		for axis := st.Rank() - 1; axis >= 0; axis-- {
+			at += i % st.Dim(axis) * o.Strides.Dim(axis)
+			i /= st.Dim(axis)
+		}
+		f(at * o.DType.Size())
+	}
+}
+
+// Read returns the values of o in logical order.
+func Read(o *op.Operand) []float64 {
+	n, err := o.Shape.Elements()
+	must(err)
+	out := make([]float64, 0, n)
+	size := o.DType.Size()
+	block := make([]float32, o.DType.BlockSize())
+	var word [8]byte
+	elements(o, func(at int) {
+		src := o.Mem.Host[at:][:size]
+		if o.DType == dtype.F32 { // most are, and this is quicker
+			out = append(out, float64(math.Float32frombits(binary.LittleEndian.Uint32(src))))
+			return
+		}
+		if !o.DType.IsBlockQuantized() {
+			must(dtype.Convert(word[:], dtype.F64, src, o.DType))
+			out = append(out, math.Float64frombits(binary.LittleEndian.Uint64(word[:])))
+			return
+		}
+		must(quant.DecodeRow(block, o.DType, src))
+		for _, v := range block {
+			out = append(out, float64(v))
+		}
+	})
+	return out
+}
+
+// Erase gives the elements of o the bytes that they have in before, which is as long as
+// o's memory. What then differs from before lies between the elements.
+func Erase(o *op.Operand, before []byte) {
+	size := o.DType.Size()
+	elements(o, func(at int) { copy(o.Mem.Host[at:][:size], before[at:]) })
+}
+
+// Compare returns an error unless got is want: the same where the tolerance is 0 or want
+// is not finite, else with a squared error of at most tolerance times the sum of squares.
+// All NaNs are the same.
+func Compare(got, want []float64, tolerance float64) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%d values, want %d", len(got), len(want))
+	}
+	var e, s float64
+	for i, w := range want {
+		g := got[i]
+		if g == w || g != g && w != w {
+			s += finite(w) * finite(w)
+			continue
+		}
+		if tolerance == 0 || math.IsNaN(w-w) || math.IsNaN(g-g) {
+			return fmt.Errorf("element %d is %v, want %v", i, g, w)
+		}
+		e += (g - w) * (g - w)
+		s += w * w
+	}
+	if e > tolerance*s {
+		n := min(6, len(want))
+		return fmt.Errorf("error %.3g, want at most %.3g; the values begin with %.6g, want %.6g", e/s, tolerance, got[:n], want[:n])
+	}
+	return nil
+}
+
+// finite returns x, or 0 if it is not finite.
+func finite(x float64) float64 {
+	if math.IsNaN(x - x) {
+		return 0
+	}
+	return x
+}

@@ -1,0 +1,256 @@
+package reference
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/quant"
+)
+
+// results has the function of each operation that returns the values of its output.
+var results = [op.Count]func(a *op.Args) []float64{
+	op.Copy:    copied,
+	op.GetRows: gathered,
+	op.Add:     pointwise(func(x, y float64, _ *op.Params) float64 { return x + y }),
+	op.Mul:     pointwise(func(x, y float64, _ *op.Params) float64 { return x * y }),
+	op.SwiGLU:  pointwise(func(x, y float64, _ *op.Params) float64 { return x * y / (1 + math.Exp(-y)) }),
+	op.GeGLU: pointwise(func(x, y float64, _ *op.Params) float64 {
+		return x * y / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(y+0.044715*y*y*y)))
+	}),
+	op.Scale: pointwise(func(x, _ float64, p *op.Params) float64 { return float64(p.Scale) * x }),
+	op.SoftCap: pointwise(func(x, _ float64, p *op.Params) float64 {
+		return float64(p.SoftCap) * math.Tanh(x/float64(p.SoftCap))
+	}),
+	op.RMSNorm:   rmsNorm,
+	op.RoPE:      rope,
+	op.MatMul:    matMul,
+	op.Attention: attention,
+	op.Softmax:   softmax,
+	op.Argmax:    argmax,
+}
+
+// Result returns the values of the operation's output in logical order. op.Check accepts
+// the arguments, and the inputs lie in host memory. It panics for an operation that it
+// does not know.
+func Result(id op.ID, a *op.Args) []float64 {
+	if !id.Valid() || results[id] == nil {
+		panic(fmt.Sprintf("reference: no result of operation %d", id))
+	}
+	return results[id](a)
+}
+
+// pointwise returns the result of f on the elements of one or two inputs.
+func pointwise(f func(x, y float64, p *op.Params) float64) func(a *op.Args) []float64 {
+	return func(a *op.Args) []float64 {
+		x := Read(&a.In[0])
+		y := x
+		if a.NIn > 1 {
+			y = Read(&a.In[1])
+		}
+		out := make([]float64, len(x))
+		for i := range out {
+			out[i] = f(x[i], y[i], &a.Params)
+		}
+		return out
+	}
+}
+
+// copied converts as package dtype does, element by element, and encodes as package quant
+// does, block by block.
+func copied(a *op.Args) []float64 {
+	x, out := &a.In[0], New(a.Out[0].DType, Plain, a.Out[0].Shape.Slice()...)
+	switch {
+	case x.DType.IsScalar() && out.DType.IsScalar():
+		rest := out.Mem.Host
+		elements(x, func(at int) {
+			must(dtype.Convert(rest[:out.DType.Size()], out.DType, x.Mem.Host[at:][:x.DType.Size()], x.DType))
+			rest = rest[out.DType.Size():]
+		})
+		return Read(&out)
+	case out.DType == x.DType || out.DType == dtype.F32:
+		return Read(x)
+	}
+	values := Read(x)
+	bs, size := out.DType.BlockSize(), out.DType.Size()
+	block := make([]float32, bs)
+	for i := 0; i < len(values); i += bs {
+		for j := range block {
+			block[j] = float32(values[i+j])
+		}
+		dst := out.Mem.Host[i/bs*size:][:size]
+		if quant.EncodeRow(dst, out.DType, block) != nil {
+			// The block cannot be held, and becomes NaN by its scale.
+			clear(dst)
+			binary.LittleEndian.PutUint16(dst, 0x7e00)
+		}
+	}
+	return Read(&out)
+}
+
+// gathered clamps row numbers into the table.
+func gathered(a *op.Args) []float64 {
+	table, rows, d := Read(&a.In[0]), a.In[0].Shape.Dim(0), a.In[0].Shape.Dim(1)
+	var out []float64
+	for _, id := range integers(&a.In[1]) {
+		row := int(min(max(id, 0), int64(rows-1)))
+		for _, v := range table[row*d:][:d] {
+			out = append(out, float64(float32(v))) // f64 rounds
+		}
+	}
+	return out
+}
+
+// integers returns the values of a contiguous operand of an integer dtype, which float64
+// may not hold.
+func integers(o *op.Operand) []int64 {
+	n := o.Shape.Dim(0)
+	b := make([]byte, 8*n)
+	must(dtype.Convert(b, dtype.I64, o.Mem.Host[o.Offset*o.DType.Size():][:n*o.DType.Size()], o.DType))
+	out := make([]int64, n)
+	for i := range out {
+		out[i] = int64(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return out
+}
+
+// byRows returns the result of f on each row of the first input.
+func byRows(a *op.Args, f func(out, x []float64)) []float64 {
+	x, d := Read(&a.In[0]), a.In[0].Shape.Dim(-1)
+	out := make([]float64, len(x))
+	for r := 0; r < len(x); r += d {
+		f(out[r:r+d], x[r:r+d])
+	}
+	return out
+}
+
+func rmsNorm(a *op.Args) []float64 {
+	w := Read(&a.In[1])
+	return byRows(a, func(out, x []float64) {
+		sum := 0.0
+		for _, v := range x {
+			sum += v * v
+		}
+		for i, v := range x {
+			out[i] = v * w[i] / math.Sqrt(sum/float64(len(x))+float64(a.Eps))
+		}
+	})
+}
+
+func softmax(a *op.Args) []float64 {
+	return byRows(a, func(out, x []float64) {
+		for i, v := range x {
+			out[i] = float64(a.Scale) * v
+		}
+		weights(out)
+	})
+}
+
+// weights turns scores into the weights of a softmax. A NaN makes all of them NaN, and so
+// do scores of -Inf only.
+func weights(x []float64) {
+	top, sum := math.Inf(-1), 0.0
+	for _, v := range x {
+		if v > top {
+			top = v
+		}
+	}
+	for i, v := range x {
+		x[i] = math.Exp(v - top)
+		sum += x[i]
+	}
+	for i := range x {
+		x[i] /= sum
+	}
+}
+
+func argmax(a *op.Args) []float64 {
+	x, d := Read(&a.In[0]), a.In[0].Shape.Dim(-1)
+	var out []float64
+	for r := 0; r < len(x); r += d {
+		row, best := x[r:r+d], 0
+		for i, v := range row {
+			if top := row[best]; top == top && (v > top || v != v) {
+				best = i
+			}
+		}
+		out = append(out, float64(best))
+	}
+	return out
+}
+
+func rope(a *op.Args) []float64 {
+	out, table := Read(&a.In[0]), Read(&a.In[1])
+	heads, d, pairs := a.In[0].Shape.Dim(1), a.In[0].Shape.Dim(2), a.In[1].Shape.Dim(1)
+	for h := 0; h < len(out)/d; h++ {
+		head := out[h*d:][:d]
+		for i := range pairs {
+			p, q := 2*i, 2*i+1
+			if a.Mode == op.RoPENeoX {
+				p, q = i, i+pairs
+			}
+			at := 2 * (h/heads*pairs + i)
+			cos, sin := table[at], table[at+1]
+			head[p], head[q] = head[p]*cos-head[q]*sin, head[p]*sin+head[q]*cos
+		}
+	}
+	return out
+}
+
+func matMul(a *op.Args) []float64 {
+	x, w := Read(&a.In[0]), Read(&a.In[1])
+	n, k := a.In[1].Shape.Dim(-2), a.In[1].Shape.Dim(-1)
+	rows := len(x) / k // of x
+	m := rows          // that are multiplied with the same n rows of w
+	if a.In[1].Shape.Rank() == 3 {
+		m = a.In[0].Shape.Dim(1)
+	}
+	out := make([]float64, 0, rows*n)
+	for r := range rows {
+		for c := range n {
+			sum, w := 0.0, w[(r/m*n+c)*k:]
+			for i, v := range x[r*k:][:k] {
+				sum += v * w[i]
+			}
+			out = append(out, sum)
+		}
+	}
+	return out
+}
+
+func attention(a *op.Args) []float64 {
+	q, k, v := Read(&a.In[0]), Read(&a.In[1]), Read(&a.In[2])
+	tokens, heads, d := a.In[0].Shape.Dim(0), a.In[0].Shape.Dim(1), a.In[0].Shape.Dim(2)
+	kvHeads, dv := a.In[1].Shape.Dim(1), a.In[2].Shape.Dim(2)
+	out := make([]float64, tokens*heads*dv)
+	for t := range tokens {
+		lo, hi := 0, a.Past+t+1
+		if a.Window > 0 {
+			lo = max(0, hi-a.Window)
+		}
+		scores := make([]float64, hi-lo)
+		for h := range heads {
+			kv := h / (heads / kvHeads)
+			for j := range scores {
+				sum, key := 0.0, k[((lo+j)*kvHeads+kv)*d:]
+				for i, x := range q[(t*heads+h)*d:][:d] {
+					sum += x * key[i]
+				}
+				scores[j] = float64(a.Scale) * sum
+				if c := float64(a.SoftCap); c > 0 {
+					scores[j] = c * math.Tanh(scores[j]/c)
+				}
+			}
+			weights(scores)
+			row := out[(t*heads+h)*dv:][:dv]
+			for j, p := range scores {
+				for i := range row {
+					row[i] += p * v[((lo+j)*kvHeads+kv)*dv+i]
+				}
+			}
+		}
+	}
+	return out
+}

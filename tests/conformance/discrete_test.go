@@ -1,0 +1,99 @@
+//go:build accel
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/conformance"
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
+	"github.com/fucina-go/fucina/kernels/cpu"
+)
+
+// The simulated device passes the suite, however late and in whatever order its work ends,
+// and has the same bits each time.
+func TestDiscrete(t *testing.T) {
+	first := make(map[bool]string) // by whether the suite is short
+	for _, tt := range []struct {
+		name  string
+		opt   discrete.Options
+		short bool
+	}{
+		{"prompt", discrete.Options{}, short()},
+		{"yields", discrete.Options{Chaos: discrete.Yields, Seed: 1}, short()},
+		{"prompt and short", discrete.Options{Sync: true}, true},
+		{"sleeps", discrete.Options{Chaos: discrete.Sleeps, Seed: 2, MaxDelay: 20 * time.Microsecond}, true},
+		{"sleeps with a short ring", discrete.Options{Chaos: discrete.Sleeps, Seed: 3, MaxDelay: 20 * time.Microsecond, Ring: 2}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			open := func() (provider.Provider, error) { return discrete.New(tt.opt) }
+			r := conformance.Run(t, open, conformance.Options{Reference: true, Short: tt.short})
+			t.Logf("%d cases", r.Cases)
+			if first[tt.short] == "" {
+				first[tt.short] = r.Digest
+			}
+			if r.Digest != first[tt.short] {
+				t.Error("the bits depend on when work ends")
+			}
+		})
+	}
+}
+
+// unordered is a device that ignores what its queues are to wait for.
+type unordered struct{ provider.Device }
+
+func (unordered) WaitFor(context.Context, provider.Queue, accel.Work) error { return nil }
+
+// spilling writes the byte behind its output.
+type spilling struct{ discrete.Executor }
+
+func (s spilling) Execute(ctx context.Context, id op.ID, a *op.Args) error {
+	m := a.Out[0].Mem
+	*(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(m.Host)), m.Len)) ^= 1
+	return s.Executor.Execute(ctx, id, a)
+}
+
+// reporter is a T that keeps failures.
+type reporter struct{ errors []string }
+
+func (r *reporter) Helper()             {}
+func (r *reporter) Logf(string, ...any) {}
+func (r *reporter) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+// The suite finds the faults of a device that do not show in host memory.
+func TestBrokenDevicesFail(t *testing.T) {
+	for _, tt := range []struct {
+		name, only, says string
+		open             conformance.Open
+	}{
+		{"unordered", "lifetime", "order between two queues", func() (provider.Provider, error) {
+			d, err := discrete.New(discrete.Options{Chaos: discrete.Sleeps})
+			return unordered{d}, err
+		}},
+		{"spilling", "softmax", "memory outside of the output is written", func() (provider.Provider, error) {
+			return discrete.New(discrete.Options{NewExecutor: func() discrete.Executor { return spilling{cpu.NewExecutor(nil)} }})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if invariants.RaceEnabled && tt.name == "unordered" {
+				t.Skip("what is not ordered is a race")
+			}
+			var r reporter
+			conformance.Run(&r, tt.open, conformance.Options{Only: tt.only})
+			if all := strings.Join(r.errors, "\n"); !strings.Contains(all, tt.says) {
+				t.Errorf("the failures are\n%s\nwant one with %q", all, tt.says)
+			}
+		})
+	}
+}
