@@ -483,6 +483,11 @@ func TestFits(t *testing.T) {
 			t.Errorf("%v %v with strides %v at %d in %d bytes: %v", tt.o.DType, tt.o.Shape, tt.o.Strides, tt.o.Offset, tt.len, got)
 		}
 	}
+	for _, o := range []Operand{{DType: dtype.F32, Shape: shape.Must(3)}, {DType: dtype.F32}, {DType: dtype.F32, Strides: shape.Must(1)}} {
+		if o.Has(Rows) || o.Has(Contiguous) || !o.Has(Free) {
+			t.Errorf("shape %v with strides %v has a layout", o.Shape, o.Strides)
+		}
+	}
 	negative := of(dtype.F32, 2, 3)
 	negative.Strides.Set(0, -1)
 	negative.Mem.Len = 100
