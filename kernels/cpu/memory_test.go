@@ -85,8 +85,8 @@ func TestMemoryIsChecked(t *testing.T) {
 		name string
 		f    func(o *op.Operand)
 	}{
-		{"no memory", func(o *op.Operand) { o.Mem = op.Mem{} }},
-		{"device memory", func(o *op.Operand) { o.Mem = op.Mem{ID: 7, Len: len(o.Mem.Host)} }},
+		{"no host memory", func(o *op.Operand) { o.Mem = op.Mem{} }},
+		{"no host memory, but a device's", func(o *op.Operand) { o.Mem = op.Mem{ID: 7, Len: len(o.Mem.Host)} }},
 		{"a byte short", func(o *op.Operand) { o.Mem = o.Mem.Slice(0, o.Mem.Len-1) }},
 		{"fewer bytes than said", func(o *op.Operand) { o.Mem.Host = o.Mem.Host[:o.Mem.Len-1] }},
 		{"fewer bytes said than there", func(o *op.Operand) { o.Mem.Len-- }},
@@ -104,7 +104,11 @@ func TestMemoryIsChecked(t *testing.T) {
 						p = op.Place(i)
 					}
 					fault.f(at(&a, p))
-					wantError(t, e, id, a, nil, name("the ", id.Role(p)))
+					says := ", "
+					if strings.HasPrefix(fault.name, "no host memory") {
+						says = " has no host memory"
+					}
+					wantError(t, e, id, a, nil, name("the ", id.Role(p), says))
 				})
 			}
 		}
