@@ -58,10 +58,11 @@ invariants: $(GOTEST)
 discrete: $(GOTEST)
 	FUCINA_TEST_PROVIDER=discrete $(GOTEST) $(ACCEL) ./...
 
-# The suite that every provider passes, on the CPU and on the simulated device.
+# The suite that every provider passes, all of it on the CPU with each number of threads
+# and on the simulated device with each kind of delay.
 conformance:
-	$(GO) test -count=1 -v ./core/conformance/... ./tests/conformance
-	$(GO) test -count=1 -v $(ACCEL) ./tests/conformance
+	$(GO) test -count=1 ./core/conformance/...
+	FUCINA_TEST_FULL=1 $(GO) test -count=1 -v $(ACCEL) ./tests/conformance
 
 # Random triples of faults, delays and cancellations against two sessions: 2000 runs,
 # 200 under the race detector, 300 with invariants. A run is repeated by the variables

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/conformance"
@@ -10,25 +11,34 @@ import (
 	"github.com/fucina-go/fucina/providers/cpu"
 )
 
-// short reports whether to run the short suite, also where the race detector makes the
-// long one slow.
-func short() bool { return testing.Short() || invariants.RaceEnabled }
+// run runs the suite on providers with the CPU's kernels: the whole of it where long is
+// set, or with FUCINA_TEST_FULL=1, and else the short one. digests has what the outputs of
+// earlier runs of one length came to; it fails if this one's differ.
+func run(t *testing.T, open conformance.Open, long bool, digests map[bool]string) {
+	t.Helper()
+	// The race detector makes the long suite slow.
+	short := testing.Short() || invariants.RaceEnabled || !long && os.Getenv("FUCINA_TEST_FULL") == ""
+	r := conformance.Run(t, open, conformance.Options{Reference: true, Short: short})
+	t.Logf("%d cases", r.Cases)
+	if digests[short] == "" {
+		digests[short] = r.Digest
+	}
+	if r.Digest != digests[short] {
+		t.Error("the bits are not those of other runs")
+	}
+}
 
 // The CPU's provider passes the suite on any number of threads, declines nothing, and has
 // the same bits on all of them.
 func TestCPU(t *testing.T) {
-	var first string
-	for _, threads := range []int{1, 2, 3} {
-		t.Run(fmt.Sprint(threads, " threads"), func(t *testing.T) {
-			open := func() (provider.Provider, error) { return cpu.New(cpu.Options{Threads: threads}) }
-			r := conformance.Run(t, open, conformance.Options{Reference: true, Short: short()})
-			t.Logf("%d cases", r.Cases)
-			if first == "" {
-				first = r.Digest
-			}
-			if r.Digest != first {
-				t.Error("the bits depend on the number of threads")
-			}
+	digests := make(map[bool]string)
+	for _, tt := range []struct {
+		threads int
+		long    bool
+	}{{1, false}, {2, false}, {3, false}, {3, true}} {
+		t.Run(fmt.Sprint(tt.threads, " threads, all ", tt.long), func(t *testing.T) {
+			open := func() (provider.Provider, error) { return cpu.New(cpu.Options{Threads: tt.threads}) }
+			run(t, open, tt.long, digests)
 		})
 	}
 }
