@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
-	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/internal/invariants"
 )
 
@@ -13,13 +12,14 @@ import (
 type block struct {
 	c                                            *fucina.Context
 	table, ids, norm, wq, wk, wo, gate, up, down fucina.Tensor
-	k, v, angles                                 fucina.Tensor
+	k, v, angles, last                           fucina.Tensor
 
+	ctx  context.Context
 	best [1]int32
 }
 
 const (
-	vocab, width, heads, kvHeads, headDim, hidden, keys = 11, 8, 4, 2, 4, 12, 6
+	width, heads, headDim, keys = 8, 4, 4, 6
 )
 
 func ramp(n int, scale float32) []float32 {
@@ -31,83 +31,66 @@ func ramp(n int, scale float32) []float32 {
 }
 
 func newBlock(t check, c *fucina.Context) *block {
-	t.Helper()
-	f32 := func(axes ...fucina.Axis) fucina.Tensor {
-		n := 1
-		for _, a := range axes {
-			n *= a.Size
-		}
-		return t.of(fucina.FromSlice(c, ramp(n, 0.1), axes...))
+	f32 := func(axes string) fucina.Tensor {
+		a := ax(axes)
+		return fucina.FromSlice(c, ramp(count(a), 0.1), a...)
 	}
-	ax := fucina.Ax
 	e := c.Engine()
 	b := &block{
-		c:     c,
-		table: f32(ax("vocab", vocab), ax("d", width)),
-		ids:   t.of(fucina.FromSlice(c, []int32{3}, ax("seq", 1))),
-		norm:  f32(ax("d", width)),
-		wq:    f32(ax("q", heads*headDim), ax("d", width)),
-		wk:    f32(ax("kv", kvHeads*headDim), ax("d", width)),
-		wo:    f32(ax("out", width), ax("q", heads*headDim)),
-		gate:  f32(ax("ff", hidden), ax("d", width)),
-		up:    f32(ax("ff", hidden), ax("d", width)),
-		down:  f32(ax("d", width), ax("ff", hidden)),
-		k:     t.of(e.Empty(dtype.F16, ax("key", keys), ax("kv_head", kvHeads), ax("hd", headDim))),
-		v:     t.of(e.Empty(dtype.F16, ax("key", keys), ax("kv_head", kvHeads), ax("hd", headDim))),
+		c: c, ctx: t.Context(), ids: fucina.FromSlice(c, []int32{3}, fucina.Ax("seq", 1)),
+		table: f32("vocab:11 d:8"), norm: f32("d:8"), wq: f32("q:16 d:8"), wk: f32("kv:8 d:8"), wo: f32("out:8 q:16"),
+		gate: f32("ff:12 d:8"), up: f32("ff:12 d:8"), down: f32("d:8 ff:12"),
+		k: t.of(e.Empty(fucina.F16, ax("key:6 kv_head:2 hd:4")...)).On(c),
+		v: t.of(e.Empty(fucina.F16, ax("key:6 kv_head:2 hd:4")...)).On(c),
 	}
-	b.angles = t.of(e.RoPETable(fucina.RoPE{Dims: headDim, FreqBase: 10000}, keys, "seq"))
+	b.angles = t.of(e.RoPETable(fucina.RoPE{Dims: headDim, FreqBase: 10000}, keys, "seq")).On(c)
 	return b
 }
 
-func (b *block) release(t check) {
-	drop(t, b.table, b.ids, b.norm, b.wq, b.wk, b.wo, b.gate, b.up, b.down, b.k, b.v, b.angles)
+func (b *block) release() { drop(b.k, b.v, b.angles) }
+
+// forward returns the probabilities along "d" at one position.
+func (b *block) forward(pos int) fucina.Tensor {
+	f := b.c.Frame()
+	x := b.table.Gather(b.ids, "vocab")
+	n := x.RMSNorm(b.norm, "d", 1e-5)
+	angles := b.angles.Narrow("seq", pos, 1)
+	q := n.Dot(b.wq, "d").Split("q", fucina.Ax("head", heads), fucina.Ax("hd", headDim)).RoPE(angles, fucina.RoPENeoX, "seq", "hd")
+	k := n.Dot(b.wk, "d").Split("kv", fucina.Ax("kv_head", -1), fucina.Ax("hd", headDim)).RoPE(angles, fucina.RoPENeoX, "seq", "hd")
+	for _, cache := range [2]fucina.Tensor{b.k, b.v} {
+		cache.Narrow("key", pos, 1).Rename("key", "seq").CopyFrom(k)
+	}
+	a := fucina.Attention(q, b.k.Narrow("key", 0, pos+1), b.v.Narrow("key", 0, pos+1), fucina.AttentionOptions{Scale: 0.5, Past: pos, Dim: "hd"})
+	h := x.Add(a.Merge("q", "head", "hd").Dot(b.wo, "q").Rename("out", "d"))
+	return f.Return(h.Mul(h.Dot(b.up, "d").SwiGLU(h.Dot(b.gate, "d")).Dot(b.down, "ff")).Softmax("d"))
 }
 
 // step runs the block for one position and returns the best entry along "d".
 func (b *block) step(t check, pos int) int32 {
-	c := b.c
-	x := t.of(b.table.GetRows(c, b.ids, "vocab"))
-	n := t.of(x.RMSNorm(c, b.norm, "d", 1e-5))
-	q := t.of(n.Dot(c, b.wq, "d"))
-	qh := t.of(q.Split(c, "q", fucina.Ax("head", heads), fucina.Ax("hd", headDim)))
-	kf := t.of(n.Dot(c, b.wk, "d"))
-	kh := t.of(kf.Split(c, "kv", fucina.Ax("kv_head", kvHeads), fucina.Ax("hd", headDim)))
-	angles := t.of(b.angles.Narrow(c, "seq", pos, 1))
-	qr := t.of(qh.RoPE(c, angles, fucina.RoPENeoX, "seq", "hd"))
-	kr := t.of(kh.RoPE(c, angles, fucina.RoPENeoX, "seq", "hd"))
-	for _, cache := range [2]fucina.Tensor{b.k, b.v} {
-		row := t.of(cache.Narrow(c, "key", pos, 1))
-		named := t.of(row.Rename(c, "key", "seq"))
-		if err := named.CopyFrom(c, kr); err != nil {
-			t.Fatal(err)
+	f := b.c.Frame()
+	defer f.Close()
+	b.c.SetCancel(b.ctx)
+	p := b.forward(pos).Expect("d", "seq")
+	if err := fucina.Replace(&b.last, p.Move().Scale(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := fucina.CopyOut(b.last.Argmax("d"), b.best[:]); err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range b.c.Frames(2) {
+		if g.Keep(b.last.Ref().Narrow("seq", 0, 1)).Dim("d") != width || i > 1 {
+			t.Fatal("a frame of a loop")
 		}
-		drop(t.TB, row, named)
 	}
-	k := t.of(b.k.Narrow(c, "key", 0, pos+1))
-	v := t.of(b.v.Narrow(c, "key", 0, pos+1))
-	a := t.of(fucina.Attention(c, qr, k, v, fucina.AttentionOptions{Scale: 0.5, Past: pos, Dim: "hd"}))
-	flat := t.of(a.Merge(c, "q", "head", "hd"))
-	o := t.of(flat.Dot(c, b.wo, "q"))
-	o2 := t.of(o.Rename(c, "out", "d"))
-	h := t.of(x.Add(c, o2))
-	gate := t.of(h.Dot(c, b.gate, "d"))
-	up := t.of(h.Dot(c, b.up, "d"))
-	act := t.of(up.SwiGLU(c, gate))
-	down := t.of(act.Dot(c, b.down, "ff"))
-	y := t.of(h.Mul(c, down))
-	if err := fucina.Replace(&h, y, nil); err != nil {
-		t.Fatal(err)
-	}
-	p := t.of(h.Softmax(c, "d", 1))
-	best := t.of(p.Argmax(c, "d"))
-	if err := fucina.ReadInto(context.Background(), best, b.best[:]); err != nil {
-		t.Fatal(err)
-	}
-	drop(t.TB, x, n, q, qh, kf, kh, angles, qr, kr, k, v, a, flat, o, o2, h, gate, up, act, down, p, best)
+	s := b.c.Scope()
+	s.Keep(b.last.Permute("d", "seq").Contiguous().Copy()).Shared().Release()
+	s.Close()
+	b.c.SetCancel(nil)
 	return b.best[0]
 }
 
-// A forward pass in its steady state leaves the collector nothing to do.
+// A forward pass in its steady state leaves the collector nothing to do: operations,
+// views, frames, scopes, moves and replacements, reads, and the setting of a cancel.
 func TestForwardAllocatesNothing(t *testing.T) {
 	if invariants.Enabled || invariants.RaceEnabled {
 		t.Skip("checks allocate")
@@ -122,7 +105,7 @@ func TestForwardAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(20, func() { b.step(k, 3) }); n != 0 {
 			t.Errorf("%d threads: %v allocations in a forward pass, want 0", threads, n)
 		}
-		b.release(k)
+		b.release()
 		end()
 	}
 }
@@ -132,10 +115,21 @@ func BenchmarkForward(b *testing.B) {
 	defer end()
 	k := check{b}
 	m := newBlock(k, c)
-	defer m.release(k)
+	defer m.release()
 	m.step(k, 0)
 	b.ReportAllocs()
 	for b.Loop() {
 		m.step(k, 1)
+	}
+}
+
+// BenchmarkAdd16 is what an operation on 16 elements costs through the facade.
+func BenchmarkAdd16(b *testing.B) {
+	c, end := open(b, fucina.WithThreads(1))
+	defer end()
+	x := c.Ones(fucina.F32, fucina.Ax("d", 16))
+	b.ReportAllocs()
+	for b.Loop() {
+		x.Add(x).Release()
 	}
 }

@@ -1,150 +1,343 @@
 package fucina
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math/rand/v2"
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// Data returns a copy of the elements of a contiguous tensor, in storage elements
-// (blocks, for a block format). It waits for them, however long that takes; see
-// ReadInto for a read that can be cancelled, and that allocates nothing. From a device
-// it transfers these bytes only, and leaves the tensor where it is.
-func Data[T dtype.Element](t Tensor) ([]T, error) {
-	const what = "data"
-	o, err := t.open(what)
+// FromSlice returns a tensor of T's dtype with a copy of values, in row-major order of
+// axes; no axes make a scalar. For a block format, values are blocks along the last axis.
+func FromSlice[T Element](c *Context, values []T, axes ...Axis) Tensor {
+	y, err := fromSlice(c, values, axes)
+	if err != nil {
+		return c.fail(err)
+	}
+	return y
+}
+
+func fromSlice[T Element](c *Context, values []T, axes []Axis) (Tensor, error) {
+	if err := c.enter(); err != nil {
+		return Tensor{}, fmt.Errorf("from slice: %w", err)
+	}
+	defer c.exit()
+	if err := c.context().Err(); err != nil {
+		return Tensor{}, fmt.Errorf("from slice: %w", err)
+	}
+	names, s, err := layout("from slice", axes)
+	if err != nil {
+		return Tensor{}, err
+	}
+	t, err := exec.FromSlice(c.x, s, values)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("from slice %s: %w", names.Describe(s), err)
+	}
+	return c.wrapIn(c.innermost(), t, names), nil
+}
+
+// Zeros returns an f32 tensor of zeros, converted to d.
+func (c *Context) Zeros(d DType, axes ...Axis) Tensor { return c.Full(d, 0, axes...) }
+
+// Ones returns a tensor of ones of dtype d.
+func (c *Context) Ones(d DType, axes ...Axis) Tensor { return c.Full(d, 1, axes...) }
+
+// Full returns a tensor of dtype d whose elements are v: a view that repeats one element.
+func (c *Context) Full(d DType, v float64, axes ...Axis) Tensor {
+	f := c.Frame()
+	one := FromSlice(c, []float64{v})
+	return f.Return(one.To(d).BroadcastTo(axes...).Copy())
+}
+
+// Range returns the i32 tensor {axis:n} of 0 to n-1.
+func (c *Context) Range(axis string, n int) Tensor {
+	v := make([]int32, max(n, 0))
+	for i := range v {
+		v[i] = int32(i)
+	}
+	return FromSlice(c, v, Ax(axis, n))
+}
+
+// Normal returns an f32 tensor of normally distributed elements with mean 0 and the
+// standard deviation std, drawn from r in the order of the axes.
+func (c *Context) Normal(r *rand.Rand, std float64, axes ...Axis) Tensor {
+	return drawn(c, axes, func() float64 { return std * r.NormFloat64() })
+}
+
+// Uniform returns an f32 tensor of elements drawn from [lo, hi), in the order of the axes.
+func (c *Context) Uniform(r *rand.Rand, lo, hi float64, axes ...Axis) Tensor {
+	return drawn(c, axes, func() float64 { return lo + (hi-lo)*r.Float64() })
+}
+
+func drawn(c *Context, axes []Axis, draw func() float64) Tensor {
+	_, s, err := layout("random", axes)
+	if err != nil {
+		return c.fail(err)
+	}
+	n, err := s.Elements()
+	if err != nil {
+		return c.fail(fmt.Errorf("random: %w", err))
+	}
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(draw())
+	}
+	return FromSlice(c, v, axes...)
+}
+
+// Data returns a new slice with the elements, in storage elements (blocks, for a block
+// format), in the order of the axes. It waits for them, until the end of the context that
+// SetCancel was given. From a device it transfers these bytes only, and leaves the tensor
+// where it is.
+func Data[T Element](t Tensor) ([]T, error) {
+	o, f, err := elements[T](t, "data")
 	if err != nil {
 		return nil, err
 	}
+	defer f.Close()
 	defer o.t.Release()
-	if err := readable[T](what, &o); err != nil {
-		return nil, err
-	}
 	v := make([]T, o.t.StorageLen())
-	if err := copyOut(context.Background(), what, &o, v); err != nil {
+	if err := copyOut(t, "data", &o, v); err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
-// ReadInto copies the elements of a contiguous tensor into dst, which has exactly
-// as many. From a device it transfers these bytes only, and leaves the tensor where
-// it is. It ends with ctx's error if ctx is done first.
-func ReadInto[T dtype.Element](ctx context.Context, t Tensor, dst []T) error {
-	const what = "read"
-	o, err := t.open(what)
+// CopyOut is Data into dst, which has exactly as many elements. It allocates nothing for
+// a contiguous tensor.
+func CopyOut[T Element](t Tensor, dst []T) error {
+	o, f, err := elements[T](t, "copy out")
 	if err != nil {
 		return err
 	}
+	defer f.Close()
 	defer o.t.Release()
-	if err := readable[T](what, &o); err != nil {
-		return err
-	}
 	if n := o.t.StorageLen(); len(dst) != n {
-		return failed(what, &o, ErrInvalidDataLength, "a slice of %d elements, want %d", len(dst), n)
+		return t.wrong("copy out", &opError{fmt.Sprintf("%s %s into %d elements, want %d", o.t.DType(), o.describe(), len(dst), n), ErrInvalidDataLength})
 	}
-	return copyOut(ctx, what, &o, dst)
+	return copyOut(t, "copy out", &o, dst)
 }
 
-// Read lends the elements of a contiguous tensor to f, in storage elements (blocks, for
-// a block format), and returns f's error as it is. It waits for the elements, however
-// long that takes, and brings them to the host, where they stay.
+// Item returns the one element of a scalar, or of a tensor of one element.
+func Item[T Scalar](t Tensor) (T, error) {
+	var v [1]T
+	if n := t.Len(); t.live() && n != 1 {
+		return v[0], t.wrong("item", &opError{fmt.Sprintf("%s has %d elements, want one", t, n), ErrShapeMismatch})
+	}
+	err := copyScalar(t, v[:])
+	return v[0], err
+}
+
+// copyScalar is CopyOut for a Scalar, all of which are Elements.
+func copyScalar[T Scalar](t Tensor, dst []T) error {
+	switch v := any(dst).(type) {
+	case []bool:
+		return CopyOut(t, v)
+	case []uint8:
+		return CopyOut(t, v)
+	case []uint16:
+		return CopyOut(t, v)
+	case []int8:
+		return CopyOut(t, v)
+	case []int16:
+		return CopyOut(t, v)
+	case []int32:
+		return CopyOut(t, v)
+	case []int64:
+		return CopyOut(t, v)
+	case []float32:
+		return CopyOut(t, v)
+	case []float64:
+		return CopyOut(t, v)
+	}
+	return errors.New("no scalar")
+}
+
+// Float returns the one element of a tensor of any format that converts to f64.
+func (t Tensor) Float() (float64, error) { return converted[float64](t, F64) }
+
+// Int returns the one element of a tensor of any format that converts to i64.
+func (t Tensor) Int() (int, error) {
+	v, err := converted[int64](t, I64)
+	return int(v), err
+}
+
+func converted[T Scalar](t Tensor, d DType) (T, error) {
+	if t.failure() != nil || t.DType() == d {
+		return Item[T](t)
+	}
+	if t.c == nil {
+		var zero T
+		return zero, t.wrong("item", errNoContext)
+	}
+	f := t.c.Frame()
+	defer f.Close()
+	return Item[T](t.To(d))
+}
+
+// All yields the places and the values of the elements, in the order of the axes. It
+// yields nothing for a tensor that has failed, or whose elements are no T; see Data. The
+// slice of places is reused.
+func All[T Scalar](t Tensor) iter.Seq2[[]int, T] {
+	return func(yield func([]int, T) bool) {
+		v := make([]T, t.Len())
+		if err := copyScalar(t, v); err != nil {
+			t.c.fail(err)
+			return
+		}
+		axes := t.Axes()
+		at := make([]int, len(axes))
+		for _, x := range v {
+			if !yield(at, x) {
+				return
+			}
+			for i := len(at) - 1; i >= 0; i-- {
+				if at[i]++; at[i] < axes[i].Size {
+					break
+				}
+				at[i] = 0
+			}
+		}
+	}
+}
+
+// Read lends the elements of a contiguous tensor to read, in storage elements (blocks, for
+// a block format), and returns read's error as it is. It waits for the elements, and
+// brings them to the host, where they stay.
 //
-// v is the tensor's own memory. It stays valid until f returns, even if the tensor is
-// released meanwhile, and f only reads it. If v lies in a mapped file that was cut, and f
-// reads what is gone, Read fails with ErrFileChanged. A use of v after f returned is an
-// error that only a build with the tag invariants catches: there v is a copy, which is
-// made inaccessible. If another goroutine writes to the tensor while f runs, v changes
-// under f.
-func Read[T dtype.Element](t Tensor, f func(v []T) error) error {
-	return lend(t, "read", storage.Read, f)
+// v is the tensor's own memory. It stays valid until read returns, even if the tensor
+// ends meanwhile, and read only reads it. If v lies in a mapped file that was cut, and
+// read reads what is gone, Read fails with ErrFileChanged. A use of v after read returned
+// is an error that only a build with the tag invariants catches: there v is a copy, which
+// is made inaccessible. If another goroutine writes to the tensor while read runs, v
+// changes under it.
+func Read[T Element](t Tensor, read func(v []T) error) error {
+	return lend(t, "read", storage.Read, read)
 }
 
-// Update is Read for an f that also writes. What f wrote stays, whatever f returns. It
-// fails with ErrReadOnly, before it calls f, for storage that was lent for reading.
+// Update is Read for a function that also writes. What it wrote stays, whatever it
+// returns. It fails with ErrReadOnly, before it calls write, for storage that was lent for
+// reading.
 //
-// Once Update has returned, every operation sees what f wrote, on every provider. An
-// operation on the tensor, or on a view of it, that another goroutine or f itself calls
-// while f runs sees some elements as they were and some as f left them; one that writes
-// to the tensor then competes with f for every element.
-func Update[T dtype.Element](t Tensor, f func(v []T) error) error {
-	return lend(t, "update", storage.Update, f)
+// Once Update has returned, every operation sees what was written, on every provider. An
+// operation on the tensor, or on a view of it, that another goroutine or write itself
+// calls meanwhile sees some elements as they were and some as write left them; one that
+// writes to the tensor then competes with write for every element.
+func Update[T Element](t Tensor, write func(v []T) error) error {
+	return lend(t, "update", storage.Update, write)
 }
 
-// open returns the tensor as the operand of a call that reaches its elements without a
-// context.
-func (t Tensor) open(what string) (operand, error) {
-	o, err := t.use(what)
+// opened returns t as the operand of a call that reaches its elements.
+func (t Tensor) opened(what string) (operand, error) {
+	if t.failure() != nil {
+		return operand{}, t.Err()
+	}
+	o, err := t.use()
 	if err == nil && t.h.e.closed.Load() {
 		o.t.Release()
-		return operand{}, fmt.Errorf("%s: %w", what, t.h.e.isClosed())
+		err = t.h.e.isClosed()
 	}
-	return o, err
+	if err != nil {
+		return operand{}, t.wrong(what, err)
+	}
+	return o, nil
 }
 
-// readable reports an operand that has no elements of type T in a row.
-func readable[T dtype.Element](what string, o *operand) error {
-	if d := dtype.Of[T](); d != o.t.DType() {
-		return failed(what, o, ErrDType, "%s read as %s", o.t.DType(), d)
+// elements returns t as an operand whose elements of type T lie in a row: t itself, or a
+// copy in a frame. The caller releases the operand and closes the frame, which may be the
+// zero Frame.
+func elements[T Element](t Tensor, what string) (operand, Frame, error) {
+	o, err := t.opened(what)
+	if err != nil {
+		return operand{}, Frame{}, err
 	}
-	if !o.t.IsContiguous() {
-		return failed(what, o, ErrUnsupportedView, "strides %s, want a contiguous tensor", o.t.Strides())
+	if err := typed[T](t, what, &o); err != nil {
+		o.t.Release()
+		return operand{}, Frame{}, err
+	}
+	if o.t.IsContiguous() {
+		return o, Frame{}, nil
+	}
+	o.t.Release()
+	if t.c == nil {
+		return operand{}, Frame{}, t.wrong(what, fmt.Errorf("the elements do not lie in a row: %w", errNoContext))
+	}
+	f := t.c.Frame()
+	if o, err = t.Copy().opened(what); err != nil {
+		f.Close()
+		return operand{}, Frame{}, err
+	}
+	return o, f, nil
+}
+
+// typed reports an operand whose elements are not of type T.
+func typed[T Element](t Tensor, what string, o *operand) error {
+	if d := dtype.Of[T](); d != o.t.DType() {
+		return t.wrong(what, &opError{fmt.Sprintf("%s %s read as %s", o.t.DType(), o.describe(), d), ErrDType})
 	}
 	return nil
 }
 
-// copyOut copies the elements of a readable operand into dst, which has as many.
-func copyOut[T dtype.Element](ctx context.Context, what string, o *operand, dst []T) error {
+// copyOut copies the elements of a contiguous operand into dst, which has as many.
+func copyOut[T Element](t Tensor, what string, o *operand, dst []T) error {
 	size := o.t.DType().Size()
 	p := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)*size)
-	if err := o.t.Buffer().ReadAt(ctx, p, o.t.Offset()*size); err != nil {
-		return failed(what, o, err, "%v", err)
+	if err := o.t.Buffer().ReadAt(t.c.context(), p, o.t.Offset()*size); err != nil {
+		return t.wrong(what, fmt.Errorf("%s %s: %w", o.t.DType(), o.describe(), err))
 	}
 	return nil
 }
 
 // lend is Read or Update, as a says.
-func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T) error) error {
-	o, err := t.open(what)
+func lend[T Element](t Tensor, what string, a storage.Access, f func(v []T) error) error {
+	o, err := t.opened(what)
 	if err != nil {
 		return err
 	}
 	defer o.t.Release()
-	if f == nil {
-		return failed(what, &o, errNoFunction, "no function")
+	fail := func(err error) error {
+		return t.wrong(what, fmt.Errorf("%s %s: %w", o.t.DType(), o.describe(), err))
 	}
-	if err := readable[T](what, &o); err != nil {
+	if f == nil {
+		return fail(errNoFunction)
+	}
+	if err := typed[T](t, what, &o); err != nil {
 		return err
 	}
+	if !o.t.IsContiguous() {
+		return fail(fmt.Errorf("strides %s, want a contiguous tensor: %w", o.t.Strides(), ErrUnsupportedView))
+	}
+	ctx := t.c.context()
 	if a == storage.Update {
-		if _, err := o.t.Buffer().BeginHostWrite(context.Background()); err != nil {
-			return failed(what, &o, err, "%v", err)
+		if _, err := o.t.Buffer().BeginHostWrite(ctx); err != nil {
+			return fail(err)
 		}
 		defer o.t.Buffer().EndHostWrite()
 	}
-	own, err := tensor.Data[T](context.Background(), &o.t, storage.Read)
+	own, err := tensor.Data[T](ctx, &o.t, storage.Read)
 	if err != nil {
-		return failed(what, &o, err, "%v", err)
+		return fail(err)
 	}
 	lent := own
 	if invariants.Enabled {
 		block, err := offheap.Alloc(len(own) * o.t.DType().Size())
 		if err != nil {
-			return failed(what, &o, err, "%v", err)
+			return fail(err)
 		}
 		defer offheap.Free(&block) // from here on a use of the elements faults
 		if lent, err = storage.Elements[T](block.Bytes()); err != nil {
-			return failed(what, &o, err, "%v", err)
+			return fail(err)
 		}
 		if err := offheap.Guard(func() error { copy(lent, own); return nil }); err != nil {
-			return failed(what, &o, err, "%v", err)
+			return fail(err)
 		}
 		if a == storage.Update {
 			defer func() { copy(own, lent) }()
@@ -153,7 +346,7 @@ func lend[T dtype.Element](t Tensor, what string, a storage.Access, f func(v []T
 	// The elements may lie in a mapped file.
 	var result error // f's own error, to which lend adds nothing
 	if err := offheap.Guard(func() error { result = f(lent); return nil }); err != nil {
-		return failed(what, &o, err, "%v", err)
+		return fail(err)
 	}
 	return result
 }

@@ -77,6 +77,7 @@ type Engine struct {
 	threads int
 	exact   bool
 	headers headers
+	made    atomic.Uint64 // contexts
 
 	mu       sync.Mutex // never held while something waits for a device
 	contexts map[*Context]struct{}

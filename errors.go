@@ -2,7 +2,6 @@ package fucina
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/provider"
@@ -38,8 +37,8 @@ var (
 
 // Errors about lifetimes.
 var (
-	// ErrReleased reports use of a tensor after its release.
-	ErrReleased = errors.New("tensor was released")
+	// ErrReleased reports use of a tensor after its release or the end of its frame.
+	ErrReleased = errors.New("tensor was released, or its frame has ended")
 	// ErrReadOnly reports a write to storage that was lent for reading, as that of
 	// a mapped model file.
 	ErrReadOnly = tensor.ErrReadOnly
@@ -54,6 +53,10 @@ var (
 	// ErrEngine reports a tensor that belongs to another engine than the context, or a
 	// buffer that holds another engine's weights.
 	ErrEngine = errors.New("of another engine")
+	// ErrContext reports operands that two contexts drive.
+	ErrContext = errors.New("operands of two contexts")
+	// ErrNotOwned reports the Move of a tensor that the innermost frame does not own.
+	ErrNotOwned = errors.New("move of a tensor that the innermost frame does not own")
 	// ErrLeak reports tensors that were never released when their engine closed.
 	ErrLeak = errors.New("tensors were never released")
 )
@@ -83,8 +86,3 @@ type opError struct {
 
 func (e *opError) Error() string { return e.msg }
 func (e *opError) Unwrap() error { return e.kind }
-
-// failed describes the failure of an operation on one operand.
-func failed(what string, o *operand, kind error, format string, args ...any) error {
-	return &opError{what + ": " + o.describe() + ": " + fmt.Sprintf(format, args...), kind}
-}

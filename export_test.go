@@ -10,7 +10,7 @@ import (
 // Memory returns the address of the buffer that the tensor lives in, for tests of its
 // reuse.
 func Memory(t Tensor) *byte {
-	o, err := t.use("memory")
+	o, err := t.use()
 	if err != nil {
 		panic(err)
 	}

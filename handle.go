@@ -1,37 +1,52 @@
 package fucina
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/tags"
 )
 
-// Tensor names a tensor. It is a small comparable value; copies name the same
-// tensor. Once that is released, every one of them is stale, and using it is
-// ErrReleased. The zero Tensor is stale.
+// Tensor names a tensor and the context that drives it. It is a small value; copies name
+// the same tensor. Once that has ended, every one of them is stale, and using it is
+// ErrReleased. The zero Tensor is none.
 //
-// A tensor belongs to the engine that made it: an operation on a context of another
-// engine fails with ErrEngine.
+// Operations are methods that return one Tensor. If an operation fails, its result is a
+// failed tensor, which carries the error: an operation on it computes nothing and returns
+// the same failure, until somebody looks. See the package's rules.
+//
+// == also compares the context and the mark of Move; Same does not.
 type Tensor struct {
+	c *Context // nil for a Shared tensor
 	h *header
-	// epoch is that of the header when it was given to this tensor. A release moves
-	// the header's epoch on, so that a stale Tensor is an error even after its header
-	// was reused, and never someone else's tensor.
+	// epoch is that of the header when it was given to this tensor, and the mark of Move.
+	// The end of a tensor moves the header's epoch on, so that a stale Tensor is an error
+	// even after its header was reused, and never someone else's tensor.
 	epoch uint64
 }
+
+// moved is the mark of Move in an epoch.
+const moved = 1 << 63
+
+// mark returns the epoch without the mark of Move.
+func (t Tensor) mark() uint64 { return t.epoch &^ moved }
 
 // header is the tensor behind a Tensor. Its engine reuses it for one tensor after
 // another.
 type header struct {
-	e *Engine
+	e    *Engine
+	fail *Failure // of a failed tensor, whose header is its own and has nothing else
 
-	mu     sync.Mutex
-	epoch  uint64
-	t      tensor.Tensor
-	names  tags.List
-	scoped bool // a scope owns the tensor
+	mu    sync.Mutex
+	epoch uint64
+	t     tensor.Tensor
+	names tags.List
+	owner *frame // nil for a Shared tensor; written inside its context
+
+	prev, next *header // among what the owner owns; used inside its context
 }
 
 // headers are an engine's headers: those in use are counted, the others are kept.
@@ -66,17 +81,17 @@ func (p *headers) put(h *header) {
 	p.idle = append(p.idle, h)
 }
 
-// wrap makes t, whose reference it takes, a Tensor.
-func (e *Engine) wrap(t tensor.Tensor, names tags.List, scoped bool) Tensor {
+// wrap makes t, whose reference it takes, a Tensor that nobody owns.
+func (e *Engine) wrap(t tensor.Tensor, names tags.List) Tensor {
 	h := e.headers.get(e)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.t, h.names, h.scoped = t, names, scoped
-	return Tensor{h, h.epoch}
+	h.t, h.names = t, names
+	return Tensor{nil, h, h.epoch}
 }
 
-// own makes t, whose reference it takes, a Tensor that no scope owns, and its buffer
-// the engine's. With an error, which is ErrClosed or ErrEngine, it takes nothing.
+// own makes t, whose reference it takes, a Shared Tensor, and its buffer the engine's.
+// With an error, which is ErrClosed or ErrEngine, it takes nothing.
 func (e *Engine) own(t tensor.Tensor, names tags.List) (Tensor, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,38 +101,143 @@ func (e *Engine) own(t tensor.Tensor, names tags.List) (Tensor, error) {
 	if !t.Buffer().Adopt(e.number) {
 		return Tensor{}, &opError{fmt.Sprintf("the buffer belongs to %s, not to %s", engineName(t.Buffer().Owner()), e), ErrEngine}
 	}
-	return e.wrap(t, names, false), nil
+	return e.wrap(t, names), nil
 }
 
-// wrap makes t, whose reference it takes, a result: of the innermost scope or, if
-// none is open, the caller's.
-func (c *Context) wrap(t tensor.Tensor, names tags.List) Tensor {
-	if len(c.scopes) == 0 {
-		return c.e.wrap(t, names, false)
+// give makes s the owner of h, which has none. The caller is inside s's context.
+func (h *header) give(s *frame) {
+	h.prev, h.next = nil, s.items
+	if h.next != nil {
+		h.next.prev = h
 	}
-	s := c.scopes[len(c.scopes)-1]
-	x := c.e.wrap(t, names, true)
-	s.items = append(s.items, x)
-	return x
-}
-
-// Release gives the tensor back. While a scope owns it, that does nothing. A second
-// release is ErrReleased. After Engine.Close, Release still frees the memory.
-func (t Tensor) Release() error { return t.release(false) }
-
-func (t Tensor) release(byScope bool) error {
-	h := t.h
-	if h == nil {
-		return fmt.Errorf("release: %w", ErrReleased)
-	}
+	s.items = h
 	h.mu.Lock()
-	if h.epoch != t.epoch {
-		h.mu.Unlock()
-		return fmt.Errorf("release: %w", ErrReleased)
+	h.owner = s
+	h.mu.Unlock()
+}
+
+// take takes h from its owner. The caller is inside the owner's context.
+func (h *header) take() {
+	s := h.owner
+	switch {
+	case h.prev != nil:
+		h.prev.next = h.next
+	default:
+		s.items = h.next
 	}
-	if h.scoped && !byScope {
-		h.mu.Unlock()
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	h.prev, h.next = nil, nil
+	h.mu.Lock()
+	h.owner = nil
+	h.mu.Unlock()
+}
+
+// ownedBy returns the frame that owns the tensor of the given epoch, or nil.
+func (h *header) ownedBy(epoch uint64) *frame {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.epoch != epoch {
 		return nil
+	}
+	return h.owner
+}
+
+// end ends h, which has no owner any more. Its memory goes to the scope holder, if there
+// is one.
+func (h *header) end(holder *frame) {
+	h.mu.Lock()
+	h.epoch++
+	raw := h.t
+	h.t, h.names = tensor.Tensor{}, tags.List{}
+	h.mu.Unlock()
+	if holder != nil {
+		holder.held = append(holder.held, raw)
+	} else {
+		raw.Release()
+	}
+	h.e.headers.put(h)
+}
+
+// failedTensor returns a tensor of context c that carries f.
+func failedTensor(c *Context, f *Failure) Tensor { return Tensor{c, &header{fail: f}, 0} }
+
+// failure returns why t failed, or nil. It is no look.
+func (t Tensor) failure() *Failure {
+	if t.h == nil {
+		return nil
+	}
+	return t.h.fail
+}
+
+// Errors of operands that are no tensors.
+var (
+	errNoTensor  = fmt.Errorf("the zero Tensor: %w", ErrReleased)
+	errNoContext = errors.New("no operand has a context; choose one with On")
+)
+
+// live reports whether t has neither ended nor failed.
+func (t Tensor) live() bool {
+	if t.h == nil || t.h.fail != nil {
+		return false
+	}
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	return t.h.epoch == t.mark()
+}
+
+// operand is a tensor during a call that needs no context: a reference, to be released,
+// with the names of its axes.
+type operand struct {
+	t     tensor.Tensor
+	names tags.List
+}
+
+func (o *operand) describe() string { return o.names.Describe(o.t.Shape()) }
+
+// use returns a live tensor as an operand.
+func (t Tensor) use() (operand, error) {
+	if t.h == nil {
+		return operand{}, errNoTensor
+	}
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	if t.h.epoch != t.mark() {
+		return operand{}, ErrReleased
+	}
+	return operand{t.h.t.Retained(), t.h.names}, nil
+}
+
+// Release ends the tensor early. In a frame it is never needed. A tensor that has ended,
+// failed or is zero stays as it is.
+//
+// While a scope holds the memory, only the name ends. After Engine.Close, Release still
+// frees the memory of a Shared tensor.
+func (t Tensor) Release() {
+	if t.h == nil || t.h.fail != nil {
+		return
+	}
+	s := t.h.ownedBy(t.mark())
+	if s == nil {
+		t.endShared()
+		return
+	}
+	c := s.c
+	if c.enter() != nil {
+		return // the context has closed, or someone else drives it: its frame ends the tensor
+	}
+	defer c.exit()
+	c.release(t)
+}
+
+// endShared ends a tensor that nobody owns.
+func (t Tensor) endShared() {
+	h := t.h
+	h.mu.Lock()
+	if h.epoch != t.mark() || h.owner != nil {
+		h.mu.Unlock()
+		return
 	}
 	h.epoch++
 	raw := h.t
@@ -125,5 +245,61 @@ func (t Tensor) release(byScope bool) error {
 	h.mu.Unlock()
 	raw.Release()
 	h.e.headers.put(h)
-	return nil
+}
+
+// release ends a tensor that a frame of c owns. The caller is inside the context.
+func (c *Context) release(t Tensor) {
+	s := t.h.ownedBy(t.mark())
+	if s == nil || s.c != c {
+		return
+	}
+	i := slices.Index(c.frames, s)
+	t.h.take()
+	t.h.end(c.holder(i))
+}
+
+// Shared takes t out of frames, scopes and its context: it lives until Release, and any
+// context of the engine may use it. It returns t, without a context; see On.
+func (t Tensor) Shared() Tensor {
+	if t.failure() != nil {
+		return t
+	}
+	if !t.live() {
+		return t.complain("shared", errEnded(t))
+	}
+	if s := t.h.ownedBy(t.mark()); s != nil {
+		if err := s.c.enter(); err != nil {
+			return t.complain("shared", err)
+		}
+		mine := t.h.ownedBy(t.mark()) == s // or its frame has ended before enter
+		if mine {
+			t.h.take()
+		}
+		s.c.exit()
+		if !mine {
+			return t.complain("shared", ErrReleased)
+		}
+	}
+	return Tensor{nil, t.h, t.mark()}
+}
+
+// On returns t driven by c. Its owner stays the same.
+func (t Tensor) On(c *Context) Tensor {
+	t.c = c
+	return t
+}
+
+// Move returns t with a mark in the value: the operation that takes the value ends t, also
+// if it fails. Only what the innermost frame owns can be moved.
+func (t Tensor) Move() Tensor {
+	t.epoch |= moved
+	return t
+}
+
+// errEnded says what is wrong with a tensor that is not live.
+func errEnded(t Tensor) error {
+	if t.h == nil {
+		return errNoTensor
+	}
+	return ErrReleased
 }

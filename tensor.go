@@ -2,11 +2,10 @@ package fucina
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/shape"
-	"github.com/fucina-go/fucina/core/tensor"
-	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/tagged"
 	"github.com/fucina-go/fucina/tags"
 )
@@ -29,57 +28,69 @@ func layout(what string, axes []Axis) (tags.List, shape.Shape, error) {
 	return names, s, nil
 }
 
-// FromSlice returns a tensor of T's dtype with a copy of values, in row-major order
-// of axes; no axes make a scalar. For a block format, values are blocks along the
-// last axis.
-func FromSlice[T dtype.Element](c *Context, values []T, axes ...Axis) (Tensor, error) {
-	if err := c.enter("from slice"); err != nil {
-		return Tensor{}, err
-	}
-	defer c.exit()
-	names, s, err := layout("from slice", axes)
-	if err != nil {
-		return Tensor{}, err
-	}
-	t, err := exec.FromSlice(c.x, s, values)
-	if err != nil {
-		return Tensor{}, fmt.Errorf("from slice %s: %w", names.Describe(s), err)
-	}
-	return c.wrap(t, names), nil
+// Err returns why t failed, or nil. It is a look at the failure.
+func (t Tensor) Err() error { return t.failure().look() }
+
+// IsZero reports whether t is the zero Tensor, which options take for absent.
+func (t Tensor) IsZero() bool { return t == Tensor{} }
+
+// Same reports whether t and u name the same tensor, whatever drives them.
+func (t Tensor) Same(u Tensor) bool { return t.h == u.h && t.mark() == u.mark() }
+
+// Context returns the context that drives t, or nil.
+func (t Tensor) Context() *Context { return t.c }
+
+// Valid reports whether t has neither ended nor failed.
+func (t Tensor) Valid() bool { return t.live() }
+
+// complain returns a failed tensor of t's context, for a call that is no operation.
+func (t Tensor) complain(what string, err error) Tensor {
+	return t.c.fail(fmt.Errorf("%s: %w", what, err))
 }
 
-// Replace moves a variable on to its next value, the result of an operation:
-//
-//	y, err := x.Add(c, d)
-//	err = fucina.Replace(&x, y, err)
-//
-// If err is not nil it returns err and leaves *old as it is. Otherwise it releases
-// *old, unless that is the zero Tensor or fresh itself, and sets it to fresh.
-func Replace(old *Tensor, fresh Tensor, err error) error {
-	if err != nil {
-		return err
-	}
-	before := *old
-	*old = fresh
-	if before == (Tensor{}) || before == fresh {
-		return nil
-	}
-	return before.Release()
+// wrong returns the error of a call that returns one, so that it is looked at.
+func (t Tensor) wrong(what string, err error) error {
+	f := newFailure(nil, fmt.Errorf("%s: %w", what, err))
+	f.seen.Store(true)
+	return f
 }
 
-// Valid reports whether the tensor has not been released.
-func (t Tensor) Valid() bool {
-	o, err := t.use("")
-	if err != nil {
-		return false
+// FailIf returns t, or a failed tensor that carries err if err is not nil.
+func (t Tensor) FailIf(err error) Tensor {
+	if err == nil || t.failure() != nil {
+		return t
 	}
-	o.t.Release()
-	return true
+	return t.c.fail(err)
 }
 
-// DType returns the element format; dtype.Invalid for a stale tensor.
-func (t Tensor) DType() dtype.DType {
-	o, err := t.use("")
+// Expect returns t, or a failed tensor unless t has these axes and no others, in any
+// order.
+func (t Tensor) Expect(axes ...string) Tensor {
+	if t.failure() != nil {
+		return t
+	}
+	o, err := t.use()
+	if err != nil {
+		return t.complain("expect", err)
+	}
+	defer o.t.Release()
+	ok := len(axes) == o.names.Len()
+	for _, name := range axes {
+		ok = ok && o.names.Index(name) >= 0
+	}
+	if ok {
+		return t
+	}
+	want := append([]string(nil), axes...) // what reaches fmt would escape
+	return t.c.fail(&opError{fmt.Sprintf("expect: have %s, want {%s}", o.describe(), strings.Join(want, " ")), ErrTag})
+}
+
+// DType returns the element format; dtype.Invalid for a tensor that has ended or failed.
+func (t Tensor) DType() DType {
+	if t.failure() != nil {
+		return dtype.Invalid
+	}
+	o, err := t.use()
 	if err != nil {
 		return dtype.Invalid
 	}
@@ -87,23 +98,33 @@ func (t Tensor) DType() dtype.DType {
 	return o.t.DType()
 }
 
-// Dim returns the size of the axis.
-func (t Tensor) Dim(axis string) (int, error) {
-	o, err := t.use("dim")
+// Dim returns the size of the axis. If there is none, it returns 0 and leaves a failure
+// on the context.
+func (t Tensor) Dim(axis string) int {
+	if t.failure() != nil {
+		return 0
+	}
+	o, err := t.use()
 	if err != nil {
-		return 0, err
+		t.complain("dim", err)
+		return 0
 	}
 	defer o.t.Release()
-	i, err := o.axis("dim", axis)
-	if err != nil {
-		return 0, err
+	i := o.names.Index(axis)
+	if i < 0 {
+		t.c.fail(&opError{fmt.Sprintf("dim of %s %s: no axis %q", o.t.DType(), o.describe(), axis), ErrTag})
+		return 0
 	}
-	return o.t.Dim(i), nil
+	return o.t.Dim(i)
 }
 
-// Axes returns the axes, outermost first; none for a scalar or a stale tensor.
+// Axes returns the axes, outermost first; none for a scalar or a tensor that has ended or
+// failed.
 func (t Tensor) Axes() []Axis {
-	o, err := t.use("")
+	if t.failure() != nil {
+		return nil
+	}
+	o, err := t.use()
 	if err != nil {
 		return nil
 	}
@@ -115,9 +136,12 @@ func (t Tensor) Axes() []Axis {
 	return axes
 }
 
-// Len returns the number of logical elements; 0 for a stale tensor.
+// Len returns the number of elements; 0 for a tensor that has ended or failed.
 func (t Tensor) Len() int {
-	o, err := t.use("")
+	if t.failure() != nil {
+		return 0
+	}
+	o, err := t.use()
 	if err != nil {
 		return 0
 	}
@@ -125,19 +149,9 @@ func (t Tensor) Len() int {
 	return o.t.Len()
 }
 
-// String describes the tensor without its values, as "f32 {batch:2 d:3}".
-func (t Tensor) String() string {
-	o, err := t.use("")
-	if err != nil {
-		return "released tensor"
-	}
-	defer o.t.Release()
-	return o.t.DType().String() + " " + o.describe()
-}
-
 // Raw is the layout of a tensor at the moment it was asked for.
 type Raw struct {
-	DType dtype.DType
+	DType DType
 	Shape []int // logical sizes; {1} for a scalar
 	// Strides and Offset count storage elements: blocks, for a block format.
 	Strides    []int
@@ -147,9 +161,12 @@ type Raw struct {
 
 // AsRaw returns the layout, for inspection.
 func (t Tensor) AsRaw() (Raw, error) {
-	o, err := t.use("raw")
+	if t.failure() != nil {
+		return Raw{}, t.Err()
+	}
+	o, err := t.use()
 	if err != nil {
-		return Raw{}, err
+		return Raw{}, t.wrong("raw", err)
 	}
 	defer o.t.Release()
 	s, st := o.t.Shape(), o.t.Strides()
@@ -157,49 +174,4 @@ func (t Tensor) AsRaw() (Raw, error) {
 		DType: o.t.DType(), Shape: append([]int(nil), s.Slice()...), Strides: append([]int(nil), st.Slice()...),
 		Offset: o.t.Offset(), Contiguous: o.t.IsContiguous(),
 	}, nil
-}
-
-// operand is a tensor during a call: a reference, to be released, with the names of
-// its axes. Ops replace t by views of it; shape stays the original one, for messages.
-type operand struct {
-	t     tensor.Tensor
-	names tags.List
-	shape shape.Shape
-}
-
-// use returns the tensor as an operand of a call that needs no context.
-func (t Tensor) use(what string) (operand, error) {
-	if t.h == nil {
-		return operand{}, fmt.Errorf("%s: %w", what, ErrReleased)
-	}
-	t.h.mu.Lock()
-	defer t.h.mu.Unlock()
-	if t.h.epoch != t.epoch {
-		return operand{}, fmt.Errorf("%s: %w", what, ErrReleased)
-	}
-	return operand{t.h.t.Retained(), t.h.names, t.h.t.Shape()}, nil
-}
-
-// operand returns t as an operand of a call inside c, whose engine must be t's.
-func (c *Context) operand(what string, t Tensor) (operand, error) {
-	o, err := t.use(what)
-	if err != nil {
-		return operand{}, err
-	}
-	if t.h.e != c.e {
-		defer o.t.Release()
-		return operand{}, &opError{fmt.Sprintf("%s: %s %s belongs to %s, the context to %s", what, o.t.DType(), o.describe(), t.h.e, c.e), ErrEngine}
-	}
-	return o, nil
-}
-
-func (o *operand) describe() string { return o.names.Describe(o.shape) }
-
-// axis returns the place of the axis.
-func (o *operand) axis(what, name string) (int, error) {
-	i := o.names.Index(name)
-	if i < 0 {
-		return 0, failed(what, o, ErrTag, "no axis %q", name)
-	}
-	return i, nil
 }

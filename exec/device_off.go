@@ -31,6 +31,8 @@ type deviceQueue struct{}
 func (*deviceQueue) open(*device) error { return nil }
 func (*deviceQueue) close() error       { return nil }
 
+func (*deviceQueue) sync(context.Context) error { return nil }
+
 func (*Queue) onDevice(op.ID) (bool, error) { return false, nil }
 func (*Queue) fallBack(error) bool          { return true }
 

@@ -107,6 +107,18 @@ func (q *deviceQueue) ready() (err error) {
 	return err
 }
 
+// sync waits until the queue's work has ended, well or not.
+func (q *deviceQueue) sync(ctx context.Context) error {
+	if q.q == nil {
+		return nil
+	}
+	w := q.q.Timeline().Last()
+	if err := w.Wait(ctx); err != nil && !w.Done() {
+		return err
+	}
+	return nil
+}
+
 // close ends the queue, after its work has ended.
 func (q *deviceQueue) close() error {
 	if q.q == nil {

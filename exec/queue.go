@@ -51,6 +51,10 @@ func (c *Queue) SetCancel(ctx context.Context) {
 	c.std = ctx
 }
 
+// Sync waits until what was submitted so far has ended, well or not, or until the end of
+// the context of SetCancel, with whose error it returns.
+func (c *Queue) Sync() error { return c.dev.sync(c.std) }
+
 // Close waits for the queue's work and ends it. The owner calls it once.
 func (c *Queue) Close() error {
 	return errors.Join(c.dev.close(), c.e.cpu.CloseQueue(c.cpu))

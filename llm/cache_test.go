@@ -2,7 +2,6 @@ package llm_test
 
 import (
 	"bytes"
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ func blocksOf(t *testing.T, cache fucina.Tensor, n int) ([]byte, []float32) {
 	}
 	tokens := cache.Axes()[0].Size
 	blocks := make([]dtype.BlockQ8_0, cache.Len()/32)
-	if err := fucina.ReadInto(context.Background(), cache, blocks); err != nil {
+	if err := fucina.CopyOut(cache, blocks); err != nil {
 		t.Fatal(err)
 	}
 	blocks = blocks[:len(blocks)/tokens*n]
@@ -39,7 +38,7 @@ func blocksOf(t *testing.T, cache fucina.Tensor, n int) ([]byte, []float32) {
 func floatsOf(t *testing.T, cache fucina.Tensor, n int) []float32 {
 	t.Helper()
 	values := make([]float32, cache.Len())
-	if err := fucina.ReadInto(context.Background(), cache, values); err != nil {
+	if err := fucina.CopyOut(cache, values); err != nil {
 		t.Fatal(err)
 	}
 	return values[:len(values)/cache.Axes()[0].Size*n]
@@ -55,17 +54,7 @@ func setFloats(t *testing.T, eng *fucina.Engine, cache fucina.Tensor, values []f
 	defer c.Close()
 	axes := cache.Axes()
 	axes[0].Size = len(values) / (axes[1].Size * axes[2].Size)
-	src, err := fucina.FromSlice(c, values, axes...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Release()
-	dst, err := cache.Narrow(c, "key", 0, axes[0].Size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dst.Release()
-	if err := dst.CopyFrom(c, src); err != nil {
+	if err := cache.On(c).Narrow("key", 0, axes[0].Size).CopyFrom(fucina.FromSlice(c, values, axes...)).Err(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -196,9 +196,7 @@ func TestTensorOfCutFile(t *testing.T) {
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
-	wantChanged(t, fucina.ReadInto(context.Background(), w, make([]float32, info.Shape[0])), path)
-	_, err = w.Scale(c, 2)
-	wantChanged(t, err, path)
-	_, err = fucina.FromSlice(c, f.Data(info), fucina.Ax("bytes", int(info.Size)))
-	wantChanged(t, err, path)
+	wantChanged(t, fucina.CopyOut(w, make([]float32, info.Shape[0])), path)
+	wantChanged(t, w.On(c).Scale(2).Err(), path)
+	wantChanged(t, fucina.FromSlice(c, f.Data(info), fucina.Ax("bytes", int(info.Size))).Err(), path)
 }

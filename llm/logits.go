@@ -3,6 +3,8 @@ package llm
 import (
 	"context"
 	"fmt"
+
+	"github.com/fucina-go/fucina"
 )
 
 // logitRows is how many tokens of a batch DecodeAll takes through the output matrix
@@ -27,31 +29,44 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 		return err
 	}
 	s.c.SetCancel(ctx)
-	defer s.c.SetCancel(context.Background())
-	vocabulary := s.m.params.Vocabulary
+	defer s.c.SetCancel(nil)
 	logits := s.room(min(logitRows, len(ids), s.opt.Batch))
 	for done := 0; done < len(ids); {
 		n := min(len(ids)-done, s.opt.Batch)
-		f := flow{ctx: ctx, c: s.c, past: s.Past(), n: n}
-		x := s.blocks(&f, ids[done:done+n])
-		for first := 0; first < n && !f.stop(); {
-			rows := min(logitRows, n-first)
-			s.readLogits(&f, x, first, rows, logits[:rows*vocabulary])
-			f.err = s.checked(f.err)
-			for i := 0; i < rows && !f.stop(); i++ {
-				if err := yield(done+first+i, logits[i*vocabulary:(i+1)*vocabulary]); err != nil {
-					f.drop(x)
-					return err
-				}
-			}
-			first += rows
-		}
-		f.drop(x)
-		if f.err != nil {
-			return fmt.Errorf("llm: %w", f.err)
+		if err := s.allRows(ctx, ids[done:done+n], done, logits, yield); err != nil {
+			return err
 		}
 		s.keep(ids[done : done+n])
 		done += n
+	}
+	return nil
+}
+
+// allRows runs one batch of DecodeAll, whose first token is number done of all.
+func (s *Session) allRows(ctx context.Context, ids []int32, done int, logits []float32, yield func(i int, logits []float32) error) error {
+	f := s.c.Frame()
+	defer f.Close()
+	vocabulary := s.m.params.Vocabulary
+	x := s.blocks(ids)
+	if err := x.Err(); err != nil {
+		return fmt.Errorf("llm: %w", s.checked(err))
+	}
+	for first := 0; first < len(ids); first += logitRows {
+		rows := min(logitRows, len(ids)-first)
+		g := s.c.Frame()
+		err := fucina.CopyOut(s.output(x.Narrow("seq", first, rows)), logits[:rows*vocabulary])
+		g.Close()
+		if err = s.checked(err); err != nil {
+			return fmt.Errorf("llm: %w", err)
+		}
+		for i := range rows {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("llm: %w", err)
+			}
+			if err := yield(done+first+i, logits[i*vocabulary:(i+1)*vocabulary]); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

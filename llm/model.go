@@ -427,18 +427,13 @@ func (l *loader) rows(t fucina.Tensor, start int, of, as fucina.Axis) fucina.Ten
 	if l.err != nil {
 		return fucina.Tensor{}
 	}
-	v, err := t.Narrow(l.views, of.Name, start, as.Size)
-	if err != nil {
+	v := t.On(l.views).Narrow(of.Name, start, as.Size).Rename(of.Name, as.Name).Shared()
+	if err := v.Err(); err != nil {
 		l.fail(err)
 		return fucina.Tensor{}
 	}
-	named, err := v.Rename(l.views, of.Name, as.Name)
-	l.failIf(err)
-	l.failIf(v.Release())
-	if err == nil {
-		l.m.all = append(l.m.all, named)
-	}
-	return named
+	l.m.all = append(l.m.all, v)
+	return v
 }
 
 // close ends the context of views, which outlive it.
@@ -550,9 +545,8 @@ func (m *Model) Close() error {
 		return nil
 	}
 	m.closed = true
-	var errs []error
 	for _, t := range m.all {
-		errs = append(errs, t.Release())
+		t.Release()
 	}
-	return errors.Join(errs...)
+	return nil
 }

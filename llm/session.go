@@ -44,8 +44,8 @@ type Session struct {
 	m      *Model
 	c      *fucina.Context
 	opt    SessionOptions
-	angles fucina.Tensor // {pos pair cos_sin}
-	local  fucina.Tensor // likewise, of the blocks with a window; zero if there are none
+	angles table
+	local  table // of the blocks with a window; zero if there are none
 	cache  []kv
 	past   atomic.Int64
 	busy   atomic.Bool
@@ -107,11 +107,11 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	// A longer sequence grows the slice: its length may be out of all proportion.
 	ids := make([]int32, 0, min(opt.Context, defaultContext))
 	s := &Session{m: m, c: c, opt: opt, ids: ids}
-	if s.angles, err = m.eng.RoPETable(arch.Stretched(&m.params, opt.Context), opt.Context, "pos"); err != nil {
+	if s.angles.Tensor, err = m.eng.RoPETable(arch.Stretched(&m.params, opt.Context), opt.Context, "pos"); err != nil {
 		return nil, errors.Join(fmt.Errorf("llm: %w", err), c.Close())
 	}
 	if m.params.Window > 0 {
-		if s.local, err = m.eng.RoPETable(m.params.LocalRoPE, opt.Context, "pos"); err != nil {
+		if s.local.Tensor, err = m.eng.RoPETable(m.params.LocalRoPE, opt.Context, "pos"); err != nil {
 			return nil, errors.Join(fmt.Errorf("llm: %w", err), s.release())
 		}
 	}
@@ -123,7 +123,8 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 		}
 		v, err := m.eng.Empty(opt.KV, key, head, fucina.Ax("d_head", m.params.ValueLength))
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("llm: KV cache: %w", err), k.Release(), s.release())
+			k.Release()
+			return nil, errors.Join(fmt.Errorf("llm: KV cache: %w", err), s.release())
 		}
 		s.cache = append(s.cache, kv{k, v})
 	}
@@ -132,15 +133,14 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 }
 
 func (s *Session) release() error {
-	errs := []error{s.angles.Release()}
-	if s.local != (fucina.Tensor{}) {
-		errs = append(errs, s.local.Release())
-	}
+	s.angles.Release()
+	s.local.Release()
 	for _, l := range s.cache {
-		errs = append(errs, l.k.Release(), l.v.Release())
+		l.k.Release()
+		l.v.Release()
 	}
 	s.cache, s.logits = nil, nil
-	return errors.Join(append(errs, s.c.Close())...)
+	return s.c.Close()
 }
 
 // enter claims the session for the calling goroutine until exit.
@@ -257,14 +257,14 @@ func (s *Session) decode(ctx context.Context, ids []int32, logits []float32) err
 		return fmt.Errorf("llm: room for %d logits, want %d", len(logits), s.m.params.Vocabulary)
 	}
 	s.c.SetCancel(ctx)
-	defer s.c.SetCancel(context.Background())
+	defer s.c.SetCancel(nil)
 	for len(ids) > 0 {
 		n := min(len(ids), s.opt.Batch)
 		out := logits
 		if n < len(ids) {
 			out = nil
 		}
-		if err := s.step(ctx, ids[:n], out); err != nil {
+		if err := s.step(ids[:n], out); err != nil {
 			return fmt.Errorf("llm: %w", err)
 		}
 		s.keep(ids[:n])
@@ -299,15 +299,16 @@ func (s *Session) room(n int) []float32 {
 }
 
 // step runs the network on one batch.
-func (s *Session) step(ctx context.Context, ids []int32, logits []float32) error {
-	f := flow{ctx: ctx, c: s.c, past: s.Past(), n: len(ids)}
-	x := s.blocks(&f, ids)
-	if logits != nil {
+func (s *Session) step(ids []int32, logits []float32) error {
+	f := s.c.Frame()
+	defer f.Close()
+	x := s.blocks(ids)
+	err := x.Err()
+	if err == nil && logits != nil {
 		// Only the last token's row is wanted, so only it goes through the output.
-		s.readLogits(&f, x, len(ids)-1, 1, logits)
+		err = fucina.CopyOut(s.output(x.Narrow("seq", len(ids)-1, 1)), logits)
 	}
-	f.drop(x)
-	return s.checked(f.err)
+	return s.checked(err)
 }
 
 // checked returns the error of a batch that ended with err: that of the model's file if
@@ -323,194 +324,121 @@ func (s *Session) checked(err error) error {
 
 // blocks runs a batch through all blocks, and returns what comes out of the last,
 // {seq d}.
-func (s *Session) blocks(f *flow, ids []int32) fucina.Tensor {
-	p := &s.m.params
-	x := f.take(fucina.FromSlice(s.c, ids, fucina.Ax("seq", len(ids))))
-	x = f.then(x, f.take(s.m.tokenEmbd.GetRows(s.c, x, "vocab")))
+func (s *Session) blocks(ids []int32) fucina.Tensor {
+	p, c := &s.m.params, s.c
+	f := c.Frame()
+	past, n := s.Past(), len(ids)
+	x := s.m.tokenEmbd.On(c).Gather(fucina.FromSlice(c, ids, fucina.Ax("seq", n)), "vocab")
 	if p.EmbeddingScale != 0 {
-		x = f.then(x, f.take(x.Scale(s.c, p.EmbeddingScale)))
+		x = x.Move().Scale(float64(p.EmbeddingScale))
 	}
-	angles, local := f.positions(s.angles), fucina.Tensor{}
+	angles, local := s.angles.positions(c, past, n), fucina.Tensor{}
 	if p.Window > 0 {
-		local = f.positions(s.local)
+		local = s.local.positions(c, past, n)
 	}
 	for i := range s.m.layers {
-		if f.stop() {
-			break
-		}
+		window := 0
+		turn := angles
 		if p.Local(i) {
-			x = s.attention(f, i, x, local, p.Window)
-		} else {
-			x = s.attention(f, i, x, angles, 0)
+			window, turn = p.Window, local
 		}
-		x = s.feedForward(f, i, x)
+		// The value before a block ends with it.
+		err := fucina.Replace(&x, s.attention(i, x, turn, window))
+		if err == nil {
+			err = fucina.Replace(&x, s.feedForward(i, x))
+		}
+		if err != nil {
+			return f.Return(c.Fail(err))
+		}
 	}
-	f.drop(angles)
-	f.drop(local)
-	return x
+	return f.Return(x)
 }
 
-// readLogits writes the logits of n rows of x {seq d}, from row first, to logits.
-func (s *Session) readLogits(f *flow, x fucina.Tensor, first, n int, logits []float32) {
+// output returns the logits {seq vocab} of the rows x {seq d}.
+func (s *Session) output(x fucina.Tensor) fucina.Tensor {
 	p := &s.m.params
-	y := f.take(x.Narrow(s.c, "seq", first, n))
-	y = f.then(y, f.take(y.RMSNorm(s.c, s.m.outputNorm, "d", p.NormEpsilon)))
-	y = f.then(y, f.project(y, &s.m.output, "d"))
+	f := x.Frame()
+	y := s.m.output.apply(x.RMSNorm(s.m.outputNorm, "d", float64(p.NormEpsilon)), "d")
 	if p.FinalSoftCap != 0 {
-		y = f.then(y, f.take(y.SoftCap(s.c, p.FinalSoftCap)))
+		y = y.Move().SoftCap(float64(p.FinalSoftCap))
 	}
-	if f.err == nil {
-		f.fail(fucina.ReadInto(f.ctx, y, logits))
-	}
-	f.drop(y)
+	return f.Return(y)
 }
 
 // attention is the first half of block i: x plus attention over its norm.
-func (s *Session) attention(f *flow, i int, x, angles fucina.Tensor, window int) fucina.Tensor {
-	p, l, c := &s.m.params, &s.m.layers[i], s.c
-	h := f.take(x.RMSNorm(c, l.attnNorm, "d", p.NormEpsilon))
-	q := f.project(h, &l.q, "d")
-	k := f.project(h, &l.k, "d")
-	v := f.project(h, &l.v, "d")
-	f.drop(h)
-	q = f.then(q, f.take(q.Split(c, "q", fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))))
-	k = f.then(k, f.take(k.Split(c, "k", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))))
-	v = f.then(v, f.take(v.Split(c, "v", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))))
+func (s *Session) attention(i int, x, angles fucina.Tensor, window int) fucina.Tensor {
+	p, l := &s.m.params, &s.m.layers[i]
+	eps := float64(p.NormEpsilon)
+	f := x.Frame()
+	h := x.RMSNorm(l.attnNorm, "d", eps)
+	q := l.q.apply(h, "d").Split("q", fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))
+	k := l.k.apply(h, "d").Split("k", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))
+	v := l.v.apply(h, "d").Split("v", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))
 	if s.m.family.QKNorm {
-		q = f.then(q, f.take(q.RMSNorm(c, l.qNorm, "d_head", p.NormEpsilon)))
-		k = f.then(k, f.take(k.RMSNorm(c, l.kNorm, "d_head", p.NormEpsilon)))
+		q, k = q.Move().RMSNorm(l.qNorm, "d_head", eps), k.Move().RMSNorm(l.kNorm, "d_head", eps)
 	}
-	q = f.then(q, f.take(q.RoPE(c, angles, p.RoPEMode, "seq", "d_head")))
-	k = f.then(k, f.take(k.RoPE(c, angles, p.RoPEMode, "seq", "d_head")))
-	s.remember(f, s.cache[i].k, k)
-	s.remember(f, s.cache[i].v, v)
-	keys := f.take(s.cache[i].k.Narrow(c, "key", 0, f.past+f.n))
-	values := f.take(s.cache[i].v.Narrow(c, "key", 0, f.past+f.n))
-	y := f.take(fucina.Attention(c, q, keys, values, fucina.AttentionOptions{
+	q = q.Move().RoPE(angles, p.RoPEMode, "seq", "d_head")
+	k = k.Move().RoPE(angles, p.RoPEMode, "seq", "d_head")
+	past, n := s.Past(), angles.Dim("seq")
+	keys := s.cache[i].k.On(s.c).Narrow("key", 0, past+n)
+	values := s.cache[i].v.On(s.c).Narrow("key", 0, past+n)
+	keys.Narrow("key", past, n).CopyFrom(k.Rename("seq", "key"))
+	values.Narrow("key", past, n).CopyFrom(v.Rename("seq", "key"))
+	y := fucina.Attention(q, keys, values, fucina.AttentionOptions{
 		Dim:     "d_head",
-		Scale:   p.AttentionScale,
-		SoftCap: p.AttentionSoftCap,
-		Past:    f.past,
+		Scale:   float64(p.AttentionScale),
+		SoftCap: float64(p.AttentionSoftCap),
+		Past:    past,
 		Window:  window,
-	}))
-	f.drop(q)
-	f.drop(keys)
-	f.drop(values)
-	y = f.then(y, f.take(y.Merge(c, "o", "head", "d_head")))
-	y = f.then(y, f.project(y, &l.attnOut, "o"))
+	})
+	y = l.attnOut.apply(y.Merge("o", "head", "d_head"), "o")
 	if s.m.family.PostNorms {
-		y = f.then(y, f.take(y.RMSNorm(c, l.attnPost, "d", p.NormEpsilon)))
+		y = y.Move().RMSNorm(l.attnPost, "d", eps)
 	}
-	return f.add(x, y)
-}
-
-// remember writes the new tokens' rows of t {seq kv_head d_head} into the cache,
-// and drops t.
-func (s *Session) remember(f *flow, cache, t fucina.Tensor) {
-	if f.err == nil {
-		rows := f.take(cache.Narrow(s.c, "key", f.past, f.n))
-		t = f.then(t, f.take(t.Rename(s.c, "seq", "key")))
-		if f.err == nil {
-			f.fail(rows.CopyFrom(s.c, t))
-		}
-		f.drop(rows)
-	}
-	f.drop(t)
+	return f.Return(x.Add(y))
 }
 
 // feedForward is the second half of block i: x plus the gated MLP of its norm.
-func (s *Session) feedForward(f *flow, i int, x fucina.Tensor) fucina.Tensor {
-	p, l, c := &s.m.params, &s.m.layers[i], s.c
-	h := f.take(x.RMSNorm(c, l.ffnNorm, "d", p.NormEpsilon))
-	gate := f.project(h, &l.gate, "d")
-	up := f.project(h, &l.up, "d")
-	f.drop(h)
+func (s *Session) feedForward(i int, x fucina.Tensor) fucina.Tensor {
+	p, l := &s.m.params, &s.m.layers[i]
+	eps := float64(p.NormEpsilon)
+	f := x.Frame()
+	h := x.RMSNorm(l.ffnNorm, "d", eps)
+	gate, up := l.gate.apply(h, "d"), l.up.apply(h, "d")
 	var y fucina.Tensor
 	if s.m.family.GeGLU {
-		y = f.take(up.GeGLU(c, gate))
+		y = up.Move().GeGLU(gate.Move())
 	} else {
-		y = f.take(up.SwiGLU(c, gate))
+		y = up.Move().SwiGLU(gate.Move())
 	}
-	f.drop(gate)
-	f.drop(up)
-	y = f.then(y, f.project(y, &l.down, "ff"))
+	y = l.down.apply(y, "ff")
 	if s.m.family.PostNorms {
-		y = f.then(y, f.take(y.RMSNorm(c, l.ffnPost, "d", p.NormEpsilon)))
+		y = y.Move().RMSNorm(l.ffnPost, "d", eps)
 	}
-	return f.add(x, y)
+	return f.Return(x.Add(y))
 }
 
-// flow carries the first error through a chain of ops, so that the chain reads
-// like the network. The op that fails gives a zero tensor, and with that as an
-// operand the next ones fail too. An op on tensors from before the error may still be
-// computed, in vain: what would outlast the batch, rows of the cache and the logits,
-// is only written where there is no error.
-type flow struct {
-	ctx  context.Context
-	c    *fucina.Context
-	past int // tokens before the batch
-	n    int // tokens in the batch
-	err  error
-}
-
-func (f *flow) fail(err error) {
-	if f.err == nil {
-		f.err = err
-	}
-}
-
-// stop reports whether the chain has ended, also because its context has.
-func (f *flow) stop() bool {
-	if f.err == nil {
-		f.err = f.ctx.Err()
-	}
-	return f.err != nil
-}
-
-func (f *flow) take(t fucina.Tensor, err error) fucina.Tensor {
-	f.fail(err)
-	return t
-}
-
-func (f *flow) drop(t fucina.Tensor) {
-	if t != (fucina.Tensor{}) {
-		f.fail(t.Release())
-	}
-}
-
-// then drops old and goes on with fresh, which was made from it.
-func (f *flow) then(old, fresh fucina.Tensor) fucina.Tensor {
-	f.drop(old)
-	return fresh
-}
-
-// add returns x + y and drops both.
-func (f *flow) add(x, y fucina.Tensor) fucina.Tensor {
-	sum := f.take(x.Add(f.c, y))
-	f.drop(x)
-	f.drop(y)
-	return sum
-}
-
-// project returns x times the projection over the axis, with its scale and bias. x is
-// the caller's.
-func (f *flow) project(x fucina.Tensor, p *projection, axis string) fucina.Tensor {
-	y := f.take(x.Dot(f.c, p.weight, axis))
+// apply returns x times the projection over the axis, with its scale and bias.
+func (p *projection) apply(x fucina.Tensor, axis string) fucina.Tensor {
+	f := x.Frame()
+	y := x.Dot(p.weight, axis)
 	if p.scale != 1 && !p.scalesBias {
-		y = f.then(y, f.take(y.Scale(f.c, p.scale)))
+		y = y.Move().Scale(float64(p.scale))
 	}
-	if p.bias != (fucina.Tensor{}) {
-		y = f.then(y, f.take(y.Add(f.c, p.bias)))
+	if !p.bias.IsZero() {
+		y = y.Move().Add(p.bias)
 	}
 	if p.scale != 1 && p.scalesBias {
-		y = f.then(y, f.take(y.Scale(f.c, p.scale)))
+		y = y.Move().Scale(float64(p.scale))
 	}
-	return y
+	return f.Return(y)
 }
 
-// positions returns the rows of a table of angles {pos pair cos_sin} that the batch's
-// tokens rotate by, as {seq pair cos_sin}.
-func (f *flow) positions(table fucina.Tensor) fucina.Tensor {
-	rows := f.take(table.Narrow(f.c, "pos", f.past, f.n))
-	return f.then(rows, f.take(rows.Rename(f.c, "pos", "seq")))
+// table is a table of angles {pos pair cos_sin}.
+type table struct{ fucina.Tensor }
+
+// positions returns the rows that the batch's tokens rotate by, as {seq pair cos_sin}.
+func (t table) positions(c *fucina.Context, past, n int) fucina.Tensor {
+	f := c.Frame()
+	return f.Return(t.On(c).Narrow("pos", past, n).Rename("pos", "seq"))
 }

@@ -181,16 +181,16 @@ func (c *Call) SetNames(names []string) {
 	}
 }
 
+// AddName adds an axis whose size does not matter.
+func (c *Call) AddName(name string) {
+	if c.nAxes < maxAxes {
+		c.axes[c.nAxes] = Axis{Name: name}
+	}
+	c.nAxes++
+}
+
 // Axes returns the axes that the operation is about, of which one beyond MaxRank is kept.
 func (c *Call) Axes() []Axis { return c.axes[:min(c.nAxes, maxAxes)] }
-
-// OperandError returns err, which concerns operand i of n, with its role.
-func (c *Call) OperandError(i, n int, err error) error {
-	if n == 1 {
-		return err
-	}
-	return fmt.Errorf("%w (%s)", err, c.role(i))
-}
 
 // Run runs the call on the queue and returns the result, which the caller releases.
 func (c *Call) Run(q *exec.Queue) (Tensor, error) {
@@ -266,15 +266,15 @@ func (c *Call) explain(err error) error {
 		if i == 0 {
 			sep = ": "
 		}
-		fmt.Fprintf(&b, "%s%s %s", sep, c.role(i), c.in[i].Describe())
+		fmt.Fprintf(&b, "%s%s %s", sep, c.Role(i), c.in[i].Describe())
 	}
 	b.WriteString(": ")
 	b.WriteString(text)
 	return &Error{b.String(), err}
 }
 
-// role returns the name of operand i's role.
-func (c *Call) role(i int) string {
+// Role returns the name of operand i's role, such as "weight".
+func (c *Call) Role(i int) string {
 	e := &table[c.Op]
 	if e.roles[i] != "" {
 		return e.roles[i]
@@ -288,7 +288,7 @@ type namer struct{ c *Call }
 // Role names an operand's role.
 func (n namer) Role(p op.Place) string {
 	if p >= 0 && int(p) < n.c.NIn {
-		return n.c.role(int(p))
+		return n.c.Role(int(p))
 	}
 	return n.c.id.Role(p)
 }

@@ -3,7 +3,6 @@
 package device
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -24,13 +23,9 @@ func TestCloseBlocksNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := fucina.FromSlice(a, []float32{1, 2}, fucina.Ax("d", 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := fucina.FromSlice(a, []float32{1, 2}, fucina.Ax("d", 2)).Shared()
 	r.dev.Hold()
-	y, err := x.Add(a, x)
-	if err != nil {
+	if err := x.On(a).Add(x).Err(); err != nil {
 		t.Fatal(err)
 	}
 	closes := make(chan error, 2)
@@ -45,14 +40,11 @@ func TestCloseBlocksNobody(t *testing.T) {
 	}()
 	within(t, "the context's end", func() error {
 		for {
-			s, err := a.OpenScope()
-			switch {
-			case errors.Is(err, fucina.ErrClosed):
+			y := x.On(a).Ref()
+			y.Release()
+			if err := y.Err(); errors.Is(err, fucina.ErrClosed) {
 				return nil
-			case err == nil:
-				err = s.Close()
-			}
-			if err != nil && !errors.Is(err, fucina.ErrClosed) {
+			} else if err != nil {
 				return err
 			}
 		}
@@ -64,11 +56,9 @@ func TestCloseBlocksNobody(t *testing.T) {
 			return err
 		}
 		for _, c := range []*fucina.Context{b, c} {
-			z, err := x.Add(c, x)
-			if err != nil {
-				return err
-			}
-			if err := z.Release(); err != nil {
+			z := x.On(c).Add(x)
+			z.Release()
+			if err := z.Err(); err != nil {
 				return err
 			}
 		}
@@ -79,7 +69,8 @@ func TestCloseBlocksNobody(t *testing.T) {
 		if err := r.eng.Close(); !errors.Is(err, fucina.ErrBusy) {
 			return errors.Join(errors.New("the engine closed under a context that closes"), err)
 		}
-		return w.Release()
+		w.Release()
+		return nil
 	})
 	if len(closes) != 0 {
 		t.Error("a Close did not wait for the device")
@@ -88,7 +79,8 @@ func TestCloseBlocksNobody(t *testing.T) {
 	for range 2 {
 		within(t, "close", func() error { return <-closes })
 	}
-	if err := errors.Join(x.Release(), y.Release(), b.Close()); err != nil {
+	x.Release()
+	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -100,13 +92,10 @@ func TestEngineCloseBlocksNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := fucina.FromSlice(a, []float32{1, 2}, fucina.Ax("d", 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := fucina.FromSlice(a, []float32{1, 2}, fucina.Ax("d", 2)).Shared()
 	r.dev.Hold()
-	y, err := x.Add(a, x)
-	if err != nil {
+	y := x.On(a).Add(x).Shared()
+	if err := y.Err(); err != nil {
 		t.Fatal(err)
 	}
 	closed := make(chan error, 1)
@@ -117,21 +106,24 @@ func TestEngineCloseBlocksNobody(t *testing.T) {
 			if errors.Is(err, fucina.ErrClosed) {
 				break
 			}
-			if err := errors.Join(err, w.Release()); err != nil {
+			if err != nil {
 				return err
 			}
+			w.Release()
 		}
 		_, err := r.eng.NewContext()
 		for _, err := range []error{
 			err,
-			fucina.ReadInto(context.Background(), y, make([]float32, 2)),
-			y.CopyFrom(a, x),
+			fucina.CopyOut(y, make([]float32, 2)),
+			y.On(a).CopyFrom(x).Err(),
 		} {
 			if !errors.Is(err, fucina.ErrClosed) {
 				return errors.Join(errors.New("an engine that closes works"), err)
 			}
 		}
-		return errors.Join(x.Release(), y.Release())
+		x.Release()
+		y.Release()
+		return nil
 	})
 	r.dev.Release()
 	within(t, "close", func() error { return <-closed })
@@ -148,14 +140,8 @@ func TestReadDuringClose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := fucina.FromSlice(c, make([]float32, 300), fucina.Ax("k", 300))
-		if err != nil {
-			t.Fatal(err)
-		}
-		y, err := x.Add(c, x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := fucina.FromSlice(c, make([]float32, 300), fucina.Ax("k", 300))
+		y := x.Add(x).Shared()
 		reads := make(chan error, 1)
 		started := make(chan struct{})
 		go func() {
@@ -164,7 +150,7 @@ func TestReadDuringClose(t *testing.T) {
 				if n == 1 {
 					close(started)
 				}
-				err = fucina.ReadInto(context.Background(), y, make([]float32, 300))
+				err = fucina.CopyOut(y, make([]float32, 300))
 			}
 			reads <- err
 		}()
@@ -179,7 +165,8 @@ func TestReadDuringClose(t *testing.T) {
 			if err := <-reads; !errors.Is(err, fucina.ErrClosed) {
 				return err
 			}
-			return errors.Join(x.Release(), y.Release())
+			y.Release()
+			return nil
 		})
 		if s := r.eng.Stats(); s.Handles != 0 || s.Pool.Outstanding != 0 || s.Device.LiveBytes != 0 || s.Device.LiveQueues != 0 {
 			t.Errorf("after close: %+v", s)

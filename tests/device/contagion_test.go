@@ -31,26 +31,25 @@ func TestFailedReaderFailsNoWriter(t *testing.T) {
 	for _, write := range []string{"the whole", "a part"} {
 		t.Run(write, func(t *testing.T) {
 			r := openRig(t, discrete.Options{Ring: deepRing})
-			a, b, v := r.context(t), r.context(t), newValues(t)
+			a, b := r.context(t), r.context(t)
 			d := fucina.Ax("d", 4)
-			x := v.of(fucina.FromSlice(a, []float32{1, 2, 3, 4}, d))
-			y := v.of(x.Add(a, x))
-			fresh := v.of(v.of(fucina.FromSlice(b, []float32{9, 9, 9, 9}, d)).Scale(b, 2))
+			y := fucina.FromSlice(a, []float32{1, 2, 3, 4}, d).Scale(2)
+			fresh := fucina.FromSlice(b, []float32{9, 9, 9, 9}, d).Scale(2)
 			numbers(t, "y", y)
 			numbers(t, "fresh", fresh)
 			want := []float32{18, 18, 18, 18}
-			dst, src := y, fresh
+			dst, src := y.On(b), fresh
 			if write == "a part" {
 				want = []float32{2, 18, 18, 8}
-				dst, src = v.of(y.Narrow(b, "d", 1, 2)), v.of(fresh.Narrow(b, "d", 0, 2))
+				dst, src = dst.Narrow("d", 1, 2), src.Narrow("d", 0, 2)
 			}
 			r.dev.Hold()
 			r.failNext(t)
-			failed := v.of(y.Mul(a, y))
-			if err := dst.CopyFrom(b, src); err != nil {
+			failed := y.Mul(y)
+			if err := dst.CopyFrom(src).Err(); err != nil {
 				t.Fatal(err)
 			}
-			other := v.of(fresh.Add(b, fresh))
+			other := fresh.Add(fresh)
 			r.dev.Release()
 			if _, err := fucina.Data[float32](failed); !errors.Is(err, fucina.ErrDeviceFailed) {
 				t.Errorf("the failed reader's result: %v", err)
@@ -61,7 +60,7 @@ func TestFailedReaderFailsNoWriter(t *testing.T) {
 			if p := numbers(t, "b's own value", other); p[0] != 36 {
 				t.Errorf("b's own value is %v", p)
 			}
-			if p := numbers(t, "b's next value", v.of(other.Add(b, y))); p[1] != 54 {
+			if p := numbers(t, "b's next value", other.Add(y.On(b))); p[1] != 54 {
 				t.Errorf("b's next value is %v", p)
 			}
 			if s := r.eng.Stats(); s.Fallbacks != 0 || s.CPU.Ops() != 0 {
@@ -78,39 +77,29 @@ func TestReuseOfFailedMemoryFailsNobody(t *testing.T) {
 	for _, memory := range []int64{20 << 10, 1 << 20} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			r := openRig(t, discrete.Options{MemoryBytes: memory, Ring: deepRing}, fucina.WithDeviceBudget(memory))
-			a, b, v := r.context(t), r.context(t), newValues(t)
+			a, b := r.context(t), r.context(t)
 			ones := slices.Repeat([]float32{1}, n)
-			x := v.of(fucina.FromSlice(a, ones, fucina.Ax("k", n)))
-			y := v.of(fucina.FromSlice(b, ones, fucina.Ax("k", n)))
-			x2, y2 := v.of(x.Add(a, x)), v.of(y.Add(b, y))
+			x2 := fucina.FromSlice(a, ones, fucina.Ax("k", n)).Scale(2)
+			y2 := fucina.FromSlice(b, ones, fucina.Ax("k", n)).Scale(2)
 			numbers(t, "x2", x2)
 			numbers(t, "y2", y2)
 			r.dev.Hold()
 			r.failNext(t)
-			failed, err := x2.Add(a, x2) // the last of the smaller memory
-			if err != nil {
+			failed := x2.Add(x2) // the last of the smaller memory
+			if err := failed.Err(); err != nil {
 				t.Fatal(err)
 			}
-			if err := failed.Release(); err != nil {
-				t.Fatal(err)
-			}
-			type result struct {
-				y   fucina.Tensor
-				err error
-			}
-			done := make(chan result, 1)
-			go func() {
-				y3, err := y2.Add(b, y2) // may wait for memory
-				done <- result{y3, err}
-			}()
+			failed.Release()
+			done := make(chan fucina.Tensor, 1)
+			go func() { done <- y2.Add(y2) }() // may wait for memory
 			// Until b has submitted, or clearly waits for memory.
-			for i := 0; i < 1<<16 && r.dev.Stats().Submits[op.Add] < 4; i++ {
+			for i := 0; i < 1<<16 && r.dev.Stats().Submits[op.Add] < 2; i++ {
 				runtime.Gosched()
 			}
 			r.dev.Release()
-			var got result
+			var got fucina.Tensor
 			within(t, "b", func() error { got = <-done; return nil })
-			for name, y := range map[string]fucina.Tensor{"value": v.of(got.y, got.err), "next value": v.of(y2.Mul(b, y2))} {
+			for name, y := range map[string]fucina.Tensor{"value": got, "next value": y2.Mul(y2)} {
 				if p := numbers(t, "b's "+name, y); p[0] != 4 || p[n-1] != 4 {
 					t.Errorf("b's %s is %v...", name, p[:4])
 				}
@@ -126,7 +115,6 @@ func TestClosedContextsLeaveNoHeap(t *testing.T) {
 	}
 	const weights, size = 100, 8
 	r := openRig(t, discrete.Options{})
-	v := newValues(t)
 	var shared []fucina.Tensor
 	for range weights {
 		buf, err := storage.New(4 * size * size)
@@ -138,27 +126,23 @@ func TestClosedContextsLeaveNoHeap(t *testing.T) {
 			t.Fatal(err)
 		}
 		clear(p)
-		shared = append(shared, v.of(r.eng.Weight(buf, dtype.F32, fucina.Ax("n", size), fucina.Ax("k", size))))
+		w, err := r.eng.Weight(buf, dtype.F32, fucina.Ax("n", size), fucina.Ax("k", size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Release()
+		shared = append(shared, w)
 	}
 	read := func() error {
 		c, err := r.eng.NewContext()
 		if err != nil {
 			return err
 		}
-		x, err := fucina.FromSlice(c, make([]float32, size), fucina.Ax("k", size))
-		if err != nil {
-			return err
-		}
+		x := fucina.FromSlice(c, make([]float32, size), fucina.Ax("k", size))
 		for _, w := range shared {
-			y, err := x.Dot(c, w, "k")
-			if err != nil {
-				return err
-			}
-			if err := y.Release(); err != nil {
-				return err
-			}
+			x.Dot(w, "k").Release()
 		}
-		return errors.Join(x.Release(), c.Close())
+		return c.Close()
 	}
 	heap := func(contexts int) int64 {
 		for range contexts {

@@ -249,19 +249,13 @@ func TestLossOfValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := fucina.Ax("d", 4)
-	x, err := fucina.FromSlice(c, []float32{1, 2, 3, 4}, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := x.Add(c, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := fucina.FromSlice(c, []float32{1, 2, 3, 4}, d)
+	read := x.Add(x)
 	if err := fucina.Read(read, func([]float32) error { return nil }); err != nil {
 		t.Fatal(err) // Data would leave the only copy on the device
 	}
-	unread, err := x.Mul(c, x)
-	if err != nil {
+	unread := x.Mul(x)
+	if err := unread.Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.dev.Inject(discrete.Fault{Kind: discrete.Loss, Nth: 1}); err != nil {
@@ -272,10 +266,10 @@ func TestLossOfValues(t *testing.T) {
 			if _, err := fucina.Data[float32](unread); !errors.Is(err, fucina.ErrDeviceLost) {
 				return fmt.Errorf("data of a lost tensor: %w", err)
 			}
-			if err := fucina.ReadInto(t.Context(), unread, make([]float32, 4)); !errors.Is(err, fucina.ErrDeviceLost) {
+			if err := fucina.CopyOut(unread, make([]float32, 4)); !errors.Is(err, fucina.ErrDeviceLost) {
 				return fmt.Errorf("read of a lost tensor: %w", err)
 			}
-			if _, err := unread.Add(c, x); !errors.Is(err, fucina.ErrDeviceLost) {
+			if err := unread.Add(x).Err(); !errors.Is(err, fucina.ErrDeviceLost) {
 				return fmt.Errorf("op on a lost tensor: %w", err)
 			}
 			if v, err := fucina.Data[float32](read); err != nil || v[3] != 8 {
@@ -288,18 +282,12 @@ func TestLossOfValues(t *testing.T) {
 			return err
 		}
 		for _, c := range []*fucina.Context{c, other} {
-			y, err := read.Mul(c, x)
-			if err != nil {
-				return err
-			}
+			y := read.On(c).Mul(x.On(c))
 			if v, err := fucina.Data[float32](y); err != nil || v[3] != 32 {
 				return fmt.Errorf("an op on host values: %v, %w", v, err)
 			}
-			if err := y.Release(); err != nil {
-				return err
-			}
 		}
-		return errors.Join(other.Close(), c.Close(), x.Release(), read.Release(), unread.Release())
+		return errors.Join(other.Close(), c.Close())
 	})
 }
 

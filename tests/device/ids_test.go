@@ -15,37 +15,6 @@ import (
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
-// values makes tensors of which no operation may fail, and releases them when the test
-// ends.
-type values struct {
-	t    testing.TB
-	list []fucina.Tensor
-}
-
-func newValues(t testing.TB) *values {
-	v := &values{t: t}
-	t.Cleanup(v.release)
-	return v
-}
-
-func (v *values) release() {
-	for _, x := range v.list {
-		if err := x.Release(); err != nil {
-			v.t.Error(err)
-		}
-	}
-	v.list = nil
-}
-
-func (v *values) of(x fucina.Tensor, err error) fucina.Tensor {
-	v.t.Helper()
-	if err != nil {
-		v.t.Fatal(err)
-	}
-	v.list = append(v.list, x)
-	return x
-}
-
 // context returns a context until the test ends.
 func (r *rig) context(t testing.TB) *fucina.Context {
 	t.Helper()
@@ -82,17 +51,15 @@ func wrongRow(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &values{t: t}
-	table := v.of(fucina.FromSlice(c, []float32{1, 2, 3, 4}, fucina.Ax("r", 2), fucina.Ax("d", 2)))
-	f := v.of(fucina.FromSlice(c, []float32{0, 7}, fucina.Ax("t", 2)))
-	ids := v.of(f.To(c, dtype.I32))
-	_, want := table.GetRows(c, ids, "r")
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	table := fucina.FromSlice(c, []float32{1, 2, 3, 4}, fucina.Ax("r", 2), fucina.Ax("d", 2))
+	want := table.Gather(fucina.FromSlice(c, []float32{0, 7}, fucina.Ax("t", 2)).To(dtype.I32), "r").Err()
 	if !errors.Is(want, tensor.ErrIndexOutOfBounds) {
 		t.Fatalf("the cpu: %v", want)
-	}
-	v.release()
-	if err := e.Close(); err != nil {
-		t.Fatal(err)
 	}
 	text := want.Error()
 	return text[strings.Index(text, tensor.ErrIndexOutOfBounds.Error()):]
@@ -106,29 +73,28 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 	for _, chaos := range []discrete.Chaos{discrete.Prompt, discrete.Yields} {
 		r := openRig(t, discrete.Options{Seed: testSeed(t), Chaos: chaos, Ring: deepRing})
 		c, other := r.context(t), r.context(t)
-		v := newValues(t)
 		there := func(p []float32, axes ...fucina.Axis) fucina.Tensor { // on the device
-			return v.of(v.of(fucina.FromSlice(c, p, axes...)).Scale(c, 1))
+			return fucina.FromSlice(c, p, axes...).Scale(1)
 		}
 		table := there([]float32{1, 2, 3, 4}, fucina.Ax("r", 2), fucina.Ax("d", 2))
 		good, wrong := there([]float32{1, 0}, fucina.Ax("t", 2)), there([]float32{0, 7}, fucina.Ax("t", 2))
 		copied := there(make([]float32, 4), fucina.Ax("t", 2), fucina.Ax("d", 2))
 		whole := there(make([]float32, 8), fucina.Ax("t", 4), fucina.Ax("d", 2))
-		part := v.of(whole.Narrow(c, "t", 1, 2))
+		part := whole.Narrow("t", 1, 2)
 		gather := func(ids fucina.Tensor) fucina.Tensor {
-			return v.of(table.GetRows(c, v.of(ids.To(c, dtype.I32)), "r"))
+			return table.Gather(ids.To(dtype.I32), "r")
 		}
 		r.dev.Hold() // so that no operation knows of the error
 		before, bad, after := gather(good), gather(wrong), gather(good)
-		sum := v.of(bad.Add(c, after))
-		further := v.of(sum.Scale(c, 2))
-		elsewhere := v.of(further.Scale(other, 2))
+		sum := bad.Add(after)
+		further := sum.Scale(2)
+		elsewhere := further.On(other).Scale(2)
 		for _, dst := range []fucina.Tensor{copied, part} {
-			if err := dst.CopyFrom(c, bad); err != nil {
+			if err := dst.CopyFrom(bad).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		innocent, around := v.of(after.Scale(other, 3)), v.of(before.Add(c, after))
+		innocent, around := after.On(other).Scale(3), before.Add(after)
 		r.dev.Release()
 		for range 2 {
 			for name, x := range map[string]fucina.Tensor{
@@ -142,7 +108,7 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 				if errors.Is(err, fucina.ErrDeviceFailed) {
 					t.Errorf("%s: %v is called a failure of the device", name, err)
 				}
-				if err := fucina.ReadInto(t.Context(), x, make([]float32, x.Len())); !errors.Is(err, tensor.ErrIndexOutOfBounds) {
+				if err := fucina.CopyOut(x, make([]float32, x.Len())); !errors.Is(err, tensor.ErrIndexOutOfBounds) {
 					t.Errorf("%s, read: %v", name, err)
 				}
 			}
@@ -156,7 +122,7 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 			}
 			// The contexts go on, on the device.
 			for _, c := range []*fucina.Context{c, other} {
-				if p := numbers(t, "a next op", v.of(after.Add(c, after))); p[1] != 8 {
+				if p := numbers(t, "a next op", after.On(c).Add(after.On(c))); p[1] != 8 {
 					t.Errorf("a next op: %v", p)
 				}
 			}
@@ -165,7 +131,7 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 			t.Errorf("good ids after bad ones: %v", p)
 		}
 		// An operation that can know of the error fails at once.
-		if _, err := bad.Add(c, after); !errors.Is(err, tensor.ErrIndexOutOfBounds) || !strings.Contains(err.Error(), want) {
+		if err := bad.Add(after).Err(); !errors.Is(err, tensor.ErrIndexOutOfBounds) || !strings.Contains(err.Error(), want) {
 			t.Errorf("an op on the rows: %v, want %q", err, want)
 		}
 		// It is none that the cpu ran in the device's place.
@@ -179,8 +145,8 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 // wait and go on, and each has its own error.
 func TestManyDeviceIDs(t *testing.T) {
 	r := openRig(t, discrete.Options{Seed: testSeed(t), Chaos: discrete.Yields})
-	c, v := r.context(t), newValues(t)
-	table := v.of(fucina.FromSlice(c, []float32{1, 2, 3, 4}, fucina.Ax("r", 2), fucina.Ax("d", 2)))
+	c := r.context(t)
+	table := fucina.FromSlice(c, []float32{1, 2, 3, 4}, fucina.Ax("r", 2), fucina.Ax("d", 2))
 	const n = 300
 	var results []fucina.Tensor
 	within(t, "gathers", func() error {
@@ -189,22 +155,9 @@ func TestManyDeviceIDs(t *testing.T) {
 			if i%7 == 0 {
 				id = float32(i + 2)
 			}
-			f, err := fucina.FromSlice(c, []float32{id}, fucina.Ax("t", 1))
-			if err != nil {
-				return err
-			}
-			ids, err := f.To(c, dtype.I32)
-			if err != nil {
-				return err
-			}
-			y, err := table.GetRows(c, ids, "r")
-			if err != nil {
-				return err
-			}
-			results = append(results, y)
-			if err := errors.Join(f.Release(), ids.Release()); err != nil {
-				return err
-			}
+			f := c.Frame()
+			ids := fucina.FromSlice(c, []float32{id}, fucina.Ax("t", 1)).To(dtype.I32)
+			results = append(results, f.Return(table.Gather(ids, "r")))
 		}
 		return nil
 	})
@@ -220,9 +173,7 @@ func TestManyDeviceIDs(t *testing.T) {
 		case p[0] != float32(1+i%2*2):
 			t.Errorf("gather %d: %v", i, p)
 		}
-		if err := y.Release(); err != nil {
-			t.Error(err)
-		}
+		y.Release()
 	}
 	if s := r.eng.Stats(); s.Fallbacks != 0 {
 		t.Errorf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)
@@ -244,30 +195,13 @@ func TestBadRequestsLeaveMemoryFlat(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		table, err := fucina.FromSlice(c, make([]float32, 2048), fucina.Ax("r", 4), fucina.Ax("d", 512))
-		if err != nil {
-			return err
-		}
-		scaled, err := table.Scale(c, 1)
-		if err != nil {
-			return err
-		}
-		f, err := fucina.FromSlice(c, []float32{0, 7}, fucina.Ax("t", 2))
-		if err != nil {
-			return err
-		}
-		ids, err := f.To(c, dtype.I32)
-		if err != nil {
-			return err
-		}
-		y, err := scaled.GetRows(c, ids, "r")
-		if err != nil {
-			return err
-		}
+		table := fucina.FromSlice(c, make([]float32, 2048), fucina.Ax("r", 4), fucina.Ax("d", 512)).Scale(1)
+		ids := fucina.FromSlice(c, []float32{0, 7}, fucina.Ax("t", 2)).To(dtype.I32)
+		y := table.Gather(ids, "r")
 		if _, err := fucina.Data[float32](y); !errors.Is(err, tensor.ErrIndexOutOfBounds) {
 			return fmt.Errorf("a bad request: %w", err)
 		}
-		return errors.Join(table.Release(), scaled.Release(), f.Release(), ids.Release(), y.Release(), c.Close())
+		return c.Close()
 	}
 	requests := 400
 	if invariants.RaceEnabled {

@@ -176,22 +176,14 @@ func TestContextBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.dev.Hold()
-	x, err := fucina.FromSlice(c, []float32{1, 2}, fucina.Ax("d", 2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := x.Add(c, x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := fucina.FromSlice(c, []float32{1, 2}, fucina.Ax("d", 2))
+	y := x.Add(x)
 	// An op on the CPU waits inside the context for what the device holds back.
 	first := make(chan error, 1)
 	go func() {
 		for {
-			z, err := y.Mul(c, y)
-			if err == nil {
-				err = z.Release()
-			} else if errors.Is(err, fucina.ErrBusy) {
+			err := y.Mul(y).Err()
+			if errors.Is(err, fucina.ErrBusy) {
 				continue // the other goroutine was inside
 			}
 			first <- err
@@ -200,12 +192,9 @@ func TestContextBusy(t *testing.T) {
 	}()
 	within(t, "second goroutine", func() error {
 		for {
-			z, err := x.Narrow(c, "d", 0, 1)
+			err := x.Narrow("d", 0, 1).Err()
 			if errors.Is(err, fucina.ErrBusy) {
 				return nil
-			}
-			if err == nil {
-				err = z.Release()
 			}
 			if err != nil {
 				return err
@@ -220,7 +209,7 @@ func TestContextBusy(t *testing.T) {
 	}
 	r.dev.Release()
 	within(t, "first goroutine", func() error { return <-first })
-	if err := errors.Join(x.Release(), y.Release(), c.Close()); err != nil {
+	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 }

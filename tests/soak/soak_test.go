@@ -120,7 +120,8 @@ func newServer(c *configuration, path string) (*server, error) {
 }
 
 func (s *server) close() error {
-	return errors.Join(s.weight.Release(), s.model.Close(), s.eng.Close())
+	s.weight.Release()
+	return errors.Join(s.model.Close(), s.eng.Close())
 }
 
 // serve serves sessions by all clients as long as next says so.
@@ -206,21 +207,15 @@ func (s *server) multiply(ctx context.Context) error {
 		return err
 	}
 	c.SetCancel(ctx)
-	return errors.Join(s.op(ctx, c), c.Close())
+	return errors.Join(s.op(c), c.Close())
 }
 
 // op multiplies by the weight.
-func (s *server) op(ctx context.Context, c *fucina.Context) error {
-	x, err := fucina.FromSlice(c, make([]float32, width), fucina.Ax("m", 1), fucina.Ax("k", width))
-	if err != nil {
-		return err
-	}
-	y, err := x.Dot(c, s.weight, "k")
-	if err != nil {
-		return errors.Join(err, x.Release())
-	}
-	err = fucina.ReadInto(ctx, y, make([]float32, width))
-	return errors.Join(err, x.Release(), y.Release())
+func (s *server) op(c *fucina.Context) error {
+	f := c.Frame()
+	defer f.Close()
+	x := fucina.FromSlice(c, make([]float32, width), fucina.Ax("m", 1), fucina.Ax("k", width))
+	return fucina.CopyOut(x.Dot(s.weight, "k"), make([]float32, width))
 }
 
 // opTime returns the median time of an op on the weight.
@@ -232,7 +227,7 @@ func (s *server) opTime() (time.Duration, error) {
 	var times []time.Duration
 	for range 1001 {
 		start := time.Now()
-		if err := s.op(context.Background(), c); err != nil {
+		if err := s.op(c); err != nil {
 			return 0, errors.Join(err, c.Close())
 		}
 		times = append(times, time.Since(start))

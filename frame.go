@@ -1,0 +1,335 @@
+package fucina
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/tags"
+)
+
+// Frame owns the results of the operations that run on its context while it is the
+// innermost frame or scope that is open. Close ends them. A Frame is a small value;
+// copies are the same frame.
+type Frame struct {
+	c   *Context
+	gen uint64
+	bad *Failure // why there is no frame
+}
+
+// Scope owns results like a Frame, and holds the memory of all that is made inside it,
+// frames included, until it closes, because Backward reads it: names end alike in both, so
+// that a forward function that is right in training is right in inference. What leaves a
+// Scope is a constant.
+type Scope struct{ f Frame }
+
+type frameKind uint8
+
+const (
+	plainFrame frameKind = iota
+	noGradFrame
+	scopeFrame
+)
+
+// frame is an open frame or scope. The context reuses it for one after another; gen tells
+// them apart.
+type frame struct {
+	c     *Context
+	kind  frameKind
+	gen   uint64
+	since uint64 // the context's last failure when it was opened
+	from  *Failure
+	items *header         // what it owns, newest first
+	held  []tensor.Tensor // of a scope: the memory of what ended in it
+}
+
+// Frame opens a frame inside those that are open.
+//
+// Open it first, and end it on every path. A function with one exit ends with
+// "return f.Return(y)". One that can leave early, or has two results, begins with
+// "defer f.Close()" and returns f.Keep of each.
+func (c *Context) Frame() Frame { return c.open(plainFrame, nil) }
+
+// NoGrad opens a Frame in which nothing is recorded for Backward, so that its memory is
+// free at Close, in a Scope too.
+func (c *Context) NoGrad() Frame { return c.open(noGradFrame, nil) }
+
+// Scope opens a scope inside the frames and scopes that are open.
+func (c *Context) Scope() Scope { return Scope{c.open(scopeFrame, nil)} }
+
+// Frames yields 0 to n-1, each with a frame of its own around the body of the loop, which
+// ends on continue, break, return and panic.
+func (c *Context) Frames(n int) iter.Seq2[int, Frame] {
+	return func(yield func(int, Frame) bool) {
+		for i := range n {
+			if !c.turn(i, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (c *Context) turn(i int, yield func(int, Frame) bool) bool {
+	f := c.Frame()
+	defer f.Close()
+	return yield(i, f)
+}
+
+// Frame opens a frame of t's context. If t failed, Keep and Return give that failure,
+// whatever is handed to them.
+func (t Tensor) Frame() Frame {
+	from := t.failure()
+	if t.c != nil {
+		return t.c.open(plainFrame, from)
+	}
+	if from == nil {
+		from = newFailure(nil, fmt.Errorf("frame: %w", errNoContext))
+	}
+	return Frame{bad: from}
+}
+
+// Keep hands t to the frame or scope around f, or else to the context. A tensor that f
+// does not own stays its owner's, and the result is a new tensor over the same memory; so
+// the result of Keep is always the receiver's own. If something inside f failed and nobody
+// looked, the result is the first such failure instead.
+//
+// A view keeps all of the memory that it is a view of: keep a Copy of a small view of a
+// large tensor.
+func (f Frame) Keep(t Tensor) Tensor { return f.keep(t) }
+
+// Return is Keep, then Close.
+func (f Frame) Return(t Tensor) Tensor {
+	t = f.keep(t)
+	f.Close()
+	return t
+}
+
+// Close ends what f and the frames inside it own. Closing again does nothing.
+func (f Frame) Close() {
+	if f.c == nil || f.c.enter() != nil {
+		return // a closed context has ended its frames; a busy one is driven by someone else
+	}
+	defer f.c.exit()
+	if i := f.place(); i > 0 {
+		f.c.closeFrames(i)
+	}
+}
+
+// Keep is Frame.Keep.
+func (s Scope) Keep(t Tensor) Tensor { return s.f.keep(t) }
+
+// Close ends what s and the frames inside it own, and frees the memory that s holds.
+// Closing again does nothing.
+func (s Scope) Close() { s.f.Close() }
+
+// open opens a frame.
+func (c *Context) open(k frameKind, from *Failure) Frame {
+	if err := c.enter(); err != nil {
+		if from == nil {
+			from = newFailure(nil, fmt.Errorf("frame: %w", err))
+		}
+		return Frame{bad: from}
+	}
+	defer c.exit()
+	return Frame{c: c, gen: c.push(k, from)}
+}
+
+// push adds a frame to those that are open. The caller is inside the context.
+func (c *Context) push(k frameKind, from *Failure) uint64 {
+	c.gen++
+	n := len(c.frames)
+	if n < cap(c.frames) && c.frames[:n+1][n] != nil {
+		c.frames = c.frames[:n+1]
+	} else {
+		c.frames = append(c.frames, &frame{c: c})
+	}
+	s := c.frames[n]
+	s.kind, s.gen, s.since, s.from = k, c.gen, c.failures.last.Load(), from
+	return c.gen
+}
+
+// place returns the place of f among its context's frames, or -1. The caller is inside
+// the context.
+func (f Frame) place() int {
+	for i := len(f.c.frames) - 1; i >= 0; i-- {
+		if f.c.frames[i].gen == f.gen {
+			return i
+		}
+	}
+	return -1
+}
+
+// innermost returns the frame that owns results.
+func (c *Context) innermost() *frame { return c.frames[len(c.frames)-1] }
+
+// closeFrames closes the frames from place i on, the innermost first. The caller is
+// inside the context.
+func (c *Context) closeFrames(i int) {
+	for j := len(c.frames) - 1; j >= i; j-- {
+		s := c.frames[j]
+		for h := s.items; h != nil; h = s.items {
+			h.take()
+			h.end(c.holder(j))
+		}
+		for k := range s.held {
+			s.held[k].Release()
+		}
+		clear(s.held)
+		s.held, s.from = s.held[:0], nil
+		c.frames = c.frames[:j]
+	}
+}
+
+// holder returns the scope that holds the memory of what ends in frame i, or nil.
+func (c *Context) holder(i int) *frame {
+	for ; i >= 0 && c.frames[i].kind != noGradFrame; i-- {
+		if c.frames[i].kind == scopeFrame {
+			return c.frames[i]
+		}
+	}
+	return nil
+}
+
+func (f Frame) keep(t Tensor) Tensor {
+	switch {
+	case f.bad != nil && t.failure() != nil:
+		return t
+	case f.bad != nil:
+		return failedTensor(t.c, f.bad)
+	case f.c == nil:
+		return failedTensor(t.c, newFailure(nil, errors.New("keep: the zero Frame")))
+	}
+	c := f.c
+	if err := c.enter(); err != nil {
+		return failedTensor(c, newFailure(nil, fmt.Errorf("keep: %w", err)))
+	}
+	kept, err := c.keep(f, t)
+	c.exit()
+	if err != nil {
+		return c.fail(fmt.Errorf("keep: %w", err))
+	}
+	return kept
+}
+
+// keep is Frame.keep inside the context.
+func (c *Context) keep(f Frame, t Tensor) (Tensor, error) {
+	i := f.place()
+	if i < 1 {
+		return Tensor{}, fmt.Errorf("the frame is closed: %w", ErrReleased)
+	}
+	s := c.frames[i]
+	if s.from != nil {
+		return failedTensor(c, s.from), nil
+	}
+	if first := c.failures.first(s.since); first != nil {
+		return failedTensor(c, first), nil
+	}
+	if t.failure() != nil {
+		return t, nil
+	}
+	if t.h == nil {
+		return Tensor{}, errNoTensor
+	}
+	if err := c.foreign(t); err != nil {
+		return Tensor{}, err
+	}
+	around := c.frames[i-1]
+	if s := t.h.ownedBy(t.mark()); s != nil && slices.Contains(c.frames[i:], s) {
+		t.h.take()
+		t.h.give(around)
+		return Tensor{c, t.h, t.mark()}, nil
+	}
+	o, err := t.use()
+	if err != nil {
+		return Tensor{}, err
+	}
+	return c.wrapIn(around, o.t, o.names), nil
+}
+
+// Replace puts fresh in the place of *old: fresh gets the owner and the context of *old,
+// and *old ends. If *old is the zero Tensor or has ended, the context becomes the owner.
+// If fresh failed, *old stays as it is, and the failure is returned.
+func Replace(old *Tensor, fresh Tensor) error {
+	if err := fresh.Err(); err != nil {
+		return err
+	}
+	if !fresh.live() {
+		return fresh.complain("replace", errEnded(fresh)).Err()
+	}
+	if old.h == fresh.h {
+		return nil
+	}
+	next, err := old.successor(fresh)
+	if err != nil {
+		return fresh.complain("replace", err).Err()
+	}
+	old.Release()
+	*old = next
+	return nil
+}
+
+// successor gives fresh the owner that t has, or a new tensor over its memory if it is
+// Shared and t is not.
+func (t Tensor) successor(fresh Tensor) (Tensor, error) {
+	from, c, owner := fresh.h.ownedBy(fresh.mark()), fresh.c, (*frame)(nil)
+	live := t.live()
+	if live {
+		c, owner = t.c, t.h.ownedBy(t.mark())
+	}
+	into := c
+	if live {
+		into = nil
+	}
+	if owner != nil {
+		into = owner.c
+	}
+	if from != nil {
+		if err := from.c.enter(); err != nil {
+			return Tensor{}, err
+		}
+		defer from.c.exit()
+	}
+	if into != nil {
+		if from == nil || from.c != into {
+			if err := into.enter(); err != nil {
+				return Tensor{}, err
+			}
+			defer into.exit()
+		}
+		if err := into.foreign(fresh); err != nil {
+			return Tensor{}, err
+		}
+		if !live {
+			owner = into.frames[0]
+		}
+	}
+	// Nobody else changes owners now, but may have before.
+	if fresh.h.ownedBy(fresh.mark()) != from || live && t.h.ownedBy(t.mark()) != owner {
+		return Tensor{}, ErrReleased
+	}
+	if from == nil && owner != nil {
+		o, err := fresh.use()
+		if err != nil {
+			return Tensor{}, err
+		}
+		next := owner.c.wrapIn(owner, o.t, o.names)
+		next.c = c
+		return next, nil
+	}
+	if from != nil {
+		fresh.h.take()
+	}
+	if owner != nil {
+		fresh.h.give(owner)
+	}
+	return Tensor{c, fresh.h, fresh.mark()}, nil
+}
+
+// wrapIn makes t, whose reference it takes, a tensor that s owns.
+func (c *Context) wrapIn(s *frame, t tensor.Tensor, names tags.List) Tensor {
+	x := c.e.wrap(t, names)
+	x.h.give(s)
+	return Tensor{c, x.h, x.epoch}
+}
