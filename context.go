@@ -138,8 +138,12 @@ func (c *Context) Sync() error {
 // Fail returns a failed tensor that carries err, with the caller's line; or the failure
 // itself if err is one.
 func (c *Context) Fail(err error) Tensor {
-	if f, ok := err.(*Failure); ok {
+	f, ok := err.(*Failure)
+	if ok && f != nil {
 		return failedTensor(c, f)
+	}
+	if ok || err == nil {
+		err = errors.New("fail: no error")
 	}
 	return c.fail(err)
 }

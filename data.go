@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
@@ -18,80 +20,90 @@ import (
 // FromSlice returns a tensor of T's dtype with a copy of values, in row-major order of
 // axes; no axes make a scalar. For a block format, values are blocks along the last axis.
 func FromSlice[T Element](c *Context, values []T, axes ...Axis) Tensor {
-	y, err := fromSlice(c, values, axes)
+	y, err := c.made("from slice", axes, func(s shape.Shape) (tensor.Tensor, error) {
+		return exec.FromSlice(c.x, s, values)
+	})
 	if err != nil {
 		return c.fail(err)
 	}
 	return y
 }
 
-func fromSlice[T Element](c *Context, values []T, axes []Axis) (Tensor, error) {
+// made returns what f makes of the shape of axes, inside the context.
+func (c *Context) made(what string, axes []Axis, f func(s shape.Shape) (tensor.Tensor, error)) (Tensor, error) {
 	if err := c.enter(); err != nil {
-		return Tensor{}, fmt.Errorf("from slice: %w", err)
+		return Tensor{}, fmt.Errorf("%s: %w", what, err)
 	}
 	defer c.exit()
 	if err := c.context().Err(); err != nil {
-		return Tensor{}, fmt.Errorf("from slice: %w", err)
+		return Tensor{}, fmt.Errorf("%s: %w", what, err)
 	}
-	names, s, err := layout("from slice", axes)
+	names, s, err := layout(what, axes)
 	if err != nil {
 		return Tensor{}, err
 	}
-	t, err := exec.FromSlice(c.x, s, values)
+	t, err := f(s)
 	if err != nil {
-		return Tensor{}, fmt.Errorf("from slice %s: %w", names.Describe(s), err)
+		return Tensor{}, fmt.Errorf("%s %s: %w", what, names.Describe(s), err)
 	}
 	return c.wrapIn(c.innermost(), t, names), nil
 }
 
-// Zeros returns an f32 tensor of zeros, converted to d.
+// filled returns a tensor whose elements, in the order of the axes, are those of next.
+func filled[T Element](c *Context, what string, axes []Axis, next func(i int) T) Tensor {
+	var v []T
+	y, err := c.made(what, axes, func(s shape.Shape) (t tensor.Tensor, err error) {
+		t, v, err = exec.Fresh[T](c.x, s)
+		return t, err
+	})
+	if err != nil {
+		return c.fail(err)
+	}
+	for i := range v {
+		v[i] = next(i)
+	}
+	return y
+}
+
+// Zeros returns a tensor of zeros of dtype d.
 func (c *Context) Zeros(d DType, axes ...Axis) Tensor { return c.Full(d, 0, axes...) }
 
 // Ones returns a tensor of ones of dtype d.
 func (c *Context) Ones(d DType, axes ...Axis) Tensor { return c.Full(d, 1, axes...) }
 
-// Full returns a tensor of dtype d whose elements are v: a view that repeats one element.
+// Full returns a tensor of dtype d whose elements are v, converted as To converts.
 func (c *Context) Full(d DType, v float64, axes ...Axis) Tensor {
 	f := c.Frame()
-	one := FromSlice(c, []float64{v})
-	return f.Return(one.To(d).BroadcastTo(axes...).Copy())
+	return f.Return(FromSlice(c, []float64{v}).To(d).BroadcastTo(axes...).Copy())
 }
 
 // Range returns the i32 tensor {axis:n} of 0 to n-1.
 func (c *Context) Range(axis string, n int) Tensor {
-	v := make([]int32, max(n, 0))
-	for i := range v {
-		v[i] = int32(i)
+	if n > math.MaxInt32 {
+		return c.fail(&opError{fmt.Sprintf("range {%s:%d}: more entries than an i32 counts", axis, n), ErrOverflow})
 	}
-	return FromSlice(c, v, Ax(axis, n))
+	return filled(c, "range", []Axis{{Name: axis, Size: n}}, func(i int) int32 { return int32(i) })
 }
 
 // Normal returns an f32 tensor of normally distributed elements with mean 0 and the
 // standard deviation std, drawn from r in the order of the axes.
 func (c *Context) Normal(r *rand.Rand, std float64, axes ...Axis) Tensor {
-	return drawn(c, axes, func() float64 { return std * r.NormFloat64() })
+	if r == nil {
+		return c.fail(fmt.Errorf("normal: %w", errNoRand))
+	}
+	return filled(c, "normal", axes, func(int) float32 { return float32(std * r.NormFloat64()) })
 }
 
-// Uniform returns an f32 tensor of elements drawn from [lo, hi), in the order of the axes.
+// Uniform returns an f32 tensor of elements drawn from r between lo and hi, in the order
+// of the axes. hi itself comes up only by rounding to f32.
 func (c *Context) Uniform(r *rand.Rand, lo, hi float64, axes ...Axis) Tensor {
-	return drawn(c, axes, func() float64 { return lo + (hi-lo)*r.Float64() })
+	if r == nil {
+		return c.fail(fmt.Errorf("uniform: %w", errNoRand))
+	}
+	return filled(c, "uniform", axes, func(int) float32 { return float32(lo + (hi-lo)*r.Float64()) })
 }
 
-func drawn(c *Context, axes []Axis, draw func() float64) Tensor {
-	_, s, err := layout("random", axes)
-	if err != nil {
-		return c.fail(err)
-	}
-	n, err := s.Elements()
-	if err != nil {
-		return c.fail(fmt.Errorf("random: %w", err))
-	}
-	v := make([]float32, n)
-	for i := range v {
-		v[i] = float32(draw())
-	}
-	return FromSlice(c, v, axes...)
-}
+var errNoRand = errors.New("no source of random numbers")
 
 // Data returns a new slice with the elements, in storage elements (blocks, for a block
 // format), in the order of the axes. It waits for them, until the end of the context that

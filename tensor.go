@@ -60,7 +60,7 @@ func (t Tensor) FailIf(err error) Tensor {
 	if err == nil || t.failure() != nil {
 		return t
 	}
-	return t.c.fail(err)
+	return t.c.Fail(err)
 }
 
 // Expect returns t, or a failed tensor unless t has these axes and no others, in any

@@ -25,26 +25,42 @@ func FromSlice[T dtype.Element](c *Queue, s shape.Shape, values []T) (tensor.Ten
 	if n != len(values) {
 		return tensor.Tensor{}, fmt.Errorf("%w: %s %s has %d storage elements, got %d", tensor.ErrInvalidDataLength, d, s, n, len(values))
 	}
-	buf, err := c.e.pool.Acquire(n * d.Size())
+	t, dst, err := Fresh[T](c, s)
 	if err != nil {
-		return tensor.Tensor{}, err
-	}
-	p, err := buf.Host(c.std, storage.Overwrite)
-	if err != nil {
-		buf.Release()
-		return tensor.Tensor{}, err
-	}
-	dst, err := storage.Elements[T](p[:n*d.Size()])
-	if err != nil {
-		buf.Release()
 		return tensor.Tensor{}, err
 	}
 	// values may lie in a mapped file.
 	if err := offheap.Guard(func() error { copy(dst, values); return nil }); err != nil {
-		buf.Release()
+		t.Release()
 		return tensor.Tensor{}, err
 	}
-	return tensor.FromBuffer(buf, d, s)
+	return t, nil
+}
+
+// Fresh returns a pooled host tensor of dtype Of[T] and its storage elements, whose values
+// are undefined until the caller sets them.
+func Fresh[T dtype.Element](c *Queue, s shape.Shape) (tensor.Tensor, []T, error) {
+	d := dtype.Of[T]()
+	n, err := s.StorageElements(d)
+	if err != nil {
+		return tensor.Tensor{}, nil, err
+	}
+	buf, err := c.e.pool.Acquire(n * d.Size())
+	if err != nil {
+		return tensor.Tensor{}, nil, err
+	}
+	p, err := buf.Host(c.std, storage.Overwrite)
+	if err != nil {
+		buf.Release()
+		return tensor.Tensor{}, nil, err
+	}
+	v, err := storage.Elements[T](p[:n*d.Size()])
+	if err != nil {
+		buf.Release()
+		return tensor.Tensor{}, nil, err
+	}
+	t, err := tensor.FromBuffer(buf, d, s)
+	return t, v, err
 }
 
 // Do runs the operation on the inputs, with the parameters p, where nil stands for zeros,
