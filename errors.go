@@ -28,7 +28,7 @@ var (
 	// ErrInvalidDataLength reports a slice or buffer that a shape does not fit.
 	ErrInvalidDataLength = tensor.ErrInvalidDataLength
 	// ErrUnsupportedView reports a view that the layout cannot express, or access
-	// to a layout that needs a contiguous one; see Tensor.Materialize.
+	// to a layout that needs a contiguous one; see Tensor.Contiguous.
 	ErrUnsupportedView = tensor.ErrUnsupportedView
 	// ErrDType reports a dtype that an operation does not take, or a Go type that
 	// is not the element type of a tensor's dtype.

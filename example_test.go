@@ -1,0 +1,340 @@
+package fucina_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"math"
+	"math/rand/v2"
+
+	"github.com/fucina-go/fucina"
+)
+
+// session opens an engine on the CPU with one context, and returns what ends both.
+func session() (*fucina.Context, func()) {
+	e, err := fucina.Open(fucina.WithProvider("cpu"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := e.NewContext()
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, func() {
+		if err := e.Close(); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// must is for examples only: programs handle errors.
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
+
+// mlp is a network of two layers, the first of which is gated.
+type mlp struct{ up, gate, down, bias fucina.Tensor }
+
+func (m *mlp) forward(x fucina.Tensor) fucina.Tensor {
+	f := x.Frame()
+	h := x.Dot(m.up, "in").SwiGLU(x.Dot(m.gate, "in"))
+	return f.Return(h.Dot(m.down, "hidden").Add(m.bias))
+}
+
+// A function of tensors opens a frame and returns one of its tensors, or the first failure.
+func Example_network() {
+	c, end := session()
+	defer end()
+	m := &mlp{
+		up:   fucina.FromSlice(c, []float32{1, 0, 0, 1, 1, 1}, fucina.Ax("hidden", 3), fucina.Ax("in", 2)),
+		gate: c.Full(fucina.F32, 10, fucina.Ax("hidden", 3), fucina.Ax("in", 2)),
+		down: c.Ones(fucina.F32, fucina.Ax("hidden", 3), fucina.Ax("class", 2)),
+		bias: fucina.FromSlice(c, []float32{0, 0.5}, fucina.Ax("class", 2)),
+	}
+	y := m.forward(fucina.FromSlice(c, []float32{1, 2}, fucina.Ax("batch", 1), fucina.Ax("in", 2)))
+	fmt.Println(y, must(fucina.Data[float32](y)))
+	fmt.Println(errors.Unwrap(m.forward(c.Ones(fucina.F32, fucina.Ax("batch", 1), fucina.Ax("wrong", 2))).Err()))
+	// Output:
+	// f32 {batch:1 class:2} [180 180.5]
+	// dot over "in": left {batch:1 wrong:2}, right {hidden:3 in:2}: no axis "in"
+}
+
+// attend is self-attention without a mask.
+func attend(x, wq, wk, wv, wo fucina.Tensor, heads int) fucina.Tensor {
+	f := x.Frame()
+	split := func(t fucina.Tensor) fucina.Tensor { return t.Split("o", fucina.Ax("head", heads), fucina.Ax("d", -1)) }
+	q := split(x.Dot(wq, "model"))
+	k := split(x.Dot(wk, "model")).Rename("seq", "key")
+	v := split(x.Dot(wv, "model")).Rename("seq", "key")
+	p := q.Dot(k, "d").Softmax("key", fucina.SoftmaxOptions{Scale: 1 / math.Sqrt(float64(q.Dim("d")))})
+	y := p.Dot(v, "key").Permute("batch", "seq", "head", "d").Contiguous().Merge("o", "head", "d")
+	return f.Return(y.Dot(wo, "o").Expect("batch", "seq", "model"))
+}
+
+// Attention is eight lines of other operations. If Rename were missing, seq would be an
+// axis of both operands, and so a batch axis.
+func Example_attention() {
+	c, end := session()
+	defer end()
+	model, o := fucina.Ax("model", 8), fucina.Ax("o", 8)
+	x := c.Normal(rand.New(rand.NewPCG(1, 1)), 1, fucina.Ax("batch", 2), fucina.Ax("seq", 5), model)
+	w := c.Zeros(fucina.F32, model, o)
+	fmt.Println(attend(x, w, w, w, c.Zeros(fucina.F32, o, model), 2))
+	// Output: f32 {batch:2 seq:5 model:8}
+}
+
+// Axes that both operands have and that are not contracted are batch axes.
+func ExampleTensor_Dot_batch() {
+	c, end := session()
+	defer end()
+	a := fucina.FromSlice(c, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
+		fucina.Ax("batch", 2), fucina.Ax("m", 2), fucina.Ax("k", 3))
+	b := fucina.FromSlice(c, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12},
+		fucina.Ax("batch", 2), fucina.Ax("k", 3), fucina.Ax("n", 2))
+	y := a.Dot(b, "k")
+	fmt.Println(y, must(fucina.Data[float32](y)))
+	// Output: f32 {batch:2 m:2 n:2} [22 28 49 64 220 244 301 334]
+}
+
+// The order of axes in memory does not change a contraction.
+func ExampleTensor_Dot_order() {
+	c, end := session()
+	defer end()
+	a := fucina.FromSlice(c, []float32{1, 2, 3, 4, 5, 6}, fucina.Ax("m", 2), fucina.Ax("k", 3))
+	b := fucina.FromSlice(c, []float32{7, 9, 11, 8, 10, 12}, fucina.Ax("n", 2), fucina.Ax("k", 3))
+	bt := fucina.FromSlice(c, []float32{7, 8, 9, 10, 11, 12}, fucina.Ax("k", 3), fucina.Ax("n", 2))
+	fmt.Println(must(fucina.Data[float32](a.Dot(b, "k"))), must(fucina.Data[float32](a.Dot(bt, "k"))))
+	// Output: [58 64 139 154] [58 64 139 154]
+}
+
+// Contracting the only axis of two vectors gives a scalar.
+func ExampleTensor_Dot_scalar() {
+	c, end := session()
+	defer end()
+	a := fucina.FromSlice(c, []float32{1, 2, 3}, fucina.Ax("d", 3))
+	b := fucina.FromSlice(c, []float32{4, 5, 6}, fucina.Ax("d", 3))
+	y := a.Dot(b, "d")
+	fmt.Println(y, must(y.AsRaw()).Shape, must(y.Float()))
+	// Output: f32 {} [1] 32
+}
+
+// Errors print the axes of both operands. Before that they print the place of the call,
+// which Unwrap takes off.
+func ExampleTensor_Dot_error() {
+	c, end := session()
+	defer end()
+	a := c.Zeros(fucina.F32, fucina.Ax("batch", 2), fucina.Ax("m", 2), fucina.Ax("k", 3))
+	b := c.Zeros(fucina.F32, fucina.Ax("n", 4))
+	err := a.Dot(b, "k").Err()
+	fmt.Println(errors.Unwrap(err), errors.Is(err, fucina.ErrTag))
+	// Output: dot over "k": left {batch:2 m:2 k:3}, right {n:4}: no axis "k" true
+}
+
+// Operands are aligned by name; an axis that one side lacks repeats there.
+func ExampleTensor_Add() {
+	c, end := session()
+	defer end()
+	x := fucina.FromSlice(c, []float32{1, 2, 3, 4, 5, 6}, fucina.Ax("batch", 2), fucina.Ax("d", 3))
+	bias := fucina.FromSlice(c, []float32{10, 20, 30}, fucina.Ax("d", 3))
+	fmt.Printf("%+v\n", x.Add(bias))
+	fmt.Printf("%+v\n", bias.Add(x))
+	// Output:
+	// f32 {batch:2 d:3}
+	// batch=0 d [11 22 33]
+	// batch=1 d [14 25 36]
+	// f32 {d:3 batch:2}
+	// d=0 batch [11 14]
+	// d=1 batch [22 25]
+	// d=2 batch [33 36]
+}
+
+// Axes of one name and different sizes do not fit.
+func ExampleTensor_Add_conflict() {
+	c, end := session()
+	defer end()
+	a := c.Zeros(fucina.F32, fucina.Ax("d", 3))
+	b := c.Zeros(fucina.F32, fucina.Ax("d", 2))
+	for _, y := range []fucina.Tensor{a.Add(b), a.Dot(b, "d")} {
+		fmt.Println(errors.Unwrap(y.Err()), errors.Is(y.Err(), fucina.ErrShapeMismatch))
+	}
+	// Output:
+	// add: left {d:3}, right {d:2}: axis "d" is 3 and 2 true
+	// dot over "d": left {d:3}, right {d:2}: axis "d" is 3 and 2 true
+}
+
+// Operands without a common axis give the outer product.
+func ExampleTensor_Mul() {
+	c, end := session()
+	defer end()
+	rows := fucina.FromSlice(c, []float32{1, 10}, fucina.Ax("batch", 2))
+	cols := fucina.FromSlice(c, []float32{1, 2, 3}, fucina.Ax("d", 3))
+	outer := rows.Mul(cols)
+	fmt.Println(outer, must(fucina.Data[float32](outer)))
+	// Output: f32 {batch:2 d:3} [1 2 3 10 20 30]
+}
+
+// A misspelled axis of a bias makes an outer product. Expect says where.
+func ExampleTensor_Expect() {
+	c, end := session()
+	defer end()
+	x, bias := c.Zeros(fucina.F32, fucina.Ax("batch", 2), fucina.Ax("d", 3)), c.Ones(fucina.F32, fucina.Ax("b", 3))
+	fmt.Println(x.Add(bias))
+	fmt.Println(errors.Unwrap(x.Add(bias).Expect("d", "batch").Err()))
+	// Output:
+	// f32 {batch:2 d:3 b:3}
+	// expect: have {batch:2 d:3 b:3}, want {d batch}
+}
+
+// Split and Merge rename factors of an axis without copying.
+func ExampleTensor_Split() {
+	c, end := session()
+	defer end()
+	x := fucina.FromSlice(c, []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, fucina.Ax("batch", 2), fucina.Ax("d_model", 6))
+	heads := x.Split("d_model", fucina.Ax("head", 2), fucina.Ax("head_dim", -1))
+	flat := heads.Merge("features", "head", "head_dim")
+	fmt.Println(heads)
+	fmt.Println(flat, must(fucina.Data[float32](flat)))
+	// Output:
+	// f32 {batch:2 head:2 head_dim:3}
+	// f32 {batch:2 features:6} [1 2 3 4 5 6 7 8 9 10 11 12]
+}
+
+// A transposed layout is not that of a split axis; nothing is copied silently.
+func ExampleTensor_Merge() {
+	c, end := session()
+	defer end()
+	t := fucina.FromSlice(c, []float32{1, 2, 3, 4, 5, 6}, fucina.Ax("a", 2), fucina.Ax("b", 3)).Permute("b", "a")
+	fmt.Println(errors.Is(t.Merge("m", "b", "a").Err(), fucina.ErrUnsupportedView))
+	fmt.Println(must(fucina.Data[float32](t.Contiguous().Merge("m", "b", "a"))))
+	// Output:
+	// true
+	// [1 4 2 5 3 6]
+}
+
+// Missing axes are added without copying; Copy copies.
+func ExampleTensor_BroadcastTo() {
+	c, end := session()
+	defer end()
+	bias := fucina.FromSlice(c, []float32{10, 20, 30}, fucina.Ax("d", 3))
+	wide := bias.BroadcastTo(fucina.Ax("batch", 2), fucina.Ax("d", 3))
+	fmt.Println(must(wide.AsRaw()).Strides, must(wide.Copy().AsRaw()).Strides, must(fucina.Data[float32](wide)))
+	// Output: [0 1] [3 1] [10 20 30 10 20 30]
+}
+
+// Each turn of a loop has a frame, which ends on break and return too. Replace moves a
+// variable on to its next value, which outlives the turn.
+func ExampleContext_Frames() {
+	c, end := session()
+	defer end()
+	x := c.Ones(fucina.F32, fucina.Ax("d", 2))
+	for i := range c.Frames(10) {
+		y := x.Add(x)
+		if must(y.Dot(y, "d").Float()) > 100 {
+			fmt.Println("turn", i)
+			break
+		}
+		if err := fucina.Replace(&x, y.Scale(1)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(must(fucina.Data[float32](x)), c.Engine().Stats().Handles, "tensor")
+	// Output:
+	// turn 2
+	// [4 4] 1 tensor
+}
+
+// What is made inside a scope ends as in a frame, and its memory stays until the scope
+// closes.
+func ExampleContext_Scope() {
+	c, end := session()
+	defer end()
+	x := fucina.FromSlice(c, []float32{3, 4}, fucina.Ax("d", 2))
+	buffers := func() int64 { return c.Engine().Stats().Pool.Outstanding }
+	scope := c.Scope()
+	y := x.Add(x)
+	y.Release()
+	fmt.Println(y.Valid(), buffers())
+	z := scope.Keep(x.Scale(2))
+	scope.Close()
+	fmt.Println(must(fucina.Data[float32](z)), buffers())
+	// Output:
+	// false 2
+	// [6 8] 2
+}
+
+// A released buffer serves the next result of its size.
+func ExampleTensor_Release() {
+	c, end := session()
+	defer end()
+	pool := func() {
+		s := c.Engine().Stats().Pool
+		fmt.Println(s.Outstanding, "in use,", s.Cached, "bytes idle")
+	}
+	a := fucina.FromSlice(c, []float32{1, 2, 3}, fucina.Ax("d", 3))
+	first := a.Add(a)
+	first.Release()
+	pool()
+	a.Add(a)
+	pool()
+	fmt.Println(errors.Unwrap(first.Add(a).Err()))
+	// Output:
+	// 1 in use, 64 bytes idle
+	// 2 in use, 0 bytes idle
+	// add: the left: tensor was released, or its frame has ended
+}
+
+// The operation that takes a moved value ends it, here the old value of a variable.
+func ExampleTensor_Move() {
+	c, end := session()
+	defer end()
+	x := c.Ones(fucina.F32, fucina.Ax("d", 2))
+	for range 3 {
+		x = x.Move().Add(x.Scale(2))
+	}
+	fmt.Println(must(fucina.Data[float32](x)), x.Valid())
+	// Output: [27 27] true
+}
+
+// A Shared tensor belongs to nobody, and to no context: any may use it, on any goroutine.
+func ExampleTensor_Shared() {
+	c, end := session()
+	defer end()
+	x := c.Range("d", 3).To(fucina.F32)
+	w := x.Scale(10).Shared()
+	defer w.Release()
+	sums := make(chan float64)
+	go func() {
+		own := must(c.Engine().NewContext())
+		defer own.Close()
+		sums <- must(w.On(own).Dot(w, "d").Float())
+	}()
+	fmt.Println(<-sums, must(x.Dot(w, "d").Float()))
+	// Output: 500 50
+}
+
+// Read and Update lend a tensor's memory for the length of a call; Data copies it.
+func ExampleUpdate() {
+	c, end := session()
+	defer end()
+	x := fucina.FromSlice(c, []float32{1, 2, 3}, fucina.Ax("d", 3))
+	before := must(fucina.Data[float32](x))
+	err := fucina.Update(x, func(v []float32) error {
+		v[0] = 10
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sum := float32(0)
+	err = fucina.Read(x, func(v []float32) error {
+		for _, f := range v {
+			sum += f
+		}
+		return nil
+	})
+	fmt.Println(before, must(fucina.Data[float32](x)), sum, err)
+	// Output: [1 2 3] [10 2 3] 15 <nil>
+}
