@@ -144,33 +144,8 @@ func Item[T Scalar](t Tensor) (T, error) {
 	if n := t.Len(); t.live() && n != 1 {
 		return v[0], t.wrong("item", &opError{fmt.Sprintf("%s has %d elements, want one", t, n), ErrShapeMismatch})
 	}
-	err := copyScalar(t, v[:])
+	err := CopyOut(t, v[:])
 	return v[0], err
-}
-
-// copyScalar is CopyOut for a Scalar, all of which are Elements.
-func copyScalar[T Scalar](t Tensor, dst []T) error {
-	switch v := any(dst).(type) {
-	case []bool:
-		return CopyOut(t, v)
-	case []uint8:
-		return CopyOut(t, v)
-	case []uint16:
-		return CopyOut(t, v)
-	case []int8:
-		return CopyOut(t, v)
-	case []int16:
-		return CopyOut(t, v)
-	case []int32:
-		return CopyOut(t, v)
-	case []int64:
-		return CopyOut(t, v)
-	case []float32:
-		return CopyOut(t, v)
-	case []float64:
-		return CopyOut(t, v)
-	}
-	return errors.New("no scalar")
 }
 
 // Float returns the one element of a tensor of any format that converts to f64.
@@ -195,14 +170,17 @@ func converted[T Scalar](t Tensor, d DType) (T, error) {
 	return Item[T](t.To(d))
 }
 
-// All yields the places and the values of the elements, in the order of the axes. It
-// yields nothing for a tensor that has failed, or whose elements are no T; see Data. The
-// slice of places is reused.
+// All yields the places and the values of the elements, in the order of the axes. The
+// slice of places is reused. It yields nothing for a tensor that has failed, and for one
+// whose elements are no T or cannot be read; that leaves a failure on the context.
 func All[T Scalar](t Tensor) iter.Seq2[[]int, T] {
 	return func(yield func([]int, T) bool) {
-		v := make([]T, t.Len())
-		if err := copyScalar(t, v); err != nil {
-			t.c.fail(err)
+		if t.failure() != nil {
+			return
+		}
+		v, err := Data[T](t)
+		if err != nil {
+			t.c.fail(errors.Unwrap(err)) // with the place of the loop, and not looked at
 			return
 		}
 		axes := t.Axes()
