@@ -161,8 +161,11 @@ func converted[T Scalar](t Tensor, d DType) (T, error) {
 	if t.failure() != nil || t.DType() == d {
 		return Item[T](t)
 	}
-	if t.c == nil {
-		var zero T
+	var zero T
+	switch {
+	case !t.live():
+		return zero, t.wrong("item", errEnded(t))
+	case t.c == nil:
 		return zero, t.wrong("item", errNoContext)
 	}
 	f := t.c.Frame()
