@@ -124,14 +124,21 @@ func (c *Context) Err() error {
 	return c.failures.first(0).look()
 }
 
-// Sync waits until the context's work has ended, so that failures of the device are
-// known, and returns Err.
+// Sync waits until the context's work has ended, and returns the device's failure if there
+// was one, and Err. After a failure of the device, which is the end of the context's work
+// there, every Sync returns it.
 func (c *Context) Sync() error {
-	if err := c.enter(); err != nil {
-		return fmt.Errorf("sync: %w", err)
+	err := c.enter()
+	if err == nil {
+		err = c.x.Sync()
+		c.exit()
 	}
-	err := c.x.Sync()
-	c.exit()
+	if err != nil {
+		err = wrong("sync", err)
+	}
+	if errors.Is(err, ErrBusy) {
+		return err // what failed is the business of the goroutine that is inside
+	}
 	return errors.Join(err, c.Err())
 }
 

@@ -125,26 +125,28 @@ func Data[T Element](t Tensor) ([]T, error) {
 
 // CopyOut is Data into dst, which has exactly as many elements. It allocates nothing for
 // a contiguous tensor.
-func CopyOut[T Element](t Tensor, dst []T) error {
-	o, f, err := elements[T](t, "copy out")
+func CopyOut[T Element](t Tensor, dst []T) error { return copyTo(t, "copy out", dst) }
+
+func copyTo[T Element](t Tensor, what string, dst []T) error {
+	o, f, err := elements[T](t, what)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	defer o.t.Release()
 	if n := o.t.StorageLen(); len(dst) != n {
-		return t.wrong("copy out", &opError{fmt.Sprintf("%s %s into %d elements, want %d", o.t.DType(), o.describe(), len(dst), n), ErrInvalidDataLength})
+		return wrong(what, &opError{fmt.Sprintf("%s %s into %d elements, want %d", o.t.DType(), o.describe(), len(dst), n), ErrInvalidDataLength})
 	}
-	return copyOut(t, "copy out", &o, dst)
+	return copyOut(t, what, &o, dst)
 }
 
 // Item returns the one element of a scalar, or of a tensor of one element.
 func Item[T Scalar](t Tensor) (T, error) {
 	var v [1]T
 	if n := t.Len(); t.live() && n != 1 {
-		return v[0], t.wrong("item", &opError{fmt.Sprintf("%s has %d elements, want one", t, n), ErrShapeMismatch})
+		return v[0], wrong("item", &opError{fmt.Sprintf("%s has %d elements, want one", t, n), ErrShapeMismatch})
 	}
-	err := CopyOut(t, v[:])
+	err := copyTo(t, "item", v[:])
 	return v[0], err
 }
 
@@ -164,9 +166,9 @@ func converted[T Scalar](t Tensor, d DType) (T, error) {
 	var zero T
 	switch {
 	case !t.live():
-		return zero, t.wrong("item", errEnded(t))
+		return zero, wrong("item", errEnded(t))
 	case t.c == nil:
-		return zero, t.wrong("item", errNoContext)
+		return zero, wrong("item", errNoContext)
 	}
 	f := t.c.Frame()
 	defer f.Close()
@@ -239,7 +241,7 @@ func (t Tensor) opened(what string) (operand, error) {
 		err = t.h.e.isClosed()
 	}
 	if err != nil {
-		return operand{}, t.wrong(what, err)
+		return operand{}, wrong(what, err)
 	}
 	return o, nil
 }
@@ -252,7 +254,7 @@ func elements[T Element](t Tensor, what string) (operand, Frame, error) {
 	if err != nil {
 		return operand{}, Frame{}, err
 	}
-	if err := typed[T](t, what, &o); err != nil {
+	if err := typed[T](what, &o); err != nil {
 		o.t.Release()
 		return operand{}, Frame{}, err
 	}
@@ -261,7 +263,7 @@ func elements[T Element](t Tensor, what string) (operand, Frame, error) {
 	}
 	o.t.Release()
 	if t.c == nil {
-		return operand{}, Frame{}, t.wrong(what, fmt.Errorf("the elements do not lie in a row: %w", errNoContext))
+		return operand{}, Frame{}, wrong(what, fmt.Errorf("the elements do not lie in a row: %w", errNoContext))
 	}
 	f := t.c.Frame()
 	if o, err = t.Copy().opened(what); err != nil {
@@ -272,9 +274,9 @@ func elements[T Element](t Tensor, what string) (operand, Frame, error) {
 }
 
 // typed reports an operand whose elements are not of type T.
-func typed[T Element](t Tensor, what string, o *operand) error {
+func typed[T Element](what string, o *operand) error {
 	if d := dtype.Of[T](); d != o.t.DType() {
-		return t.wrong(what, &opError{fmt.Sprintf("%s %s read as %s", o.t.DType(), o.describe(), d), ErrDType})
+		return wrong(what, &opError{fmt.Sprintf("%s %s read as %s", o.t.DType(), o.describe(), d), ErrDType})
 	}
 	return nil
 }
@@ -284,7 +286,7 @@ func copyOut[T Element](t Tensor, what string, o *operand, dst []T) error {
 	size := o.t.DType().Size()
 	p := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)*size)
 	if err := o.t.Buffer().ReadAt(t.c.context(), p, o.t.Offset()*size); err != nil {
-		return t.wrong(what, fmt.Errorf("%s %s: %w", o.t.DType(), o.describe(), err))
+		return wrong(what, fmt.Errorf("%s %s: %w", o.t.DType(), o.describe(), err))
 	}
 	return nil
 }
@@ -297,12 +299,12 @@ func lend[T Element](t Tensor, what string, a storage.Access, f func(v []T) erro
 	}
 	defer o.t.Release()
 	fail := func(err error) error {
-		return t.wrong(what, fmt.Errorf("%s %s: %w", o.t.DType(), o.describe(), err))
+		return wrong(what, fmt.Errorf("%s %s: %w", o.t.DType(), o.describe(), err))
 	}
 	if f == nil {
 		return fail(errNoFunction)
 	}
-	if err := typed[T](t, what, &o); err != nil {
+	if err := typed[T](what, &o); err != nil {
 		return err
 	}
 	if !o.t.IsContiguous() {

@@ -3,9 +3,12 @@
 package fucina_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
@@ -70,5 +73,81 @@ func TestWithCPUAndDevice(t *testing.T) {
 	end()
 	if s := d.Stats(); closed != 1 || s.LiveQueues != 0 {
 		t.Errorf("the CPU's place was closed %d times, the device has %d queues", closed, s.LiveQueues)
+	}
+}
+
+// Work that fails on the device after its operation returned is found where somebody waits
+// for it: at Sync, at a read of the result, and at a later operation. Values that do not
+// come from it, and other contexts, are unharmed, and nothing is left behind.
+func TestDeviceFailureIsFound(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		find func(c *fucina.Context, failed fucina.Tensor) error
+		text string
+	}{
+		{"sync", func(c *fucina.Context, _ fucina.Tensor) error { return c.Sync() }, "sync: "},
+		{"sync again", func(c *fucina.Context, _ fucina.Tensor) error {
+			_ = c.Sync()
+			return c.Sync()
+		}, "sync: "},
+		{"data", func(_ *fucina.Context, y fucina.Tensor) error {
+			_, err := fucina.Data[float32](y)
+			return err
+		}, "data: f32 {d:3}: "},
+		{"copy out", func(_ *fucina.Context, y fucina.Tensor) error {
+			return fucina.CopyOut(y, make([]float32, 3))
+		}, "copy out: f32 {d:3}: "},
+		{"read", func(_ *fucina.Context, y fucina.Tensor) error { return fucina.Read(y, notCalled[float32](t)) }, "read: f32 {d:3}: "},
+		{"float", func(_ *fucina.Context, y fucina.Tensor) error {
+			_, err := y.Narrow("d", 0, 1).Float()
+			return err
+		}, "item: f64 {d:1}: "},
+		{"read of what comes from it", func(_ *fucina.Context, y fucina.Tensor) error {
+			_, err := fucina.Data[float32](y.Scale(2).Permute("d"))
+			return err
+		}, ": "},
+		{"later op", func(c *fucina.Context, y fucina.Tensor) error {
+			_ = c.Sync()
+			f := c.Frame()
+			y.Scale(2)
+			return f.Return(c.Ones(fucina.F32)).Err()
+		}, "scale of f32 {d:3}: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, err := discrete.New(discrete.Options{Ring: 64})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, end := open(t, fucina.WithDevice(d))
+			other, err := c.Engine().NewContext()
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := numbered(c, "d:3")
+			before, there := x.Scale(2), numbered(other, "d:3").Scale(2)
+			want(t, before, "{d:3}", []float32{2, 4, 6})
+			want(t, there, "{d:3}", []float32{2, 4, 6})
+			d.Hold()
+			if err := d.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: 1}); err != nil {
+				t.Fatal(err)
+			}
+			y := before.Add(before)
+			if err := y.Err(); err != nil {
+				t.Fatalf("the operation waited: %v", err)
+			}
+			d.Release()
+			err = tt.find(c, y)
+			var w *accel.WindowError
+			refused(t, err, fucina.ErrDeviceFailed, "device_accel_test.go:", tt.text)
+			if !errors.As(err, &w) || !strings.HasPrefix(w.Ops, "add") {
+				t.Errorf("the failure names %+v", w)
+			}
+			want(t, before, "{d:3}", []float32{2, 4, 6})
+			want(t, there.Add(before.On(other)), "{d:3}", []float32{4, 8, 12})
+			if err := errors.Join(other.Sync(), c.Err()); err != nil {
+				t.Errorf("reported again: %v", err)
+			}
+			end()
+		})
 	}
 }

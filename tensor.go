@@ -49,7 +49,7 @@ func (t Tensor) complain(what string, err error) Tensor {
 }
 
 // wrong returns the error of a call that returns one, so that it is looked at.
-func (t Tensor) wrong(what string, err error) error {
+func wrong(what string, err error) error {
 	f := newFailure(nil, fmt.Errorf("%s: %w", what, err))
 	f.seen.Store(true)
 	return f
@@ -166,7 +166,7 @@ func (t Tensor) AsRaw() (Raw, error) {
 	}
 	o, err := t.use()
 	if err != nil {
-		return Raw{}, t.wrong("raw", err)
+		return Raw{}, wrong("raw", err)
 	}
 	defer o.t.Release()
 	s, st := o.t.Shape(), o.t.Strides()

@@ -107,16 +107,12 @@ func (q *deviceQueue) ready() (err error) {
 	return err
 }
 
-// sync waits until the queue's work has ended, well or not.
+// sync waits until the queue's work has ended, and returns its failure.
 func (q *deviceQueue) sync(ctx context.Context) error {
 	if q.q == nil {
 		return nil
 	}
-	w := q.q.Timeline().Last()
-	if err := w.Wait(ctx); err != nil && !w.Done() {
-		return err
-	}
-	return nil
+	return q.q.Timeline().Last().Wait(ctx)
 }
 
 // close ends the queue, after its work has ended.

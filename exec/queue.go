@@ -51,8 +51,8 @@ func (c *Queue) SetCancel(ctx context.Context) {
 	c.std = ctx
 }
 
-// Sync waits until what was submitted so far has ended, well or not, or until the end of
-// the context of SetCancel, with whose error it returns.
+// Sync waits until what was submitted so far has ended, and returns the device's failure,
+// or the error of the context of SetCancel if that ends first.
 func (c *Queue) Sync() error { return c.dev.sync(c.std) }
 
 // Close waits for the queue's work and ends it. The owner calls it once.
