@@ -46,7 +46,7 @@ func TestConstructors(t *testing.T) {
 		want(t, c.Normal(draw(), 1, ax("a:2 b:2")...), "{a:2 b:2}", []float32{
 			float32(r.NormFloat64()), float32(r.NormFloat64()), float32(r.NormFloat64()), float32(r.NormFloat64()),
 		})
-		huge := 1 << 40
+		huge := math.MaxInt
 		for _, tt := range []struct {
 			y    fucina.Tensor
 			kind error
