@@ -19,8 +19,9 @@ type Context struct {
 	e *Engine
 	x *exec.Queue
 
-	frames []*frame // that are open; the first is the context's own
-	gen    uint64   // of the frame that was opened last
+	frames []*frame  // that are open; the first is the context's own
+	gen    uint64    // of the frame that was opened last
+	spare  []*header // idle headers
 	call   tagged.Call
 	in     [tagged.MaxIn]Tensor // the operands of the call in progress
 
@@ -221,6 +222,8 @@ func (c *Context) Close() error {
 func (c *Context) end() error {
 	defer close(c.done)
 	c.closeFrames(0)
+	c.e.headers.keep(c.spare)
+	c.spare = nil
 	err := c.x.Close()
 	c.e.forget(c)
 	if err != nil {

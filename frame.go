@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/fucina-go/fucina/core/tensor"
-	"github.com/fucina-go/fucina/tags"
 )
 
 // Frame owns the results of the operations that run on its context while it is the
@@ -170,8 +169,11 @@ func (c *Context) closeFrames(i int) {
 	for j := len(c.frames) - 1; j >= i; j-- {
 		s := c.frames[j]
 		for h := s.items; h != nil; h = s.items {
-			h.take()
-			h.end(c.holder(j))
+			s.unlink(h)
+			h.mu.Lock()
+			raw := h.empty()
+			h.mu.Unlock()
+			c.discard(h, raw, c.holder(j))
 		}
 		for k := range s.held {
 			s.held[k].Release()
@@ -325,11 +327,4 @@ func (t Tensor) successor(fresh Tensor) (Tensor, error) {
 		fresh.h.give(owner)
 	}
 	return Tensor{c, fresh.h, fresh.mark()}, nil
-}
-
-// wrapIn makes t, whose reference it takes, a tensor that s owns.
-func (c *Context) wrapIn(s *frame, t tensor.Tensor, names tags.List) Tensor {
-	x := c.e.wrap(t, names)
-	x.h.give(s)
-	return Tensor{c, x.h, x.epoch}
 }

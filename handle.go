@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/tags"
@@ -51,21 +52,17 @@ type header struct {
 
 // headers are an engine's headers: those in use are counted, the others are kept.
 type headers struct {
-	mu   sync.Mutex
-	idle []*header
-	n    int64
+	inUse atomic.Int64
+	mu    sync.Mutex
+	idle  []*header
 }
 
-func (p *headers) live() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.n
-}
+func (p *headers) live() int64 { return p.inUse.Load() }
 
 func (p *headers) get(e *Engine) *header {
+	p.inUse.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.n++
 	if n := len(p.idle); n > 0 {
 		h := p.idle[n-1]
 		p.idle = p.idle[:n-1]
@@ -75,19 +72,97 @@ func (p *headers) get(e *Engine) *header {
 }
 
 func (p *headers) put(h *header) {
+	p.inUse.Add(-1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.n--
 	p.idle = append(p.idle, h)
+}
+
+// keep takes back the idle headers of a context.
+func (p *headers) keep(idle []*header) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, idle...)
 }
 
 // wrap makes t, whose reference it takes, a Tensor that nobody owns.
 func (e *Engine) wrap(t tensor.Tensor, names tags.List) Tensor {
 	h := e.headers.get(e)
+	return Tensor{nil, h, h.fill(t, names, nil)}
+}
+
+// fill makes h, which is idle, the header of t with the given owner, and returns its
+// epoch.
+func (h *header) fill(t tensor.Tensor, names tags.List, owner *frame) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.t, h.names = t, names
-	return Tensor{nil, h, h.epoch}
+	h.t, h.names, h.owner = t, names, owner
+	return h.epoch
+}
+
+// empty ends what h is the header of, and returns it. The caller holds mu.
+func (h *header) empty() tensor.Tensor {
+	raw := h.t
+	h.epoch++
+	h.t, h.names, h.owner = tensor.Tensor{}, tags.List{}, nil
+	return raw
+}
+
+// spareHeaders is how many idle headers a context keeps to itself.
+const spareHeaders = 64
+
+// wrapIn makes t, whose reference it takes, a tensor that s, a frame of c, owns. The
+// caller is inside the context.
+func (c *Context) wrapIn(s *frame, t tensor.Tensor, names tags.List) Tensor {
+	var h *header
+	if n := len(c.spare); n > 0 {
+		h = c.spare[n-1]
+		c.spare = c.spare[:n-1]
+		c.e.headers.inUse.Add(1)
+	} else {
+		h = c.e.headers.get(c.e)
+	}
+	epoch := h.fill(t, names, s)
+	s.link(h)
+	return Tensor{c, h, epoch}
+}
+
+// discard takes back the header and the memory of a tensor that has ended and that a
+// frame of c owned. The memory goes to the scope holder, if there is one.
+func (c *Context) discard(h *header, raw tensor.Tensor, holder *frame) {
+	if holder != nil {
+		holder.held = append(holder.held, raw)
+	} else {
+		raw.Release()
+	}
+	if len(c.spare) < spareHeaders {
+		c.spare = append(c.spare, h)
+		c.e.headers.inUse.Add(-1)
+	} else {
+		c.e.headers.put(h)
+	}
+}
+
+// link adds h to what s owns. The caller is inside s's context.
+func (s *frame) link(h *header) {
+	h.prev, h.next = nil, s.items
+	if h.next != nil {
+		h.next.prev = h
+	}
+	s.items = h
+}
+
+// unlink takes h from what s owns. The caller is inside s's context.
+func (s *frame) unlink(h *header) {
+	if h.prev != nil {
+		h.prev.next = h.next
+	} else {
+		s.items = h.next
+	}
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	h.prev, h.next = nil, nil
 }
 
 // own makes t, whose reference it takes, a Shared Tensor, and its buffer the engine's.
@@ -106,11 +181,7 @@ func (e *Engine) own(t tensor.Tensor, names tags.List) (Tensor, error) {
 
 // give makes s the owner of h, which has none. The caller is inside s's context.
 func (h *header) give(s *frame) {
-	h.prev, h.next = nil, s.items
-	if h.next != nil {
-		h.next.prev = h
-	}
-	s.items = h
+	s.link(h)
 	h.mu.Lock()
 	h.owner = s
 	h.mu.Unlock()
@@ -118,17 +189,7 @@ func (h *header) give(s *frame) {
 
 // take takes h from its owner. The caller is inside the owner's context.
 func (h *header) take() {
-	s := h.owner
-	switch {
-	case h.prev != nil:
-		h.prev.next = h.next
-	default:
-		s.items = h.next
-	}
-	if h.next != nil {
-		h.next.prev = h.prev
-	}
-	h.prev, h.next = nil, nil
+	h.owner.unlink(h)
 	h.mu.Lock()
 	h.owner = nil
 	h.mu.Unlock()
@@ -142,22 +203,6 @@ func (h *header) ownedBy(epoch uint64) *frame {
 		return nil
 	}
 	return h.owner
-}
-
-// end ends h, which has no owner any more. Its memory goes to the scope holder, if there
-// is one.
-func (h *header) end(holder *frame) {
-	h.mu.Lock()
-	h.epoch++
-	raw := h.t
-	h.t, h.names = tensor.Tensor{}, tags.List{}
-	h.mu.Unlock()
-	if holder != nil {
-		holder.held = append(holder.held, raw)
-	} else {
-		raw.Release()
-	}
-	h.e.headers.put(h)
 }
 
 // failedTensor returns a tensor of context c that carries f.
@@ -239,9 +284,7 @@ func (t Tensor) endShared() {
 		h.mu.Unlock()
 		return
 	}
-	h.epoch++
-	raw := h.t
-	h.t, h.names = tensor.Tensor{}, tags.List{}
+	raw := h.empty()
 	h.mu.Unlock()
 	raw.Release()
 	h.e.headers.put(h)
@@ -249,13 +292,17 @@ func (t Tensor) endShared() {
 
 // release ends a tensor that a frame of c owns. The caller is inside the context.
 func (c *Context) release(t Tensor) {
-	s := t.h.ownedBy(t.mark())
-	if s == nil || s.c != c {
+	h := t.h
+	h.mu.Lock()
+	s := h.owner
+	if h.epoch != t.mark() || s == nil || s.c != c {
+		h.mu.Unlock()
 		return
 	}
-	i := slices.Index(c.frames, s)
-	t.h.take()
-	t.h.end(c.holder(i))
+	raw := h.empty()
+	h.mu.Unlock()
+	s.unlink(h)
+	c.discard(h, raw, c.holder(slices.Index(c.frames, s)))
 }
 
 // Shared takes t out of frames, scopes and its context: it lives until Release, and any

@@ -30,7 +30,10 @@ func begin(o tagged.Op, ts ...Tensor) (*Context, Tensor) {
 	if err := c.enter(); err != nil {
 		return nil, c.fail(fmt.Errorf("%s: %w", o, err))
 	}
-	err := c.context().Err()
+	var err error
+	if c.cancel != nil {
+		err = c.cancel.Err()
+	}
 	c.call.Reset(o)
 	for i := 0; err == nil && i < len(ts); i++ {
 		if err = c.operand(ts[i]); err != nil && len(ts) > 1 {

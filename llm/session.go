@@ -358,22 +358,23 @@ func (s *Session) blocks(ids []int32) fucina.Tensor {
 func (s *Session) output(x fucina.Tensor) fucina.Tensor {
 	p := &s.m.params
 	f := x.Frame()
-	y := s.m.output.apply(x.RMSNorm(s.m.outputNorm, "d", float64(p.NormEpsilon)), "d")
+	y := s.m.output.apply(x.RMSNorm(s.m.outputNorm, "d", float64(p.NormEpsilon)).Move(), "d")
 	if p.FinalSoftCap != 0 {
 		y = y.Move().SoftCap(float64(p.FinalSoftCap))
 	}
 	return f.Return(y)
 }
 
-// attention is the first half of block i: x plus attention over its norm.
+// attention is the first half of block i: x plus attention over its norm. What is large
+// is moved into its last use, so that a batch needs no more memory than it must.
 func (s *Session) attention(i int, x, angles fucina.Tensor, window int) fucina.Tensor {
 	p, l := &s.m.params, &s.m.layers[i]
 	eps := float64(p.NormEpsilon)
 	f := x.Frame()
 	h := x.RMSNorm(l.attnNorm, "d", eps)
-	q := l.q.apply(h, "d").Split("q", fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))
-	k := l.k.apply(h, "d").Split("k", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))
-	v := l.v.apply(h, "d").Split("v", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))
+	q := l.q.apply(h, "d").Move().Split("q", fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))
+	k := l.k.apply(h, "d").Move().Split("k", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))
+	v := l.v.apply(h.Move(), "d").Move().Split("v", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))
 	if s.m.family.QKNorm {
 		q, k = q.Move().RMSNorm(l.qNorm, "d_head", eps), k.Move().RMSNorm(l.kNorm, "d_head", eps)
 	}
@@ -382,20 +383,20 @@ func (s *Session) attention(i int, x, angles fucina.Tensor, window int) fucina.T
 	past, n := s.Past(), angles.Dim("seq")
 	keys := s.cache[i].k.On(s.c).Narrow("key", 0, past+n)
 	values := s.cache[i].v.On(s.c).Narrow("key", 0, past+n)
-	keys.Narrow("key", past, n).CopyFrom(k.Rename("seq", "key"))
-	values.Narrow("key", past, n).CopyFrom(v.Rename("seq", "key"))
-	y := fucina.Attention(q, keys, values, fucina.AttentionOptions{
+	keys.Narrow("key", past, n).CopyFrom(k.Move().Rename("seq", "key").Move())
+	values.Narrow("key", past, n).CopyFrom(v.Move().Rename("seq", "key").Move())
+	y := fucina.Attention(q.Move(), keys, values, fucina.AttentionOptions{
 		Dim:     "d_head",
 		Scale:   float64(p.AttentionScale),
 		SoftCap: float64(p.AttentionSoftCap),
 		Past:    past,
 		Window:  window,
 	})
-	y = l.attnOut.apply(y.Merge("o", "head", "d_head"), "o")
+	y = l.attnOut.apply(y.Move().Merge("o", "head", "d_head").Move(), "o")
 	if s.m.family.PostNorms {
 		y = y.Move().RMSNorm(l.attnPost, "d", eps)
 	}
-	return f.Return(x.Add(y))
+	return f.Return(x.Add(y.Move()))
 }
 
 // feedForward is the second half of block i: x plus the gated MLP of its norm.
@@ -404,23 +405,23 @@ func (s *Session) feedForward(i int, x fucina.Tensor) fucina.Tensor {
 	eps := float64(p.NormEpsilon)
 	f := x.Frame()
 	h := x.RMSNorm(l.ffnNorm, "d", eps)
-	gate, up := l.gate.apply(h, "d"), l.up.apply(h, "d")
+	gate, up := l.gate.apply(h, "d"), l.up.apply(h.Move(), "d")
 	var y fucina.Tensor
 	if s.m.family.GeGLU {
 		y = up.Move().GeGLU(gate.Move())
 	} else {
 		y = up.Move().SwiGLU(gate.Move())
 	}
-	y = l.down.apply(y, "ff")
+	y = l.down.apply(y.Move(), "ff")
 	if s.m.family.PostNorms {
 		y = y.Move().RMSNorm(l.ffnPost, "d", eps)
 	}
-	return f.Return(x.Add(y))
+	return f.Return(x.Add(y.Move()))
 }
 
-// apply returns x times the projection over the axis, with its scale and bias.
+// apply returns x times the projection over the axis, with its scale and bias. The result
+// belongs to the innermost frame.
 func (p *projection) apply(x fucina.Tensor, axis string) fucina.Tensor {
-	f := x.Frame()
 	y := x.Dot(p.weight, axis)
 	if p.scale != 1 && !p.scalesBias {
 		y = y.Move().Scale(float64(p.scale))
@@ -431,7 +432,7 @@ func (p *projection) apply(x fucina.Tensor, axis string) fucina.Tensor {
 	if p.scale != 1 && p.scalesBias {
 		y = y.Move().Scale(float64(p.scale))
 	}
-	return f.Return(y)
+	return y
 }
 
 // table is a table of angles {pos pair cos_sin}.

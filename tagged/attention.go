@@ -15,9 +15,9 @@ const (
 
 // rope rotates pairs of elements along Axis2 by the angles of the positions along Axis.
 func rope(c *Call, q *exec.Queue) (Tensor, error) {
-	x, table := c.in[0].ref(), c.in[1].ref()
-	defer x.Release()
-	defer table.Release()
+	x, table := c.work(0), c.work(1)
+	defer x.done()
+	defer table.done()
 	pos, dim := x.Names.Index(c.Axis), x.Names.Index(c.Axis2)
 	switch {
 	case pos < 0 || table.Names.Index(c.Axis) < 0:
@@ -55,7 +55,7 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 	if err := x.group(q, 1, n-1, n); err != nil {
 		return Tensor{}, err
 	}
-	y, err := c.do(q, &x, &table)
+	y, err := c.do(q, &x.Tensor, &table.Tensor)
 	if err == nil {
 		y, err = reshaped(y, s)
 	}
@@ -67,10 +67,10 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 
 // attention is causal attention. The places of Axes are those of the constants below.
 func attention(c *Call, q *exec.Queue) (Tensor, error) {
-	query, key, value := c.in[0].ref(), c.in[1].ref(), c.in[2].ref()
-	defer query.Release()
-	defer key.Release()
-	defer value.Release()
+	query, key, value := c.work(0), c.work(1), c.work(2)
+	defer query.done()
+	defer key.done()
+	defer value.done()
 	a := c.Axes()
 	if err := query.order3(a[QueryAxis].Name, a[HeadAxis].Name, a[DimAxis].Name); err != nil {
 		return Tensor{}, err
@@ -81,13 +81,13 @@ func attention(c *Call, q *exec.Queue) (Tensor, error) {
 	if err := value.order3(a[KeyAxis].Name, a[KVHeadAxis].Name, a[DimAxis].Name); err != nil {
 		return Tensor{}, err
 	}
-	y, err := c.do(q, &query, &key, &value)
+	y, err := c.do(q, &query.Tensor, &key.Tensor, &value.Tensor)
 	return Tensor{y, query.Names}, err
 }
 
 // order3 puts the view with the three given axes, which are all of t's, in this order in
 // t's place.
-func (t *Tensor) order3(i, j, k string) error {
+func (t *working) order3(i, j, k string) error {
 	var order [3]int
 	for n, name := range [3]string{i, j, k} {
 		if order[n] = t.Names.Index(name); order[n] < 0 || t.Names.Len() != 3 {

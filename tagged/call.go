@@ -313,6 +313,9 @@ func (c *Call) do(q *exec.Queue, in ...*Tensor) (tensor.Tensor, error) {
 	return q.Do(c.id, &c.Params, raw[:len(in)]...)
 }
 
+// work returns operand i to work on. The caller calls done.
+func (c *Call) work(i int) working { return working{Tensor: c.in[i]} }
+
 // index returns the place of Axis among the first operand's axes.
 func (c *Call) index(name string) (int, error) {
 	if i := c.in[0].Names.Index(name); i >= 0 {

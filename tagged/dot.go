@@ -84,14 +84,14 @@ func (k *contraction) add(name string, size int) error {
 // dot multiplies and sums over axes that both operands have. A side whose layout the
 // product does not take is copied, once.
 func dot(c *Call, q *exec.Queue) (Tensor, error) {
-	x, y := c.in[0].ref(), c.in[1].ref()
-	defer x.Release()
-	defer y.Release()
+	x, y := c.work(0), c.work(1)
+	defer x.done()
+	defer y.done()
 	over := c.Axes()
 	if len(over) == 0 {
 		return Tensor{}, because(tags.ErrTag, "no axis to sum over")
 	}
-	k, err := contract(&x, &y, over)
+	k, err := contract(&x.Tensor, &y.Tensor, over)
 	if err != nil {
 		return Tensor{}, err
 	}
@@ -118,7 +118,7 @@ func dot(c *Call, q *exec.Queue) (Tensor, error) {
 }
 
 // product runs the positional product of the arranged operands.
-func (c *Call) product(q *exec.Queue, x, y *Tensor, k *contraction, over int) (tensor.Tensor, error) {
+func (c *Call) product(q *exec.Queue, x, y *working, k *contraction, over int) (tensor.Tensor, error) {
 	if err := x.permute(k.left[:k.nl+over]); err != nil {
 		return tensor.Tensor{}, err
 	}
@@ -143,5 +143,5 @@ func (c *Call) product(q *exec.Queue, x, y *Tensor, k *contraction, over int) (t
 			return tensor.Tensor{}, err
 		}
 	}
-	return c.do(q, x, y)
+	return c.do(q, &x.Tensor, &y.Tensor)
 }

@@ -8,19 +8,24 @@ import (
 
 // pointwise aligns the operands by name.
 func pointwise(c *Call, q *exec.Queue) (Tensor, error) {
-	x := c.in[0].ref()
-	defer x.Release()
+	x := &c.in[0]
 	if c.NIn == 1 {
-		v, err := c.do(q, &x)
+		v, err := c.do(q, x)
 		return Tensor{v, x.Names}, err
 	}
-	y := c.in[1].ref()
-	defer y.Release()
-	names, s, err := aligned(&x, &y)
+	y := &c.in[1]
+	if x.Names == y.Names && x.Raw.Shape() == y.Raw.Shape() {
+		v, err := c.do(q, x, y)
+		return Tensor{v, x.Names}, err
+	}
+	names, s, err := aligned(x, y)
 	if err != nil {
 		return Tensor{}, err
 	}
-	for _, t := range [2]*Tensor{&x, &y} {
+	left, right := c.work(0), c.work(1)
+	defer left.done()
+	defer right.done()
+	for _, t := range [2]*working{&left, &right} {
 		if t.Raw.DType().IsBlockQuantized() {
 			continue // blocks have no view that repeats; the contract refuses the dtype
 		}
@@ -28,7 +33,7 @@ func pointwise(c *Call, q *exec.Queue) (Tensor, error) {
 			return Tensor{}, err
 		}
 	}
-	v, err := c.do(q, &x, &y)
+	v, err := c.do(q, &left.Tensor, &right.Tensor)
 	return Tensor{v, names}, err
 }
 
@@ -62,9 +67,9 @@ func aligned(x, y *Tensor) (tags.List, shape.Shape, error) {
 
 // rmsNorm divides the rows along the axis by their root mean square.
 func rmsNorm(c *Call, q *exec.Queue) (Tensor, error) {
-	x, w := c.in[0].ref(), c.in[1].ref()
-	defer x.Release()
-	defer w.Release()
+	x, w := c.work(0), c.work(1)
+	defer x.done()
+	defer w.done()
 	i := x.Names.Index(c.Axis)
 	if i < 0 || w.Names.Index(c.Axis) < 0 {
 		return Tensor{}, noAxis(c.Axis)
@@ -76,7 +81,7 @@ func rmsNorm(c *Call, q *exec.Queue) (Tensor, error) {
 	if err := x.moveLast(i); err != nil {
 		return Tensor{}, err
 	}
-	y, err := c.do(q, &x, &w)
+	y, err := c.do(q, &x.Tensor, &w.Tensor)
 	if err != nil {
 		return Tensor{}, err
 	}
@@ -90,13 +95,13 @@ func alongAxis(c *Call, q *exec.Queue) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, err
 	}
-	x := c.in[0].ref()
-	defer x.Release()
+	x := c.work(0)
+	defer x.done()
 	names := x.Names
 	if err := x.moveLast(i); err != nil {
 		return Tensor{}, err
 	}
-	y, err := c.do(q, &x)
+	y, err := c.do(q, &x.Tensor)
 	if err != nil {
 		return Tensor{}, err
 	}
@@ -118,8 +123,8 @@ func copied(c *Call, q *exec.Queue) (Tensor, error) {
 
 // copyFrom writes the source into the destination.
 func copyFrom(c *Call, q *exec.Queue) (Tensor, error) {
-	dst, src := &c.in[0], c.in[1].ref()
-	defer src.Release()
+	dst, src := &c.in[0], c.work(1)
+	defer src.done()
 	if dst.Names.Len() != src.Names.Len() {
 		return Tensor{}, because(tags.ErrTag, "want the same axes")
 	}
@@ -144,9 +149,9 @@ func copyFrom(c *Call, q *exec.Queue) (Tensor, error) {
 
 // getRows gathers along the axis.
 func getRows(c *Call, q *exec.Queue) (Tensor, error) {
-	table, ids := c.in[0].ref(), c.in[1].ref()
-	defer table.Release()
-	defer ids.Release()
+	table, ids := c.work(0), c.work(1)
+	defer table.done()
+	defer ids.done()
 	at, err := c.index(c.Axis)
 	if err != nil {
 		return Tensor{}, err
@@ -182,7 +187,7 @@ func getRows(c *Call, q *exec.Queue) (Tensor, error) {
 	if err := ids.group(q, ids.Raw.Rank()); err != nil {
 		return Tensor{}, err
 	}
-	y, err := c.do(q, &table, &ids)
+	y, err := c.do(q, &table.Tensor, &ids.Tensor)
 	if err == nil {
 		y, err = reshaped(y, s)
 	}

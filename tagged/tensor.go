@@ -84,14 +84,36 @@ func (t *Tensor) Describe() string { return t.Names.Describe(t.Raw.Shape()) }
 // ref returns t with a reference of its own.
 func (t *Tensor) ref() Tensor { return Tensor{t.Raw.Retained(), t.Names} }
 
-// set replaces the raw tensor by v, whose reference it takes.
-func (t *Tensor) set(v tensor.Tensor) {
-	t.Raw.Release()
-	t.Raw = v
+// working is an operand in the course of a call: the operand itself, or a view or a copy
+// in its place, with a reference of its own.
+type working struct {
+	Tensor
+	own bool
+}
+
+// done gives the reference back, if t has one of its own.
+func (t *working) done() {
+	if t.own {
+		t.Release()
+	}
+}
+
+// result returns t as a tensor with a reference of its own, which is the caller's.
+func (t *working) result() Tensor {
+	if t.own {
+		return t.Tensor
+	}
+	return t.ref()
+}
+
+// set puts v, whose reference it takes, in the operand's place.
+func (t *working) set(v tensor.Tensor) {
+	t.done()
+	t.Raw, t.own = v, true
 }
 
 // permute puts the view whose axis i is axis order[i] in t's place.
-func (t *Tensor) permute(order []int) error {
+func (t *working) permute(order []int) error {
 	same := true
 	for i, a := range order {
 		same = same && i == a
@@ -113,7 +135,7 @@ func (t *Tensor) permute(order []int) error {
 }
 
 // moveLast puts the view with axis i last in t's place.
-func (t *Tensor) moveLast(i int) error {
+func (t *working) moveLast(i int) error {
 	var order [shape.MaxRank]int
 	n := 0
 	for j := range t.Names.Len() {
@@ -129,7 +151,7 @@ func (t *Tensor) moveLast(i int) error {
 // align puts the view with axes names and shape s in t's place: axes that it lacks, or
 // has with size 1, repeat. The caller has checked that all its axes are among names, and
 // their sizes.
-func (t *Tensor) align(names *tags.List, s *shape.Shape) error {
+func (t *working) align(names *tags.List, s *shape.Shape) error {
 	if t.Names == *names && t.Raw.Shape() == *s {
 		return nil
 	}
@@ -151,7 +173,7 @@ func (t *Tensor) align(names *tags.List, s *shape.Shape) error {
 
 // group merges runs of axes of t, or of a copy of it if need be; see grouped. The names
 // are gone then.
-func (t *Tensor) group(q *exec.Queue, ends ...int) error {
+func (t *working) group(q *exec.Queue, ends ...int) error {
 	v, ok, err := grouped(&t.Raw, ends)
 	if err != nil {
 		return err

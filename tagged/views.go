@@ -42,30 +42,27 @@ func rename(c *Call, _ *exec.Queue) (Tensor, error) {
 }
 
 func permute(c *Call, _ *exec.Queue) (Tensor, error) {
-	x := c.in[0].ref()
+	x := c.work(0)
 	var order [maxAxes]int
 	var seen tags.List
 	for i, a := range c.Axes() {
 		if order[i] = x.Names.Index(a.Name); order[i] < 0 {
-			x.Release()
 			return Tensor{}, noAxis(a.Name)
 		}
 		var err error
 		if seen, err = seen.Append(a.Name); err != nil {
-			x.Release()
 			return Tensor{}, because(tags.ErrTag, "axis %q appears twice", a.Name)
 		}
 	}
 	if seen.Len() != x.Names.Len() {
-		x.Release()
 		return Tensor{}, because(tags.ErrTag, "to %s: want every axis", seen.String())
 	}
 	if err := x.permute(order[:seen.Len()]); err != nil {
-		x.Release()
 		return Tensor{}, because(err, "to %s: %v", seen.String(), err)
 	}
-	v, err := settled(x.Raw)
-	return Tensor{v, x.Names}, err
+	y := x.result()
+	v, err := settled(y.Raw)
+	return Tensor{v, y.Names}, err
 }
 
 func broadcastTo(c *Call, _ *exec.Queue) (Tensor, error) {
@@ -73,23 +70,20 @@ func broadcastTo(c *Call, _ *exec.Queue) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, because(err, "to %v", err)
 	}
-	x := c.in[0].ref()
+	x := c.work(0)
 	for i, name := range x.Names.Slice() {
 		j := names.Index(name)
 		if j < 0 {
-			x.Release()
 			return Tensor{}, because(tags.ErrTag, "to %s: no axis %q", names.Describe(s), name)
 		}
 		if d := x.Raw.Dim(i); d != 1 && d != s.Dim(j) {
-			x.Release()
 			return Tensor{}, because(shape.ErrShapeMismatch, "to %s: axis %q is %d, want 1 or %d", names.Describe(s), name, d, s.Dim(j))
 		}
 	}
 	if err := x.align(&names, &s); err != nil {
-		x.Release()
 		return Tensor{}, because(err, "to %s: %v", names.Describe(s), err)
 	}
-	return x, nil
+	return x.result(), nil
 }
 
 // split divides the axis. One size may be -1: what remains.
