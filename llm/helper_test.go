@@ -1,7 +1,6 @@
 package llm_test
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -13,45 +12,14 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
-	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/tokenizer"
+	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// testProvider is where the tests of this package compute: FUCINA_TEST_PROVIDER,
-// or the CPU.
-func testProvider() string { return cmp.Or(os.Getenv("FUCINA_TEST_PROVIDER"), "cpu") }
-
-// openEngine returns an engine on the tests' provider. When the test ends it is
-// closed and must have nothing left.
-func openEngine(t testing.TB, opts ...fucina.Option) *fucina.Engine {
-	t.Helper()
-	before := offheap.Stats()
-	eng, err := fucina.Open(append([]fucina.Option{fucina.WithProvider(testProvider()), fucina.WithThreads(2)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := eng.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-		s := eng.Stats()
-		if s.Handles != 0 || s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
-			t.Errorf("after close: %d handles, pool %+v", s.Handles, s.Pool)
-		}
-		if d := s.Device; d.LiveBlocks != 0 || d.LiveBytes != 0 || d.LiveQueues != 0 || d.PinnedBytes != 0 {
-			t.Errorf("after close, on the device: %+v", d)
-		}
-		if after := offheap.Stats(); after.LiveBlocks != before.LiveBlocks {
-			t.Errorf("after close: %d host blocks, %d before", after.LiveBlocks, before.LiveBlocks)
-		}
-	})
-	return eng
-}
-
-// openExact is openEngine in exact mode, whatever the environment says.
-func openExact(t testing.TB) *fucina.Engine { return openEngine(t, fucina.WithExact(true)) }
+// openExact returns an engine in exact mode, whatever the environment says.
+func openExact(t testing.TB) *fucina.Engine { return harness.Engine(t, fucina.WithExact(true)) }
 
 // openModel opens the file at path until the test ends.
 func openModel(t testing.TB, eng *fucina.Engine, path string, opt llm.Options) *llm.Model {

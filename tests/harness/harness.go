@@ -1,5 +1,5 @@
-// Package harness is what tests of the whole path share: a watchdog, a seed, and the
-// count of what a run left behind.
+// Package harness is what tests of the whole path share: a watchdog, a seed, an engine,
+// and the count of what a run left behind.
 package harness
 
 import (

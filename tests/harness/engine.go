@@ -1,0 +1,40 @@
+package harness
+
+import (
+	"cmp"
+	"os"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+// Provider is where the tests of models compute: FUCINA_TEST_PROVIDER, or the CPU.
+func Provider() string { return cmp.Or(os.Getenv("FUCINA_TEST_PROVIDER"), "cpu") }
+
+// Engine returns an engine on Provider. When the test ends it is closed and must have
+// nothing left.
+func Engine(t testing.TB, opts ...fucina.Option) *fucina.Engine {
+	t.Helper()
+	before := offheap.Stats()
+	eng, err := fucina.Open(append([]fucina.Option{fucina.WithProvider(Provider()), fucina.WithThreads(2)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := eng.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		s := eng.Stats()
+		if s.Handles != 0 || s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
+			t.Errorf("after close: %d handles, pool %+v", s.Handles, s.Pool)
+		}
+		if d := s.Device; d.LiveBlocks != 0 || d.LiveBytes != 0 || d.LiveQueues != 0 || d.PinnedBytes != 0 {
+			t.Errorf("after close, on the device: %+v", d)
+		}
+		if after := offheap.Stats(); after.LiveBlocks != before.LiveBlocks {
+			t.Errorf("after close: %d host blocks, %d before", after.LiveBlocks, before.LiveBlocks)
+		}
+	})
+	return eng
+}
