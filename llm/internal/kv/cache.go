@@ -1,0 +1,134 @@
+package kv
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
+)
+
+// Shape is what a cache has room for.
+type Shape struct {
+	Format      dtype.DType // of keys and values: one that attention reads
+	Tokens      int         // the longest sequence
+	Blocks      int         // of the network
+	Heads       int         // of keys and values, in a block
+	KeyLength   int         // elements of a key head; whole blocks of Format
+	ValueLength int         // elements of a value head; whole blocks of Format
+}
+
+// check returns an error if Format does not suit.
+func (s *Shape) check() error {
+	if caches := op.Attention.Inputs()[1].Formats; !caches.Has(s.Format) {
+		return fmt.Errorf("KV cache of %s, want %s", s.Format, caches)
+	}
+	if n := s.Format.BlockSize(); s.KeyLength%n != 0 || s.ValueLength%n != 0 {
+		return fmt.Errorf("KV cache of %s: heads of %d and %d elements, want multiples of %d", s.Format, s.KeyLength, s.ValueLength, n)
+	}
+	return nil
+}
+
+// Cache is the keys and values of one sequence. One goroutine at a time uses it, but
+// Len and Cap may be called at any time.
+type Cache struct {
+	tokens int // room
+	length atomic.Int64
+	blocks []Block
+}
+
+// Block is the part of a cache that belongs to one block of the network.
+type Block struct {
+	cache  *Cache
+	keys   fucina.Tensor // {key kv_head d_head}
+	values fucina.Tensor // {key kv_head d_head}
+}
+
+// New returns an empty cache on eng, which the caller releases. Its memory is taken when
+// the first tokens are appended.
+func New(eng *fucina.Engine, s Shape) (*Cache, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	c := &Cache{tokens: s.Tokens}
+	for range s.Blocks {
+		b := Block{cache: c}
+		for _, half := range []struct {
+			into   *fucina.Tensor
+			length int
+		}{{&b.keys, s.KeyLength}, {&b.values, s.ValueLength}} {
+			t, err := eng.Empty(s.Format, fucina.Ax("key", s.Tokens), fucina.Ax("kv_head", s.Heads), fucina.Ax("d_head", half.length))
+			if err != nil {
+				b.release()
+				c.Release()
+				return nil, fmt.Errorf("KV cache: %w", err)
+			}
+			*half.into = t
+		}
+		c.blocks = append(c.blocks, b)
+	}
+	return c, nil
+}
+
+// Release gives the memory back.
+func (c *Cache) Release() {
+	for i := range c.blocks {
+		c.blocks[i].release()
+	}
+}
+
+func (b *Block) release() {
+	b.keys.Release()
+	b.values.Release()
+}
+
+// Len returns how many tokens the cache holds.
+func (c *Cache) Len() int { return int(c.length.Load()) }
+
+// Cap returns how many tokens the cache has room for.
+func (c *Cache) Cap() int { return c.tokens }
+
+// Block returns the part of block i of the network.
+func (c *Cache) Block(i int) *Block { return &c.blocks[i] }
+
+// Advance counts n tokens whose keys and values were appended to every block.
+func (c *Cache) Advance(n int) { c.length.Add(int64(n)) }
+
+// Rewind forgets all but the first n tokens. It fails, and changes nothing, if the cache
+// does not hold as many.
+func (c *Cache) Rewind(n int) error {
+	if held := c.Len(); n < 0 || n > held {
+		return fmt.Errorf("rewind to %d tokens of %d", n, held)
+	}
+	c.length.Store(int64(n))
+	return nil
+}
+
+// Len returns how many tokens the cache holds: the position of the first row that is
+// appended.
+func (b *Block) Len() int { return b.cache.Len() }
+
+// Append writes the keys k and the values v, {seq kv_head d_head}, behind those that the
+// cache holds, and returns all of them, the new ones last, as {key kv_head d_head}. The
+// results are views that belong to the innermost frame of k's context. They are failed
+// tensors if k or v is, or if there is no room.
+//
+// Append does not count the tokens: see [Cache.Advance].
+func (b *Block) Append(k, v fucina.Tensor) (keys, values fucina.Tensor) {
+	return b.write(b.keys, k), b.write(b.values, v)
+}
+
+// write is Append for one half.
+func (b *Block) write(half, rows fucina.Tensor) fucina.Tensor {
+	if !rows.Valid() {
+		return rows
+	}
+	past, n := b.Len(), rows.Dim("seq")
+	all := half.On(rows.Context()).Narrow("key", 0, past+n)
+	written := all.Narrow("key", past, n).CopyFrom(rows.Rename("seq", "key").Move())
+	if !written.Valid() {
+		return written
+	}
+	return all
+}
