@@ -32,6 +32,7 @@
 //     whose set of angles depends on the session's length. A file's sliding window is
 //     ignored, as llama.cpp does: converters have not written it reliably.
 //
-// What a family adds is an entry of one table; the forward pass is the same for all.
+// What a family adds is an entry of one table; the forward pass, in llm/internal/net, is
+// the same for all.
 // [RegisterFamily] adds an entry to the table at run time.
 package llm

@@ -212,7 +212,7 @@ func (m *Model) choices() int {
 	if n := m.tok.VocabSize(); n > 0 {
 		return n
 	}
-	return m.params.Vocabulary
+	return m.net.Params().Vocabulary
 }
 
 // Check returns an error if opt is out of range or does not suit the session's model.
@@ -252,8 +252,8 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	if len(ids) == 0 {
 		return errors.New("llm: the prompt has no tokens")
 	}
-	if past := s.Past(); len(ids) > s.opt.Context-past {
-		return fmt.Errorf("llm: %w: a prompt of %d tokens after %d in a context of %d", ErrContextFull, len(ids), past, s.opt.Context)
+	if past, room := s.Past(), s.Context(); len(ids) > room-past {
+		return fmt.Errorf("llm: %w: a prompt of %d tokens after %d in a context of %d", ErrContextFull, len(ids), past, room)
 	}
 	if opt.OnPrompt != nil {
 		opt.OnPrompt(ids)
@@ -285,7 +285,7 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 			end = EndToken
 		case n == opt.MaxTokens:
 			end = EndMaxTokens
-		case s.Past() == s.opt.Context:
+		case s.Past() == s.Context():
 			end = EndContext
 		}
 		text, stopped := decoder.next(id, end != EndNone)

@@ -30,9 +30,9 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 	}
 	s.c.SetCancel(ctx)
 	defer s.c.SetCancel(nil)
-	logits := s.room(min(logitRows, len(ids), s.opt.Batch))
+	logits := s.room(min(logitRows, len(ids), s.batch))
 	for done := 0; done < len(ids); {
-		n := min(len(ids)-done, s.opt.Batch)
+		n := min(len(ids)-done, s.batch)
 		if err := s.allRows(ctx, ids[done:done+n], done, logits, yield); err != nil {
 			return err
 		}
@@ -46,15 +46,15 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 func (s *Session) allRows(ctx context.Context, ids []int32, done int, logits []float32, yield func(i int, logits []float32) error) error {
 	f := s.c.Frame()
 	defer f.Close()
-	vocabulary := s.m.params.Vocabulary
-	x := s.blocks(ids)
+	vocabulary := s.m.net.Params().Vocabulary
+	x := s.m.net.Forward(s.c, ids, s.cache, s.angles)
 	if err := x.Err(); err != nil {
 		return fmt.Errorf("llm: %w", s.checked(err))
 	}
 	for first := 0; first < len(ids); first += logitRows {
 		rows := min(logitRows, len(ids)-first)
 		g := s.c.Frame()
-		err := fucina.CopyOut(s.output(x.Narrow("seq", first, rows)), logits[:rows*vocabulary])
+		err := fucina.CopyOut(s.m.net.Logits(x.Narrow("seq", first, rows)), logits[:rows*vocabulary])
 		g.Close()
 		if err = s.checked(err); err != nil {
 			return fmt.Errorf("llm: %w", err)

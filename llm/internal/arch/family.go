@@ -26,9 +26,9 @@ const (
 
 // Family describes an architecture by what sets it apart from the others: the weights
 // that its blocks have beside the projections, and the constants that its files do not
-// carry. The forward pass of llm serves all families. The zero value is a transformer
-// with RMS norms in front of attention and MLP, a SiLU gate, no bias and tied
-// embeddings.
+// carry. The forward pass of llm/internal/net serves all families. The zero value is a
+// transformer with RMS norms in front of attention and MLP, a SiLU gate, no bias and
+// tied embeddings.
 //
 // A tensor of a file that its family has no use for is an error when the file is opened.
 type Family struct {

@@ -1,0 +1,136 @@
+package net_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/llm/internal/kv"
+	"github.com/fucina-go/fucina/llm/internal/net"
+	"github.com/fucina-go/fucina/quant"
+	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// prompt is some ids of the seeded vocabulary.
+var prompt = []int32{1, 292, 82, 298, 305, 293, 286, 272, 261, 259, 297, 288}
+
+// blocksOf returns the q8_0 blocks of a tensor, and what they decode to.
+func blocksOf(t *testing.T, x fucina.Tensor) ([]byte, []float32) {
+	t.Helper()
+	if d := x.DType(); d != dtype.Q8_0 {
+		t.Fatalf("the cache is %s, want q8_0", d)
+	}
+	blocks := make([]dtype.BlockQ8_0, x.Len()/32)
+	if err := fucina.CopyOut(x, blocks); err != nil {
+		t.Fatal(err)
+	}
+	coded := unsafe.Slice((*byte)(unsafe.Pointer(&blocks[0])), len(blocks)*int(unsafe.Sizeof(blocks[0])))
+	values := make([]float32, len(blocks)*32)
+	if err := quant.DecodeRow(values, dtype.Q8_0, coded); err != nil {
+		t.Fatal(err)
+	}
+	return coded, values
+}
+
+// encoded returns an f32 tensor in q8_0.
+func encoded(t *testing.T, x fucina.Tensor) []byte {
+	t.Helper()
+	values := make([]float32, x.Len())
+	if err := fucina.CopyOut(x, values); err != nil {
+		t.Fatal(err)
+	}
+	coded := make([]byte, len(values)/32*int(unsafe.Sizeof(dtype.BlockQ8_0{})))
+	if err := quant.EncodeRow(coded, dtype.Q8_0, values); err != nil {
+		t.Fatal(err)
+	}
+	return coded
+}
+
+// rounded gives ids to a sequence with a q8_0 cache and to one with an f32 cache, and
+// requires the former's keys and values to be those of the latter in q8_0. It returns
+// both, the f32 cache overwritten with what the q8_0 cache decodes to.
+func rounded(t *testing.T, eng *fucina.Engine, n *net.Network, ids []int32) (q8, f32 *sequence) {
+	t.Helper()
+	q8, f32 = begin(t, eng, n, dtype.Q8_0, 64), begin(t, eng, n, dtype.F32, 64)
+	q8.decode(t, ids...)
+	f32.decode(t, ids...)
+	f, g := q8.c.Frame(), f32.c.Frame()
+	defer f.Close()
+	defer g.Close()
+	over := make([][2]fucina.Tensor, n.Params().Layers)
+	for i := range over {
+		qk, qv := q8.held(i)
+		fk, fv := f32.held(i)
+		for half, pair := range [][2]fucina.Tensor{{qk, fk}, {qv, fv}} {
+			coded, decoded := blocksOf(t, pair[0])
+			// Only the first block's input is the same in both.
+			if i == 0 && !bytes.Equal(coded, encoded(t, pair[1])) {
+				t.Errorf("half %d of the first block's cache is not that of an f32 cache, in q8_0", half)
+			}
+			over[i][half] = fucina.FromSlice(f32.c, decoded, pair[1].Axes()...).Rename("key", "seq")
+		}
+	}
+	if err := f32.cache.Rewind(0); err != nil {
+		t.Fatal(err)
+	}
+	for i, halves := range over {
+		k, v := f32.cache.Block(i).Append(halves[0], halves[1])
+		if !k.Valid() || !v.Valid() {
+			t.Fatal(k.Err(), v.Err())
+		}
+	}
+	f32.cache.Advance(len(ids))
+	return q8, f32
+}
+
+// A q8_0 cache gives the very logits of an f32 cache that holds what the blocks decode
+// to. The last token is made to have keys and values of zero, which both hold as they
+// are, but a query of its own: its embedding is zero, and so is what its layer adds to
+// the biases.
+func TestQuantizedCacheIsDecoded(t *testing.T) {
+	for _, head := range []int{32, 64, 128} {
+		const last = 290
+		src := tinyllama.NewShape(tinyllama.Shape{Layers: 1, Embedding: 64, Heads: 4, KVHeads: 2, HeadLength: head, QKVBias: true, Output: true})
+		clear(src.Tensor("token_embd.weight").Data[last*64*4:][:64*4])
+		clear(src.Tensor("blk.0.attn_k.bias").Data)
+		clear(src.Tensor("blk.0.attn_v.bias").Data)
+		eng := harness.Engine(t, fucina.WithExact(true))
+		n := load(t, eng, src)
+		q8, f32 := rounded(t, eng, n, prompt)
+		got, want := q8.decode(t, last), f32.decode(t, last)
+		if d := distance(got, want); !(d <= 1e-6) {
+			t.Errorf("heads of %d: logits of a q8_0 cache and of what it decodes to differ by %v", head, d)
+		}
+		plain := begin(t, eng, n, dtype.F32, 64).decode(t, append(slices.Clone(prompt), last)...)
+		if d := distance(got, plain); !(d >= 1e-3) {
+			t.Errorf("heads of %d: rounding the cache changes logits by %v, too little to be seen", head, d)
+		}
+	}
+}
+
+// In every family, with windows and caps, a q8_0 cache differs from an f32 cache of
+// what it decodes to by the rounding of the last token's own keys and values.
+func TestQuantizedCache(t *testing.T) {
+	eng := harness.Engine(t, fucina.WithExact(true))
+	for _, f := range tinyllama.Families() {
+		n := load(t, eng, f.Model())
+		if n.Params().KeyLength%32 != 0 {
+			_, err := kv.New(eng, shape(n, dtype.Q8_0, 64))
+			if err == nil || !strings.Contains(err.Error(), "multiples of 32") {
+				t.Errorf("%s: error %v, want one about multiples of 32", f.Name, err)
+			}
+			continue
+		}
+		last := len(f.PromptIDs) - 1
+		q8, f32 := rounded(t, eng, n, f.PromptIDs[:last])
+		got, want := q8.decode(t, f.PromptIDs[last]), f32.decode(t, f.PromptIDs[last])
+		if d := distance(got, want); !(d > 0 && d <= 0.02) {
+			t.Errorf("%s: logits of a q8_0 cache and of what it decodes to differ by %v, want a little", f.Name, d)
+		}
+	}
+}
