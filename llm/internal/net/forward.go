@@ -38,8 +38,9 @@ func (n *Network) Release() {
 // comes out of the last block, {seq d}, in the innermost frame of c. ids are rows of the
 // embedding. cache and angles are the sequence's and have room for the tokens.
 //
-// The keys and values of the tokens are in the cache then, which does not count them. If
-// Forward fails, nothing but those may have changed.
+// The keys and values of the tokens then lie in the cache, behind those that it counts: the
+// caller counts them (kv.Cache.Advance). What Forward leaves there when it fails is
+// overwritten by the next call.
 func (n *Network) Forward(c *fucina.Context, ids []int32, cache *kv.Cache, angles Angles) fucina.Tensor {
 	f := c.Frame()
 	x := n.embedding.On(c).Gather(fucina.FromSlice(c, ids, fucina.Ax("seq", len(ids))), "vocab")
