@@ -128,23 +128,32 @@ func BenchmarkCancelAttention(b *testing.B) {
 
 func BenchmarkElementwise(b *testing.B) {
 	rng := newRand()
-	const n = 1 << 16
-	ops := map[op.ID]func(x, y float32) float32{
-		op.Add:    func(x, y float32) float32 { return x + y },
-		op.Mul:    func(x, y float32) float32 { return x * y },
-		op.SwiGLU: func(x, y float32) float32 { return float32(float64(x)/(1+math.Exp(-float64(x)))) * y },
+	random := func(l reference.Layout, dims ...int) op.Operand { return random(operand(dtype.F32, l, dims...), rng) }
+	// repeats has one element in each row.
+	repeats := func(dims ...int) op.Operand {
+		o := random(plain, dims...)
+		o.Strides.Set(1, 0)
+		return o
 	}
 	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU} {
-		b.Run(id.String(), func(b *testing.B) {
-			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n)}}
-			a.In[0] = random(operand(dtype.F32, plain, n), rng)
-			a.In[1] = random(operand(dtype.F32, plain, n), rng)
-			benchmark(b, id, a, n, func(a *op.Args) {
-				for i := range n {
-					setF32(&a.Out[0], i, ops[id](f32At(&a.In[0], i), f32At(&a.In[1], i)))
-				}
+		for _, c := range []struct {
+			name string
+			x, y op.Operand
+		}{
+			{"small", random(plain, 1, 64), random(plain, 1, 64)},
+			{"large", random(plain, 1, 1<<16), random(plain, 1, 1<<16)},
+			{"rows of 64 by one each", random(plain, 1024, 64), repeats(1024, 64)},
+			{"rows of 2048 by one each", random(plain, 32, 2048), repeats(32, 2048)},
+			{"one each by rows of 64", repeats(1024, 64), random(plain, 1024, 64)},
+			{"columns", random(reversed, 64, 1024), random(plain, 64, 1024)},
+		} {
+			b.Run(name(id, "/", c.name), func(b *testing.B) {
+				shape := c.x.Shape.Slice()
+				a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, shape...)}}
+				a.In[0], a.In[1] = c.x, c.y
+				benchmark(b, id, a, shape[0]*shape[1], func(a *op.Args) { reference.Result(id, a) })
 			})
-		})
+		}
 	}
 }
 
