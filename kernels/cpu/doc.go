@@ -22,9 +22,9 @@
 // denominators in float64.
 //
 // An f32 output, or activation, starts on a multiple of 4 bytes. What may lie in a
-// model file (matmul weights, gathered tables, norm weights, operands of add, mul
-// and copy) needs no alignment. Bytes are little-endian, as are the processors
-// that this module is built for.
+// model file (matmul weights, gathered tables, norm weights, operands of copies and of
+// elementwise operations) needs no alignment. Bytes are little-endian, as are the
+// processors that this module is built for.
 //
 // Inputs may not overlap the output, except that the elementwise operations, the
 // row norms, softmax and RoPE also work in place: on an output that is the same

@@ -7,140 +7,188 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 )
 
-// elementwise is an operation on one or two elements: OpAdd, OpMul, OpSwiGLU,
-// OpGeGLU, OpScale or OpSoftCap. One with a single input reads it twice.
-type elementwise struct {
-	op    op.ID
-	grid  grid
-	param float32 // of OpScale and OpSoftCap
-	in    [2][]byte
-	out   []byte
-	// fast says that the output's runs are contiguous and each input's are, or
-	// repeat one element, and that all are aligned.
-	fast bool
+// pointwise has a row for each operation that computes an element of its output from the
+// elements of its inputs at the same place.
+var pointwise = [op.Count]struct {
+	// loop computes out from the inputs x and y, which are as long as out or have one
+	// element that repeats, but not both. y is x if the operation has one input. out may
+	// be the memory of an input.
+	loop func(out, x, y []float32, p *op.Params)
+	cost int // of an element, in multiply-adds
+}{
+	op.Add: {add, 1},
+	op.Mul: {mul, 1},
+	op.SwiGLU: {func(out, x, y []float32, _ *op.Params) {
+		each(out, x, y, func(x, y float32) float32 { return swiglu(y, x) })
+	}, expCost},
+	op.GeGLU: {func(out, x, y []float32, _ *op.Params) {
+		each(out, x, y, func(x, y float32) float32 { return geglu(y, x) })
+	}, expCost},
+	op.Scale: {func(out, x, _ []float32, p *op.Params) {
+		mul(out, x, []float32{p.Scale}, p)
+	}, 1},
+	op.SoftCap: {func(out, x, y []float32, p *op.Params) {
+		each(out, x, y, func(x, _ float32) float32 { return softCap(x, p.SoftCap) })
+	}, expCost},
 }
 
-// pointwise returns what makes the kernel of an elementwise operation.
-func pointwise(id op.ID) func() kernel {
-	return func() kernel { return &elementwise{op: id} }
+func add(out, x, y []float32, _ *op.Params) {
+	f := func(x, y float32) float32 { return x + y }
+	switch {
+	case len(x) == len(y):
+		both(out, x, y, f)
+	case len(x) == 1:
+		repeatFirst(out, x[0], y, f)
+	default:
+		repeatSecond(out, x, y[0], f)
+	}
+}
+
+func mul(out, x, y []float32, _ *op.Params) {
+	f := func(x, y float32) float32 { return x * y }
+	switch {
+	case len(x) == len(y):
+		both(out, x, y, f)
+	case len(x) == 1:
+		repeatFirst(out, x[0], y, f)
+	default:
+		repeatSecond(out, x, y[0], f)
+	}
+}
+
+// each is the loop of a function that costs more than its call. The call is kept on
+// purpose: the conversion of an f32 to float64 writes half of a register and waits for the
+// other half, which inlined is often that of the element before. The arguments of a call
+// are in registers that were just loaded.
+//
+//go:noinline
+func each(out, x, y []float32, f func(x, y float32) float32) {
+	xs, ys := 1, 1
+	if len(x) == 1 {
+		xs = 0
+	}
+	if len(y) == 1 {
+		ys = 0
+	}
+	for i := range out {
+		out[i] = f(x[i*xs], y[i*ys])
+	}
+}
+
+// both, repeatFirst and repeatSecond are the loops of a function that costs less than its
+// call. They are so short that the compiler inlines them, and then f into them.
+func both(out, x, y []float32, f func(x, y float32) float32) {
+	x, y = x[:len(out)], y[:len(out)]
+	for i := range out {
+		out[i] = f(x[i], y[i])
+	}
+}
+
+func repeatFirst(out []float32, x float32, y []float32, f func(x, y float32) float32) {
+	y = y[:len(out)]
+	for i := range out {
+		out[i] = f(x, y[i])
+	}
+}
+
+func repeatSecond(out, x []float32, y float32, f func(x, y float32) float32) {
+	x = x[:len(out)]
+	for i := range out {
+		out[i] = f(x[i], y)
+	}
+}
+
+// elementwise is the kernel of an operation of the table pointwise.
+type elementwise struct {
+	op      op.ID
+	params  op.Params
+	grid    grid
+	x, y    strip
+	out     strip
+	longest int // of the runs that a loop takes
 }
 
 func (k *elementwise) prepare(a *op.Args, _ *scratch) error {
-	x, y, out := &a.In[0], k.second(a), &a.Out[0]
-	k.param = a.Scale
-	if k.op == op.SoftCap {
-		k.param = a.SoftCap
-	}
+	x, y, out := &a.In[0], &a.In[a.NIn-1], &a.Out[0]
 	g := &k.grid
 	g.init(&out.Shape, &x.Strides, &y.Strides, &out.Strides)
-	k.in, k.out = [2][]byte{bytesOf(x), bytesOf(y)}, bytesOf(out)
-	k.fast = g.inner(2) == 1 && g.inner(0) <= 1 && g.inner(1) <= 1 &&
-		aligned(k.in[0], 4) && aligned(k.in[1], 4) && aligned(k.out, 4)
+	k.x.init(x, g.inner(0))
+	k.y.init(y, g.inner(1))
+	k.out.init(out, g.inner(2))
+	k.longest = bufferLen
+	if k.out.direct && (k.x.direct || k.x.stride == 0) && (k.y.direct || k.y.stride == 0) {
+		k.longest = segment
+	}
+	k.params = a.Params
 	return nil
 }
 
-// second returns the second input, which is the first for an operation on one.
-func (k *elementwise) second(a *op.Args) *op.Operand {
-	if k.op == op.Scale || k.op == op.SoftCap {
-		return &a.In[0]
-	}
-	return &a.In[1]
-}
-
-func (k *elementwise) release() { k.in, k.out = [2][]byte{}, nil }
+func (k *elementwise) release() { k.x, k.y, k.out = strip{}, strip{}, strip{} }
 
 func (k *elementwise) work() (units, cost int) {
-	cost = min(k.grid.dims[k.grid.rank-1], segment)
-	switch k.op {
-	case op.Add, op.Mul, op.Scale:
-	default:
-		cost *= expCost
-	}
-	return k.grid.units, unitCost + cost
+	return k.grid.units, unitCost + pointwise[k.op].cost*min(k.grid.dims[k.grid.rank-1], segment)
 }
 
 func (k *elementwise) run(lo, hi int, s *scratch) {
+	loop := pointwise[k.op].loop
 	for u := lo; u < hi; u++ {
-		off, n := k.grid.at(u)
-		if k.fast {
-			k.runFast(off, n)
-			continue
-		}
-		sx, sy, so := 4*k.grid.inner(0), 4*k.grid.inner(1), 4*k.grid.inner(2)
-		x, y, out := k.in[0][4*off[0]:], k.in[1][4*off[1]:], k.out[4*off[2]:]
-		for i := range n {
-			v := math.Float32frombits(binary.LittleEndian.Uint32(x[i*sx:]))
-			w := math.Float32frombits(binary.LittleEndian.Uint32(y[i*sy:]))
-			v = k.apply(v, w)
-			binary.LittleEndian.PutUint32(out[i*so:], math.Float32bits(v))
+		at, n := k.grid.at(u)
+		for done := 0; done < n; done += k.longest {
+			c := min(n-done, k.longest)
+			x := k.x.read(at[0]+done*k.x.stride, c, &s.floats)
+			y := k.y.read(at[1]+done*k.y.stride, c, &s.second)
+			out := s.result[:]
+			if k.out.direct {
+				out = floats(k.out.mem[4*(at[2]+done):])
+			}
+			if out = out[:c]; len(x) == 1 && len(y) == 1 {
+				loop(out[:1], x, y, &k.params)
+				for i := range out {
+					out[i] = out[0]
+				}
+			} else {
+				loop(out, x, y, &k.params)
+			}
+			if !k.out.direct {
+				k.out.write(at[2]+done*k.out.stride, out)
+			}
 		}
 	}
 }
 
-func (k *elementwise) apply(v, w float32) float32 {
-	switch k.op {
-	case op.Add:
-		return v + w
-	case op.Mul:
-		return v * w
-	case op.SwiGLU:
-		return swiglu(w, v)
-	case op.GeGLU:
-		return geglu(w, v)
-	case op.Scale:
-		return v * k.param
-	default:
-		return softCap(v, k.param)
-	}
+// strip is the memory of an f32 operand from its first element on.
+type strip struct {
+	mem    []byte
+	stride int  // along the innermost axis
+	direct bool // those elements can be taken as floats
 }
 
-func (k *elementwise) runFast(off [3]int, n int) {
-	x, y := floats(k.in[0][4*off[0]:]), floats(k.in[1][4*off[1]:])
-	out := floats(k.out[4*off[2]:])[:n]
-	xs, ys := k.grid.inner(0), k.grid.inner(1)
-	switch k.op {
-	case op.Add, op.Mul:
-	default:
-		for i := range out {
-			out[i] = k.apply(x[i*xs], y[i*ys])
-		}
-		return
+func (r *strip) init(o *op.Operand, stride int) {
+	r.mem, r.stride = bytesOf(o), stride
+	r.direct = stride == 1 && aligned(r.mem, 4)
+}
+
+// read returns n elements along the innermost axis, or one that repeats, from the given
+// one on. They are in buf unless they are direct.
+func (r *strip) read(at, n int, buf *[bufferLen]float32) []float32 {
+	mem := r.mem[4*at:]
+	if r.direct {
+		return floats(mem)[:n]
 	}
-	if xs == 0 {
-		// Both operations commute.
-		x, y, xs, ys = y, x, ys, xs
+	if r.stride == 0 {
+		n = 1
 	}
-	switch {
-	case xs == 0:
-		v := x[0] + y[0]
-		if k.op == op.Mul {
-			v = x[0] * y[0]
-		}
-		for i := range out {
-			out[i] = v
-		}
-	case ys == 0:
-		x, v := x[:n], y[0]
-		if k.op == op.Mul {
-			for i := range out {
-				out[i] = x[i] * v
-			}
-			return
-		}
-		for i := range out {
-			out[i] = x[i] + v
-		}
-	default:
-		x, y := x[:n], y[:n]
-		if k.op == op.Mul {
-			for i := range out {
-				out[i] = x[i] * y[i]
-			}
-			return
-		}
-		for i := range out {
-			out[i] = x[i] + y[i]
-		}
+	for i := range buf[:n] {
+		buf[i] = math.Float32frombits(binary.LittleEndian.Uint32(mem[4*i*r.stride:]))
+	}
+	return buf[:n]
+}
+
+// write writes the elements along the innermost axis from the given one on.
+func (r *strip) write(at int, values []float32) {
+	mem := r.mem[4*at:]
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(mem[4*i*r.stride:], math.Float32bits(v))
 	}
 }
 

@@ -33,7 +33,7 @@ type kernel interface {
 	release()
 }
 
-// kernels has a row for each operation.
+// kernels has a row for each operation that is not in the table pointwise.
 var kernels = [op.Count]struct {
 	// make returns the kernel.
 	make func() kernel
@@ -45,12 +45,6 @@ var kernels = [op.Count]struct {
 }{
 	op.Copy:    {make: func() kernel { return new(copyKernel) }},
 	op.GetRows: {make: func() kernel { return new(getRows) }, aligned: []op.Place{op.FirstOut}},
-	op.Add:     {make: pointwise(op.Add)},
-	op.Mul:     {make: pointwise(op.Mul)},
-	op.SwiGLU:  {make: pointwise(op.SwiGLU)},
-	op.GeGLU:   {make: pointwise(op.GeGLU)},
-	op.Scale:   {make: pointwise(op.Scale)},
-	op.SoftCap: {make: pointwise(op.SoftCap)},
 	op.RMSNorm: {make: func() kernel { return new(rmsNorm) }, aligned: []op.Place{0, op.FirstOut}},
 	op.RoPE:    {make: func() kernel { return new(rope) }, aligned: []op.Place{0, 1, op.FirstOut}},
 	op.MatMul:  {make: func() kernel { return new(matMul) }, lane: matMulLane, aligned: []op.Place{0, op.FirstOut}},
@@ -67,10 +61,15 @@ type scratch struct {
 	left   int    // multiply-adds until the next look at the context
 	err    error  // the context's error, once a look has found the context done
 	work   []byte // the lane's workspace, on a multiple of 8 bytes
-	floats [256]float32
-	from   [8 * 256]byte
-	to     [8 * 256]byte
+	floats [bufferLen]float32
+	second [bufferLen]float32
+	result [bufferLen]float32
+	from   [8 * bufferLen]byte
+	to     [8 * bufferLen]byte
 }
+
+// bufferLen is the number of elements that a lane's buffers hold.
+const bufferLen = 256
 
 // look asks the context whether to go on, with n multiply-adds at first.
 func (s *scratch) look(n int) bool {
@@ -212,9 +211,14 @@ func NewExecutor(t *team.Team) *Executor {
 	for i := range e.scratch {
 		e.scratch[i].e = e
 	}
-	for id := range kernels {
-		if f := kernels[id].make; f != nil {
+	for id := op.ID(1); id < op.Count; id++ {
+		switch f := kernels[id].make; {
+		case pointwise[id].loop != nil:
+			e.kernels[id] = &elementwise{op: id}
+		case f != nil:
 			e.kernels[id] = f()
+		default:
+			panic("cpu: " + id.String() + " has no kernel")
 		}
 	}
 	// A method value made once: made at each call, it would be an allocation.

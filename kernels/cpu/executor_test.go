@@ -71,7 +71,7 @@ func TestNoReference(t *testing.T) {
 		"rope":          p.x != nil || p.table != nil || p.out != nil,
 		"softmax":       s.x != nil || s.out != nil,
 		"argmax":        x.x != nil || x.out != nil,
-		"add":           add.in[0] != nil || add.in[1] != nil || add.out != nil,
+		"add":           add.x.mem != nil || add.y.mem != nil || add.out.mem != nil,
 		"the workspace": e.scratch[0].work != nil,
 	} {
 		if held {

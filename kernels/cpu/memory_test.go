@@ -56,10 +56,6 @@ func sample(t testing.TB, e *Executor, id op.ID) op.Args {
 		a.In[0], a.Out[0] = f(4, 6), operand(dtype.F16, plain, 4, 6)
 	case op.GetRows:
 		a.In[0], a.In[1], a.Out[0] = f(5, 8), ofInts(dtype.I32, 4, 0, 1), f(3, 8)
-	case op.Scale, op.SoftCap:
-		a.In[0], a.Out[0] = f(4, 6), f(4, 6)
-	case op.Add, op.Mul, op.SwiGLU, op.GeGLU:
-		a.In[0], a.In[1], a.Out[0] = f(4, 6), f(4, 6), f(4, 6)
 	case op.RMSNorm:
 		a.In[0], a.In[1], a.Out[0] = f(4, 6), f(6), f(4, 6)
 	case op.RoPE:
@@ -69,10 +65,13 @@ func sample(t testing.TB, e *Executor, id op.ID) op.Args {
 	case op.Attention:
 		a.In[0], a.In[1], a.In[2] = f(2, 4, 8), random(operand(dtype.F16, plain, 7, 2, 8), rng), random(operand(dtype.F16, plain, 7, 2, 6), rng)
 		a.Out[0], a.Past, a.SoftCap = f(2, 4, 6), 3, 0
-	case op.Softmax:
-		a.In[0], a.Out[0] = f(4, 6), f(4, 6)
 	case op.Argmax:
 		a.In[0], a.Out[0] = f(4, 6), operand(dtype.I32, plain, 4)
+	default:
+		for i := range id.Inputs() {
+			a.In[i] = f(4, 6)
+		}
+		a.Out[0] = f(4, 6)
 	}
 	return withWorkspace(t, e, id, a)
 }

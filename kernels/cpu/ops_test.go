@@ -11,21 +11,31 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 )
 
+// pointwiseOps returns the operations of the table pointwise.
+func pointwiseOps() []op.ID {
+	var list []op.ID
+	for id := range op.Count {
+		if pointwise[id].loop != nil {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
 // The operations that may work in place give the same result there.
 func TestInPlace(t *testing.T) {
 	es, rng := executors(t), newRand()
 	x := random(operand(dtype.F32, plain, 6, 4, 32), rng)
-	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU, op.GeGLU, op.Scale, op.SoftCap, op.Softmax, op.RMSNorm, op.RoPE} {
+	for _, id := range append(pointwiseOps(), op.Softmax, op.RMSNorm, op.RoPE) {
 		for _, mode := range []op.RoPEMode{op.RoPEInterleaved, op.RoPENeoX} {
 			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 6, 4, 32)}, Params: op.Params{Scale: 1.5, SoftCap: 2, Eps: 1e-5, Mode: mode}}
 			a.In[0] = x
-			switch id {
-			case op.Softmax, op.Scale, op.SoftCap:
-			case op.RMSNorm:
+			switch {
+			case id == op.RMSNorm:
 				a.In[1] = random(operand(dtype.F32, plain, 32), rng)
-			case op.RoPE:
+			case id == op.RoPE:
 				a.In[1] = random(operand(dtype.F32, plain, 6, 12, 2), rng)
-			default:
+			case len(id.Inputs()) > 1:
 				a.In[1] = random(operand(dtype.F32, plain, 6, 4, 32), rng)
 			}
 			want := execute(t, es[:1], id, a)
@@ -56,6 +66,8 @@ func TestLanes(t *testing.T) {
 		most float64
 	}{
 		{op.Mul, op.Params{}, operand(dtype.F32, spread, 2, 2*segment+3), []op.Operand{f(spread, 2, 2*segment+3), f(broadcast, 2, 2*segment+3)}, 1e-14},
+		{op.Add, op.Params{}, operand(dtype.F32, plain, segment+3), []op.Operand{f(broadcast, segment+3), f(plain, segment+3)}, 1e-14},
+		{op.Add, op.Params{}, operand(dtype.F32, spread, segment+3), []op.Operand{f(broadcast, segment+3), f(broadcast, segment+3)}, 1e-14},
 		{op.GeGLU, op.Params{}, operand(dtype.F32, padded, 7, 5, 3), []op.Operand{f(reversed, 7, 5, 3), f(plain, 7, 5, 3)}, 1e-14},
 		{op.RMSNorm, op.Params{Eps: 1e-3}, operand(dtype.F32, padded, 53, 8), []op.Operand{f(broadcast, 53, 8), f(spread, 8)}, 1e-13},
 		{op.Softmax, op.Params{Scale: 9}, operand(dtype.F32, padded, 2, 3, 33), []op.Operand{f(padded, 2, 3, 33)}, 1e-13},
@@ -181,13 +193,15 @@ func TestGetRowsUnaligned(t *testing.T) {
 // The other operands that may lie in a file.
 func TestUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
-	for _, id := range []op.ID{op.Add, op.Mul, op.SwiGLU, op.RMSNorm} {
-		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 35)}, Params: op.Params{Eps: 1e-5}}
-		a.In[0] = random(operand(dtype.F32, plain, 35), rng)
-		a.In[1] = random(operand(dtype.F32, plain, 35), rng)
+	for _, id := range append(pointwiseOps(), op.RMSNorm) {
+		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 35)}, Params: op.Params{Eps: 1e-5, Scale: 2, SoftCap: 2}}
+		for i := range id.Inputs() {
+			a.In[i] = random(operand(dtype.F32, plain, 35), rng)
+		}
+		last := &a.In[len(id.Inputs())-1]
 		want := execute(t, es, id, a)
 		for misalign := 1; misalign < 4; misalign++ {
-			setMem(&a.In[1], misalign, a.In[1].Mem.Host)
+			setMem(last, misalign, last.Mem.Host)
 			equal(t, execute(t, es, id, a), want)
 		}
 	}
