@@ -241,6 +241,24 @@ func TestDeclines(t *testing.T) {
 	}
 }
 
+// One bit is within the tolerance of a device, and not within that of the reference where
+// f32 arithmetic rounds once.
+func TestExact(t *testing.T) {
+	open := opener(broken{submit: after(func(_ op.ID, a *op.Args) { a.Out[0].Mem.Host[4*a.Out[0].Offset] ^= 1 })})
+	for _, tt := range []struct {
+		id    op.ID
+		exact bool
+	}{{op.Add, true}, {op.Mul, true}, {op.Scale, true}, {op.GeGLU, false}} {
+		for _, reference := range []bool{false, true} {
+			var r recorder
+			report := Run(&r, open, Options{Only: tt.id.String() + " f32 [9000]", Reference: reference})
+			if fails := report.Failed > 0; report.Cases == 0 || fails != (reference && tt.exact) {
+				t.Errorf("%s as the reference %t: %d of %d cases fail, with %q", tt.id, reference, report.Failed, report.Cases, r.errors)
+			}
+		}
+	}
+}
+
 // A run depends on its seed alone, and Only and Short choose cases that are the same in
 // the whole suite.
 func TestOptions(t *testing.T) {

@@ -10,20 +10,31 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// results has the function of each operation that returns the values of its output.
-var results = [op.Count]func(a *op.Args) []float64{
-	op.Copy:    copied,
-	op.GetRows: gathered,
-	op.Add:     pointwise(func(x, y float64, _ *op.Params) float64 { return x + y }),
-	op.Mul:     pointwise(func(x, y float64, _ *op.Params) float64 { return x * y }),
-	op.SwiGLU:  pointwise(func(x, y float64, _ *op.Params) float64 { return x * y / (1 + math.Exp(-y)) }),
-	op.GeGLU: pointwise(func(x, y float64, _ *op.Params) float64 {
+// Pointwise has a row for each operation that computes an element of its output from the
+// elements of its inputs at the same place.
+var Pointwise = [op.Count]struct {
+	// F returns an element, given one of each input. y is x if there is one input.
+	F func(x, y float64, p *op.Params) float64
+	// Exact says that arithmetic in f32 rounds once, so that its results are those of F
+	// rounded to f32.
+	Exact bool
+}{
+	op.Add:    {func(x, y float64, _ *op.Params) float64 { return x + y }, true},
+	op.Mul:    {func(x, y float64, _ *op.Params) float64 { return x * y }, true},
+	op.SwiGLU: {func(x, y float64, _ *op.Params) float64 { return x * y / (1 + math.Exp(-y)) }, false},
+	op.GeGLU: {func(x, y float64, _ *op.Params) float64 {
 		return x * y / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(y+0.044715*y*y*y)))
-	}),
-	op.Scale: pointwise(func(x, _ float64, p *op.Params) float64 { return float64(p.Scale) * x }),
-	op.SoftCap: pointwise(func(x, _ float64, p *op.Params) float64 {
+	}, false},
+	op.Scale: {func(x, _ float64, p *op.Params) float64 { return float64(p.Scale) * x }, true},
+	op.SoftCap: {func(x, _ float64, p *op.Params) float64 {
 		return float64(p.SoftCap) * math.Tanh(x/float64(p.SoftCap))
-	}),
+	}, false},
+}
+
+// results has the function of each other operation that returns the values of its output.
+var results = [op.Count]func(a *op.Args) []float64{
+	op.Copy:      copied,
+	op.GetRows:   gathered,
 	op.RMSNorm:   rmsNorm,
 	op.RoPE:      rope,
 	op.MatMul:    matMul,
@@ -36,26 +47,30 @@ var results = [op.Count]func(a *op.Args) []float64{
 // the arguments, and the inputs lie in host memory. It panics for an operation that it
 // does not know.
 func Result(id op.ID, a *op.Args) []float64 {
-	if !id.Valid() || results[id] == nil {
-		panic(fmt.Sprintf("reference: no result of operation %d", id))
+	switch {
+	case id.Valid() && Pointwise[id].F != nil:
+		return pointwise(id, a)
+	case id.Valid() && results[id] != nil:
+		return results[id](a)
 	}
-	return results[id](a)
+	panic(fmt.Sprintf("reference: no result of operation %d", id))
 }
 
-// pointwise returns the result of f on the elements of one or two inputs.
-func pointwise(f func(x, y float64, p *op.Params) float64) func(a *op.Args) []float64 {
-	return func(a *op.Args) []float64 {
-		x := Read(&a.In[0])
-		y := x
-		if a.NIn > 1 {
-			y = Read(&a.In[1])
-		}
-		out := make([]float64, len(x))
-		for i := range out {
-			out[i] = f(x[i], y[i], &a.Params)
-		}
-		return out
+func pointwise(id op.ID, a *op.Args) []float64 {
+	row := &Pointwise[id]
+	x := Read(&a.In[0])
+	y := x
+	if a.NIn > 1 {
+		y = Read(&a.In[1])
 	}
+	out := make([]float64, len(x))
+	for i := range out {
+		out[i] = row.F(x[i], y[i], &a.Params)
+		if row.Exact {
+			out[i] = float64(float32(out[i]))
+		}
+	}
+	return out
 }
 
 // copied converts as package dtype does, element by element, and encodes as package quant
