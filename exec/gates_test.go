@@ -45,6 +45,25 @@ func TestGates(t *testing.T) {
 	}
 }
 
+// Every operation has a gate of its own, by its name.
+func TestEveryOperationHasAGate(t *testing.T) {
+	for id := op.ID(1); id < op.Count; id++ {
+		t.Run(id.String(), func(t *testing.T) {
+			t.Setenv("FUCINA_GPU_MIN_WORK", "5")
+			t.Setenv("FUCINA_GPU_MIN_WORK_"+strings.ToUpper(id.String()), "9")
+			g, err := newGates(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for other := op.ID(1); other < op.Count; other++ {
+				if want := map[bool]int64{true: 9, false: 5}[other == id]; g[other] != want {
+					t.Errorf("the gate of %s is %d, want %d", other, g[other], want)
+				}
+			}
+		})
+	}
+}
+
 // An operation passes from the cost of its gate on.
 func TestGate(t *testing.T) {
 	a := &op.Args{NIn: 2}
