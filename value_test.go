@@ -53,7 +53,7 @@ func TestConstructors(t *testing.T) {
 			part string
 		}{
 			{c.Zeros(fucina.F32, ax("a:0")...), fucina.ErrInvalidShape, "{a:0}"},
-			{c.Ones(fucina.F32, ax("a:1 a:1")...), fucina.ErrTag, `"a" stands twice`},
+			{c.Ones(fucina.F32, ax("a:1 a:1")...), fucina.ErrTag, `axis "a" appears twice`},
 			{c.Zeros(dtype.Q4_0, ax("a:32")...), fucina.ErrDType, "q4_0"},
 			{c.Zeros(dtype.Invalid), fucina.ErrDType, "to of f64 {}"},
 			{c.Range("i", 0), fucina.ErrInvalidShape, "range {i:0}"},

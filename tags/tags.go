@@ -12,6 +12,14 @@ import (
 // in the wrong place.
 var ErrTag = errors.New("invalid axis")
 
+// tagError is an ErrTag that says what is wrong in words of its own.
+type tagError string
+
+func (e tagError) Error() string { return string(e) }
+func (e tagError) Unwrap() error { return ErrTag }
+
+func invalid(format string, args ...any) error { return tagError(fmt.Sprintf(format, args...)) }
+
 // List is the names of a tensor's axes, outermost first, held inline. The empty
 // list belongs to a scalar. Lists compare with ==.
 type List struct {
@@ -24,14 +32,14 @@ type List struct {
 func Of(names ...string) (List, error) {
 	var l List
 	if len(names) > shape.MaxRank {
-		return List{}, fmt.Errorf("%w: %d axes, want at most %d", ErrTag, len(names), shape.MaxRank)
+		return List{}, invalid("%d axes, want at most %d", len(names), shape.MaxRank)
 	}
 	for _, name := range names {
 		if name == "" {
-			return List{}, fmt.Errorf("%w: empty name", ErrTag)
+			return List{}, invalid("empty name")
 		}
 		if l.Index(name) >= 0 {
-			return List{}, fmt.Errorf("%w: %q stands twice", ErrTag, strings.Clone(name))
+			return List{}, invalid("axis %q appears twice", strings.Clone(name))
 		}
 		l.names[l.n] = name
 		l.n++
@@ -43,11 +51,11 @@ func Of(names ...string) (List, error) {
 func (l List) Append(name string) (List, error) {
 	switch {
 	case name == "":
-		return List{}, fmt.Errorf("%w: empty name", ErrTag)
+		return List{}, invalid("empty name")
 	case l.Index(name) >= 0:
-		return List{}, fmt.Errorf("%w: %q stands twice", ErrTag, strings.Clone(name))
+		return List{}, invalid("axis %q appears twice", strings.Clone(name))
 	case l.n == shape.MaxRank:
-		return List{}, fmt.Errorf("%w: more than %d axes", ErrTag, shape.MaxRank)
+		return List{}, invalid("more than %d axes", shape.MaxRank)
 	}
 	l.names[l.n] = name
 	l.n++
@@ -84,7 +92,7 @@ func (l List) Without(i int) List {
 // Renamed returns l with axis i called name, which no other axis may have.
 func (l List) Renamed(i int, name string) (List, error) {
 	if j := l.Index(name); name == "" || j >= 0 && j != i {
-		return List{}, fmt.Errorf("%w: cannot rename %q to %q in %s", ErrTag, l.names[i], strings.Clone(name), l.String())
+		return List{}, invalid("cannot rename %q to %q in %s", l.names[i], strings.Clone(name), l.String())
 	}
 	l.names[i] = name
 	return l, nil
@@ -98,7 +106,7 @@ func (l List) Union(other *List) (List, error) {
 			continue
 		}
 		if l.n == shape.MaxRank {
-			return List{}, fmt.Errorf("%w: %s and %s have more than %d axes together", ErrTag, l.String(), other.String(), shape.MaxRank)
+			return List{}, invalid("%s and %s have more than %d axes together", l.String(), other.String(), shape.MaxRank)
 		}
 		l.names[l.n] = name
 		l.n++
@@ -110,12 +118,12 @@ func (l List) Union(other *List) (List, error) {
 // shared axes, then those of l alone, then those of other alone.
 func (l *List) Dot(other *List, name string) (List, error) {
 	if l.Index(name) < 0 || other.Index(name) < 0 {
-		return List{}, fmt.Errorf("%w: no axis %q in both %s and %s", ErrTag, strings.Clone(name), l.String(), other.String())
+		return List{}, invalid("no axis %q in both %s and %s", strings.Clone(name), l.String(), other.String())
 	}
 	var out List
 	add := func(s string) error {
 		if out.n == shape.MaxRank {
-			return fmt.Errorf("%w: dot of %s and %s has more than %d axes", ErrTag, l.String(), other.String(), shape.MaxRank)
+			return invalid("dot of %s and %s has more than %d axes", l.String(), other.String(), shape.MaxRank)
 		}
 		out.names[out.n] = s
 		out.n++

@@ -20,9 +20,16 @@ func list(t *testing.T, s string) tags.List {
 }
 
 func TestOf(t *testing.T) {
-	for _, names := range [][]string{{"a", "a"}, {""}, strings.Split("abcdefghi", "")} {
-		if _, err := tags.Of(names...); !errors.Is(err, tags.ErrTag) {
-			t.Errorf("%q: %v", names, err)
+	for _, tt := range []struct {
+		names []string
+		want  string
+	}{
+		{[]string{"a", "b", "a"}, `axis "a" appears twice`},
+		{[]string{"a", ""}, "empty name"},
+		{strings.Split("abcdefghi", ""), "9 axes, want at most 8"},
+	} {
+		if _, err := tags.Of(tt.names...); !errors.Is(err, tags.ErrTag) || err.Error() != tt.want {
+			t.Errorf("%q: %v, want %s", tt.names, err, tt.want)
 		}
 	}
 	l := list(t, "a b c")
@@ -58,9 +65,13 @@ func TestRewrites(t *testing.T) {
 	if got, err := list(t, "a b").Append("c"); err != nil || got != l {
 		t.Errorf("appended %v, %v", got, err)
 	}
-	for l, name := range map[tags.List]string{l: "a", list(t, "z"): "", list(t, "a b c d e f g h"): "i"} {
-		if _, err := l.Append(name); !errors.Is(err, tags.ErrTag) {
-			t.Errorf("%q appended to %v: %v", name, l, err)
+	for _, tt := range []struct{ names, name, want string }{
+		{"a b c", "a", `axis "a" appears twice`},
+		{"z", "", "empty name"},
+		{"a b c d e f g h", "i", "more than 8 axes"},
+	} {
+		if _, err := list(t, tt.names).Append(tt.name); !errors.Is(err, tags.ErrTag) || err.Error() != tt.want {
+			t.Errorf("%q appended to %s: %v, want %s", tt.name, tt.names, err, tt.want)
 		}
 	}
 }
