@@ -29,7 +29,7 @@ func TestBusy(t *testing.T) {
 		"rms_norm":   x.RMSNorm(x, "d", 1).Err(),
 		"softmax":    x.Softmax("d").Err(),
 		"argmax":     x.Argmax("d").Err(),
-		"get_rows":   x.Gather(x, "d").Err(),
+		"gather":     x.Gather(x, "d").Err(),
 		"rope":       x.RoPE(x, RoPENeoX, "d", "d").Err(),
 		"attention":  Attention(x, x, x, AttentionOptions{}).Err(),
 		"to":         x.To(F16).Err(),

@@ -36,7 +36,7 @@ func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 		"rms_norm":          y.RMSNorm(x, "d", 1),
 		"softmax":           x.Softmax("d"),
 		"argmax":            x.Argmax("d"),
-		"get_rows":          y.Gather(x, "d"),
+		"gather":            y.Gather(x, "d"),
 		"rope":              y.RoPE(x, fucina.RoPENeoX, "d", "e"),
 		"attention":         attention(x, y, y),
 		"attention, k":      attention(y, x, y),

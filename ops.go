@@ -266,7 +266,7 @@ func (t Tensor) CopyFrom(src Tensor) Tensor {
 // any dtype that decodes to float. For table {vocab d} and ids {seq}, over "vocab",
 // it is {seq d}.
 func (t Tensor) Gather(ids Tensor, axis string) Tensor {
-	return apply(tagged.GetRows, op.Params{}, axis, t, ids)
+	return apply(tagged.Gather, op.Params{}, axis, t, ids)
 }
 
 // RoPEMode says which elements along the rotated axis form a pair.

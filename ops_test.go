@@ -384,6 +384,7 @@ func TestDotMixedDTypes(t *testing.T) {
 		refused(t, wide.Dot(blocks, "n").Err(), fucina.ErrUnsupportedView, `q8_0 on the right needs axis "n" last`)
 		refused(t, blocks.Split("k", ax("a:2 b:16")...).Err(), fucina.ErrUnsupportedView, "split over \"k\" of q8_0 {n:3 k:32}: into {a:2 b:16}")
 		refused(t, fucina.Update(blocks, notCalled[dtype.BlockQ8_0](t)), fucina.ErrReadOnly)
+		refused(t, blocks.CopyFrom(blocks).Err(), fucina.ErrReadOnly, "copy from: destination {n:3 k:32}, source {n:3 k:32}: "+fucina.ErrReadOnly.Error())
 		blocks.Release()
 	})
 }
@@ -410,11 +411,12 @@ func TestGatherOfViews(t *testing.T) {
 		row := part.Gather(scalar, "vocab")
 		want(t, row, "f32 {d:2}", []float32{11, 17})
 
-		refused(t, part.Gather(ids, "word").Err(), fucina.ErrTag, `get_rows over "word": table {d:2 vocab:3}, ids {seq:3}: no axis "word"`)
+		refused(t, part.Gather(ids, "word").Err(), fucina.ErrTag, `gather over "word": table {d:2 vocab:3}, ids {seq:3}: no axis "word"`)
 		clash := ids.Rename("seq", "d")
 		refused(t, part.Gather(clash, "vocab").Err(), fucina.ErrTag, `axis "d" appears twice`)
 		outside := fucina.FromSlice(c, []int32{0, 3}, ax("seq:2")...)
-		refused(t, part.Gather(outside, "vocab").Err(), fucina.ErrIndexOutOfBounds, "id 3 at position 1")
+		refused(t, part.Gather(outside, "vocab").Err(), fucina.ErrIndexOutOfBounds,
+			`gather over "vocab": table {d:2 vocab:3}, ids {seq:2}: index out of bounds: id 3 at position 1, the table has 3 rows`)
 		refused(t, part.Gather(part, "vocab").Err(), fucina.ErrTag)
 		floats := numbered(c, "seq:2")
 		refused(t, part.Gather(floats, "vocab").Err(), fucina.ErrDType)
@@ -435,7 +437,10 @@ func TestComputedIDs(t *testing.T) {
 			after := gather(2, 0)
 			for _, z := range []fucina.Tensor{y.Scale(2), y} {
 				_, err := fucina.Data[float32](z)
-				refused(t, err, fucina.ErrIndexOutOfBounds, fmt.Sprintf("id %d at position 1", int(id)))
+				refused(t, err, fucina.ErrIndexOutOfBounds, "gather", fmt.Sprintf(": index out of bounds: id %d at position 1, the table has 3 rows", int(id)))
+				if strings.Contains(err.Error(), "get_rows") {
+					t.Errorf("error %q has a name that this package does not have", err)
+				}
 			}
 			sum := before.Add(after)
 			want(t, sum, "f32 {seq:2 d:2}", []float32{8, 10, 4, 6})

@@ -306,8 +306,9 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 	}
 }
 
-// explainRow is the error of a gather of rows that reported status.
+// explainRow is the error of a gather of rows that reported status. It is found by whoever
+// reads what came of the rows, and has the name that a gather has for them.
 func explainRow(status uint64, rows int64) error {
 	at, id := op.Reported(status)
-	return fmt.Errorf("%s: %w", op.GetRows, rowError(at, id, int(rows)))
+	return fmt.Errorf("gather: %w", rowError(at, id, int(rows)))
 }

@@ -68,8 +68,8 @@ func Fresh[T dtype.Element](c *Queue, s shape.Shape) (tensor.Tensor, []T, error)
 // strides the operation does not take is copied first. The dtype of the output of
 // [op.Copy] is p.To.
 //
-// Inputs that do not fit fail with a [RefusalError], a row number outside of a table with
-// tensor.ErrIndexOutOfBounds.
+// Inputs that do not fit fail with a [RefusalError], and what fails later with an
+// [OpError], which wraps tensor.ErrIndexOutOfBounds for a row number outside of a table.
 func (c *Queue) Do(id op.ID, p *op.Params, in ...*tensor.Tensor) (tensor.Tensor, error) {
 	defer c.forget()
 	c.begin(p, in)
@@ -107,7 +107,7 @@ func (c *Queue) doCopies(id op.ID, p *op.Params, in []*tensor.Tensor) (tensor.Te
 func (c *Queue) DoInto(id op.ID, p *op.Params, out *tensor.Tensor, in ...*tensor.Tensor) error {
 	defer c.forget()
 	if out.Buffer().ReadOnly() {
-		return fmt.Errorf("%s: %w: %s", id, tensor.ErrReadOnly, out.String())
+		return &OpError{id, fmt.Errorf("%w: %s", tensor.ErrReadOnly, out.String())}
 	}
 	c.begin(p, in)
 	c.output(out)
@@ -233,7 +233,7 @@ func (c *Queue) checkInputs(id op.ID) error {
 		err = checkRows(&c.args.In[1], p, c.tableRows())
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", id, err)
+		return &OpError{id, err}
 	}
 	return nil
 }
@@ -266,6 +266,16 @@ func checkRows(ids *op.Operand, p []byte, rows int) error {
 func rowError(at int, id int64, rows int) error {
 	return fmt.Errorf("%w: id %d at position %d, the table has %d rows", tensor.ErrIndexOutOfBounds, id, at, rows)
 }
+
+// OpError is the failure of an operation whose operands fit. Its text has the name of the
+// operation; who knows another name makes a text of Err instead.
+type OpError struct {
+	Op  op.ID
+	Err error
+}
+
+func (e *OpError) Error() string { return e.Op.String() + ": " + e.Err.Error() }
+func (e *OpError) Unwrap() error { return e.Err }
 
 // RefusalError is the refusal of an operation's operands. Its text has the roles and the
 // positions of axes; who knows their names makes a text of the Refusal instead.

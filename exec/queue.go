@@ -81,12 +81,12 @@ func operand(t *tensor.Tensor) op.Operand {
 // run executes the operation on the arguments of the call, into a new tensor.
 func (c *Queue) run(id op.ID) (tensor.Tensor, error) {
 	if err := c.std.Err(); err != nil {
-		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
+		return tensor.Tensor{}, &OpError{id, err}
 	}
 	d, s := c.args.Out[0].DType, c.args.Out[0].Shape
 	n, err := s.Bytes(d)
 	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("%s: %w", id, err)
+		return tensor.Tensor{}, &OpError{id, err}
 	}
 	onDevice, why := c.onDevice(id)
 	if onDevice {
@@ -116,7 +116,7 @@ func (c *Queue) run(id op.ID) (tensor.Tensor, error) {
 // existing buffer.
 func (c *Queue) runInto(id op.ID, out *tensor.Tensor) error {
 	if err := c.std.Err(); err != nil {
-		return fmt.Errorf("%s: %w", id, err)
+		return &OpError{id, err}
 	}
 	onDevice, why := c.onDevice(id)
 	if onDevice {
@@ -140,18 +140,18 @@ func (c *Queue) runInto(id op.ID, out *tensor.Tensor) error {
 // and with err, which the device returned, where err says more.
 func describeEnd(id op.ID, ended, err error) error {
 	if errors.Is(err, ended) {
-		return fmt.Errorf("%s: %w", id, err)
+		return &OpError{id, err}
 	}
-	return fmt.Errorf("%s: %w, after: %w", id, ended, err)
+	return &OpError{id, fmt.Errorf("%w, after: %w", ended, err)}
 }
 
 // describe wraps err with the op's name and, if the device was tried first, with why, the
 // error of the device.
 func describe(id op.ID, err, why error) error {
 	if why != nil && !errors.Is(err, why) && err.Error() != why.Error() {
-		return fmt.Errorf("%s: %w (on the cpu, after: %w)", id, err, why)
+		return &OpError{id, fmt.Errorf("%w (on the cpu, after: %w)", err, why)}
 	}
-	return fmt.Errorf("%s: %w", id, err)
+	return &OpError{id, err}
 }
 
 // runHost executes op on the CPU. It waits for what a device still computes.

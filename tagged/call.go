@@ -35,9 +35,9 @@ const (
 	// Dot sums the products of In[0] and In[1] along the axes Axes. The result has the
 	// axes that both share, then those of In[0] alone, then those of In[1] alone.
 	Dot
-	// GetRows gathers In[0] along Axis by the ids In[1], whose axes come in its place, in
+	// Gather gathers In[0] along Axis by the ids In[1], whose axes come in its place, in
 	// front.
-	GetRows
+	Gather
 	// RoPE rotates In[0] by the angles of In[1] {Axis PairAxis CosSinAxis}, with the
 	// rotated elements along Axis2.
 	RoPE
@@ -93,7 +93,7 @@ var table = [OpCount]entry{
 	Softmax:   {id: op.Softmax, run: alongAxis},
 	Argmax:    {id: op.Argmax, run: alongAxis},
 	Dot:       {id: op.MatMul, name: "dot", roles: [MaxIn]string{"left", "right"}, run: dot},
-	GetRows:   {id: op.GetRows, run: getRows},
+	Gather:    {id: op.GetRows, name: "gather", run: gather},
 	RoPE:      {id: op.RoPE, run: rope},
 	Attention: {id: op.Attention, run: attention},
 	To:        {id: op.Copy, name: "to", run: copied},
@@ -238,6 +238,8 @@ func (c *Call) explain(err error) error {
 		if refused.Why == op.WrongFormat && text[len(text)-3:] == "f32" {
 			text += "; convert with To"
 		}
+	} else if failed, ok := err.(*exec.OpError); ok && failed.Op == c.id {
+		text = failed.Err.Error()
 	}
 	var b strings.Builder
 	b.WriteString(c.Op.String())

@@ -147,8 +147,8 @@ func copyFrom(c *Call, q *exec.Queue) (Tensor, error) {
 	return dst.ref(), nil
 }
 
-// getRows gathers along the axis.
-func getRows(c *Call, q *exec.Queue) (Tensor, error) {
+// gather gathers along the axis.
+func gather(c *Call, q *exec.Queue) (Tensor, error) {
 	table, ids := c.work(0), c.work(1)
 	defer table.done()
 	defer ids.done()
