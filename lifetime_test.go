@@ -14,10 +14,11 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tagged"
 )
 
-// inContext returns the failed result of every operation, driven by c, for x, which is a
-// vector along "d", whatever its operand y is.
+// inContext returns the result of every operation, driven by c, for x, which is a vector
+// along "d", and y.
 func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 	x, y = x.On(c), y.On(c)
 	attention := func(q, k, v fucina.Tensor) fucina.Tensor {
@@ -56,6 +57,26 @@ func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 		"add, moved":        x.Move().Add(y),
 		"add, right, moved": y.Add(x.Move()),
 	}
+}
+
+// Every operation with named axes has a method, whose results inContext has by name.
+func TestEveryOperation(t *testing.T) {
+	c, end := open(t)
+	x := numbered(c, "d:3")
+	results := inContext(c, x, x)
+	for o := tagged.Op(1); o < tagged.OpCount; o++ {
+		if _, ok := results[o.String()]; !ok {
+			t.Errorf("operation %d, %q, has no result in inContext", o, o)
+		}
+	}
+	for name, y := range results {
+		name, _, _ = strings.Cut(name, ",")
+		// What cannot be done with a vector says its name.
+		if err := y.Err(); err != nil && !strings.Contains(err.Error(), ": "+name+" ") && !strings.Contains(err.Error(), ": "+name+": ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	end()
 }
 
 // A released tensor is never someone else's: its header serves another tensor, and
