@@ -165,6 +165,22 @@ func ExampleTensor_Add_conflict() {
 	// dot over "d": left {d:3}, right {d:2}: axis "d" is 3 and 2 true
 }
 
+// A difference is the receiver minus the operand. What repeats is found by name, on either
+// side.
+func ExampleTensor_Sub() {
+	c, end := session()
+	defer end()
+	x := fucina.FromSlice(c, []float32{1, 2, 3, 4, 5, 6}, fucina.Ax("batch", 2), fucina.Ax("d", 3))
+	mean := fucina.FromSlice(c, []float32{2, 5}, fucina.Ax("batch", 2))
+	fmt.Printf("%+v\n", x.Sub(mean))
+	fmt.Println(must(fucina.Data[float32](mean.Sub(x))))
+	// Output:
+	// f32 {batch:2 d:3}
+	// batch=0 d [-1 0 1]
+	// batch=1 d [-1 0 1]
+	// [1 0 -1 1 0 -1]
+}
+
 // Operands without a common axis give the outer product.
 func ExampleTensor_Mul() {
 	c, end := session()

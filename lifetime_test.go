@@ -27,6 +27,8 @@ func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 	return map[string]fucina.Tensor{
 		"add":               x.Add(y),
 		"add, right":        y.Add(x),
+		"sub":               x.Sub(y),
+		"sub, right":        y.Sub(x),
 		"mul":               x.Mul(y),
 		"swiglu":            x.SwiGLU(y),
 		"geglu":             y.GeGLU(x),

@@ -149,6 +149,12 @@ func (t Tensor) Add(u Tensor) Tensor {
 	return apply(tagged.Add, op.Params{}, "", t, u)
 }
 
+// Sub returns the elementwise difference t - u, aligned as in Add. It rounds once: its bits
+// are those of the subtraction of two float32.
+func (t Tensor) Sub(u Tensor) Tensor {
+	return apply(tagged.Sub, op.Params{}, "", t, u)
+}
+
 // Mul returns the elementwise product t * u, aligned as in Add.
 func (t Tensor) Mul(u Tensor) Tensor {
 	return apply(tagged.Mul, op.Params{}, "", t, u)

@@ -142,9 +142,10 @@ func TestOpsByName(t *testing.T) {
 				}
 			}
 			what := fmt.Sprintf("%v and %v", left, right)
-			sum, product := x.Add(y), x.Mul(y)
+			sum, difference, product := x.Add(y), x.Sub(y), x.Mul(y)
 			gated := x.SwiGLU(y)
 			same(t, "add "+what, sum, union, func(i map[string]int) float32 { return xm.at(i) + ym.at(i) })
+			same(t, "sub "+what, difference, union, func(i map[string]int) float32 { return xm.at(i) - ym.at(i) })
 			same(t, "mul "+what, product, union, func(i map[string]int) float32 { return xm.at(i) * ym.at(i) })
 			same(t, "swiglu "+what, gated, union, func(i map[string]int) float32 {
 				g := float64(ym.at(i))
@@ -708,6 +709,22 @@ func TestCopyOut(t *testing.T) {
 			t.Error(err)
 		}
 		want(t, y, "{a:3 b:2}", []float32{2, 4, -1, 8, 10, 12})
+	})
+}
+
+// A difference is the receiver minus the operand, whichever has the axes that repeat, and
+// rounds once.
+func TestSub(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		x := fucina.FromSlice(c, []float32{1 << 24, 0.1, -3, 5e-45, 1, 0}, ax("batch:2 d:3")...)
+		y := fucina.FromSlice(c, []float32{-1, 0.3, 2.5}, ax("d:3")...)
+		tiny := fucina.FromSlice(c, []float32{3e-45})
+		a, b, d := float32(0.1), float32(0.3), float32(5e-45)
+		want(t, x.Sub(y), "f32 {batch:2 d:3}", []float32{1 << 24, a - b, -5.5, 1, 1 - b, -2.5})
+		want(t, y.Sub(x), "f32 {d:3 batch:2}", []float32{-1 << 24, -1, b - a, b - 1, 5.5, 2.5})
+		want(t, x.Sub(tiny), "f32 {batch:2 d:3}", []float32{1 << 24, a, -3, d - 3e-45, 1, -3e-45})
+		want(t, x.Sub(x), "f32 {batch:2 d:3}", make([]float32, 6))
+		refused(t, x.Sub(y.Rename("d", "batch")).Err(), fucina.ErrShapeMismatch, `sub: left {batch:2 d:3}, right {batch:3}: axis "batch" is 2 and 3`)
 	})
 }
 

@@ -17,10 +17,11 @@ type Op uint8
 
 // The operations. The comment of each names its operands and attributes.
 const (
-	// Add, Mul, SwiGLU and GeGLU combine In[0] and In[1], aligned by name: the result has
+	// Add, Sub, Mul, SwiGLU and GeGLU combine In[0] and In[1], aligned by name: the result has
 	// the axes of the first, then those that only the second has. An axis that one side
 	// lacks, or has with size 1, repeats there.
 	Add Op = iota + 1
+	Sub
 	Mul
 	SwiGLU
 	GeGLU
@@ -83,6 +84,7 @@ type entry struct {
 // operands have no such order.
 var table = [OpCount]entry{
 	Add:     {id: op.Add, run: pointwise},
+	Sub:     {id: op.Sub, run: pointwise},
 	Mul:     {id: op.Mul, run: pointwise},
 	SwiGLU:  {id: op.SwiGLU, run: pointwise},
 	GeGLU:   {id: op.GeGLU, run: pointwise},

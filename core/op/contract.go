@@ -103,6 +103,7 @@ var contracts = [Count]contract{
 		},
 	},
 	Add:    pointwise("add", "left", "right"),
+	Sub:    pointwise("sub", "left", "right"),
 	Mul:    pointwise("mul", "left", "right"),
 	SwiGLU: pointwise("swiglu", "input", "gate"),
 	GeGLU:  pointwise("geglu", "input", "gate"),

@@ -26,9 +26,11 @@ const (
 	// id outside [0, R) is an error of Submit; where Args.Status is set, it is clamped
 	// into the range and reported there.
 	GetRows
-	// Add and Mul combine f32 In[0] and In[1] elementwise -> Out f32. The
-	// operands' strides are free and already broadcast to Out's shape.
+	// Add, Sub and Mul combine f32 In[0] and In[1] elementwise -> Out f32: In[0] +
+	// In[1], In[0] - In[1] and In[0] * In[1]. The operands' strides are free and
+	// already broadcast to Out's shape.
 	Add
+	Sub
 	Mul
 	// RMSNorm normalises rows: In[0] x [..., D] f32, In[1] weight [D] f32 ->
 	// Out [..., D] with x * weight / sqrt(mean(x^2) + Eps).

@@ -17,6 +17,7 @@ var pointwise = [op.Count]struct {
 	cost int // of an element, in multiply-adds
 }{
 	op.Add: {add, 1},
+	op.Sub: {sub, 1},
 	op.Mul: {mul, 1},
 	op.SwiGLU: {func(out, x, y []float32, _ *op.Params) {
 		each(out, x, y, func(x, y float32) float32 { return swiglu(y, x) })
@@ -34,6 +35,18 @@ var pointwise = [op.Count]struct {
 
 func add(out, x, y []float32, _ *op.Params) {
 	f := func(x, y float32) float32 { return x + y }
+	switch {
+	case len(x) == len(y):
+		both(out, x, y, f)
+	case len(x) == 1:
+		repeatFirst(out, x[0], y, f)
+	default:
+		repeatSecond(out, x, y[0], f)
+	}
+}
+
+func sub(out, x, y []float32, _ *op.Params) {
+	f := func(x, y float32) float32 { return x - y }
 	switch {
 	case len(x) == len(y):
 		both(out, x, y, f)

@@ -20,6 +20,7 @@ var Pointwise = [op.Count]struct {
 	Exact bool
 }{
 	op.Add:    {func(x, y float64, _ *op.Params) float64 { return x + y }, true},
+	op.Sub:    {func(x, y float64, _ *op.Params) float64 { return x - y }, true},
 	op.Mul:    {func(x, y float64, _ *op.Params) float64 { return x * y }, true},
 	op.SwiGLU: {func(x, y float64, _ *op.Params) float64 { return x * y / (1 + math.Exp(-y)) }, false},
 	op.GeGLU: {func(x, y float64, _ *op.Params) float64 {
