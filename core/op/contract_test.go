@@ -262,6 +262,9 @@ func TestCheck(t *testing.T) {
 
 // sample returns arguments of each operation that fit.
 func sample(t testing.TB, id ID) *Args {
+	if contracts[id].infer == nil {
+		t.Fatalf("operation %d has no contract", id)
+	}
 	var a *Args
 	switch id {
 	case Copy:
