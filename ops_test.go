@@ -597,6 +597,7 @@ func TestRefusals(t *testing.T) {
 		{ab.Dot(bc, ""), fucina.ErrTag, `no axis ""`},
 		{ab.Dot(ids, "seq"), fucina.ErrTag, `no axis "seq"`},
 		{ids.Dot(ids, "seq"), fucina.ErrDType, "the left is i32, want f32; convert with To"},
+		{wide.Dot(c.Ones(fucina.F32, ax("w:1 x:1 y:1")...), "w"), fucina.ErrTag, "the result has more than 8 axes"},
 		{ab.Softmax("c"), fucina.ErrTag, `softmax over "c" of f32 {a:2 b:3}: no axis "c"`},
 		{ids.Softmax("seq"), fucina.ErrDType, `softmax over "seq" of i32 {seq:2}: the input is i32, want f32`},
 		{ab.Argmax("c"), fucina.ErrTag, `argmax over "c" of f32 {a:2 b:3}: no axis "c"`},

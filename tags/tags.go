@@ -114,40 +114,6 @@ func (l List) Union(other *List) (List, error) {
 	return l, nil
 }
 
-// Dot returns the axes of a contraction over name, which both lists must have: the
-// shared axes, then those of l alone, then those of other alone.
-func (l *List) Dot(other *List, name string) (List, error) {
-	if l.Index(name) < 0 || other.Index(name) < 0 {
-		return List{}, invalid("no axis %q in both %s and %s", strings.Clone(name), l.String(), other.String())
-	}
-	var out List
-	add := func(s string) error {
-		if out.n == shape.MaxRank {
-			return invalid("dot of %s and %s has more than %d axes", l.String(), other.String(), shape.MaxRank)
-		}
-		out.names[out.n] = s
-		out.n++
-		return nil
-	}
-	for pass := range 2 {
-		for _, s := range l.names[:l.n] {
-			if shared := other.Index(s) >= 0; s != name && shared == (pass == 0) {
-				if err := add(s); err != nil {
-					return List{}, err
-				}
-			}
-		}
-	}
-	for _, s := range other.names[:other.n] {
-		if s != name && l.Index(s) < 0 {
-			if err := add(s); err != nil {
-				return List{}, err
-			}
-		}
-	}
-	return out, nil
-}
-
 // String formats the names as "{batch d}".
 func (l List) String() string {
 	return "{" + strings.Join(l.names[:l.n], " ") + "}"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -292,6 +293,12 @@ func sample(t testing.TB, id ID) *Args {
 	return a
 }
 
+// longer returns s with one more innermost entry.
+func longer(s shape.Shape, v int) shape.Shape {
+	s, _ = shape.OfStrides(append(slices.Clone(s.Slice()), v)...)
+	return s
+}
+
 // Whatever is wrong with the description of one operand of an operation, Check refuses it
 // and says which operand it is.
 func TestEveryFaultIsRefused(t *testing.T) {
@@ -302,7 +309,7 @@ func TestEveryFaultIsRefused(t *testing.T) {
 		{"negative stride", func(o *Operand) { o.Strides.Set(0, -1) }},
 		{"overflowing stride", func(o *Operand) { o.Strides.Set(0, math.MaxInt) }},
 		{"no strides", func(o *Operand) { o.Strides = shape.Shape{} }},
-		{"rank of strides", func(o *Operand) { o.Strides, _ = o.Strides.Append(1) }},
+		{"rank of strides", func(o *Operand) { o.Strides = longer(o.Strides, 1) }},
 		{"invalid dtype", func(o *Operand) { o.DType = dtype.Invalid }},
 		{"dtype out of range", func(o *Operand) { o.DType = 200 }},
 		{"zero shape", func(o *Operand) { o.Shape = shape.Shape{} }},
@@ -311,8 +318,8 @@ func TestEveryFaultIsRefused(t *testing.T) {
 		{"negative axis", func(o *Operand) { o.Shape.Set(0, -3) }},
 		{"overflowing shape", func(o *Operand) { o.Shape.Set(0, math.MaxInt) }},
 		{"rank", func(o *Operand) {
-			o.Shape, _ = o.Shape.Append(o.DType.BlockSize())
-			o.Strides, _ = o.Strides.Append(1)
+			o.Shape = longer(o.Shape, o.DType.BlockSize())
+			o.Strides = longer(o.Strides, 1)
 		}},
 	}
 	for id := ID(1); id < Count; id++ {
@@ -375,9 +382,10 @@ func (f *fuzzed) number() int {
 }
 
 func (f *fuzzed) shape() shape.Shape {
-	var s shape.Shape
-	for range f.byte() % (shape.MaxRank + 1) {
-		s, _ = s.Append(f.number())
+	dims := make([]int, f.byte()%(shape.MaxRank+1))
+	s, _ := shape.OfStrides(dims...) // rank 0 is the zero Shape
+	for i := range dims {
+		s.Set(i, f.number())
 	}
 	return s
 }

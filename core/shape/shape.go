@@ -102,16 +102,6 @@ func (s Shape) String() string {
 	return string(append(buf, ']'))
 }
 
-// Append returns s with one more innermost entry.
-func (s Shape) Append(v int) (Shape, error) {
-	if s.rank == MaxRank {
-		return Shape{}, fmt.Errorf("%w: rank %d, want at most %d", ErrInvalidShape, MaxRank+1, MaxRank)
-	}
-	s.dims[s.rank] = v
-	s.rank++
-	return s, nil
-}
-
 // Without returns s with axis i removed; removing the only axis gives {1}.
 func (s Shape) Without(i int) Shape {
 	if s.rank == 1 {
@@ -293,26 +283,6 @@ func BroadcastStrides(src, srcStrides, target *Shape) (Shape, error) {
 		case d != 1:
 			return Shape{}, fmt.Errorf("%w: %s does not broadcast to %s: axis %d is %d, want 1 or %d",
 				ErrShapeMismatch, *src, *target, i, d, target.dims[lead+i])
-		}
-	}
-	return out, nil
-}
-
-// Broadcast returns the shape that a and b broadcast to together.
-func Broadcast(a, b *Shape) (Shape, error) {
-	if a.rank < b.rank {
-		a, b = b, a
-	}
-	out := *a
-	lead := int(a.rank - b.rank)
-	for i := range int(b.rank) {
-		d := &out.dims[lead+i]
-		switch e := b.dims[i]; {
-		case *d == e || e == 1:
-		case *d == 1:
-			*d = e
-		default:
-			return Shape{}, fmt.Errorf("%w: %s and %s do not broadcast", ErrShapeMismatch, *a, *b)
 		}
 	}
 	return out, nil

@@ -71,14 +71,8 @@ func TestMustPanics(t *testing.T) {
 
 // Shapes are compared with ==, whatever the way they came to be.
 func TestEqualHoweverMade(t *testing.T) {
-	two := Must(2)
-	appended, err := two.Append(3)
-	if err != nil {
-		t.Fatal(err)
-	}
 	matrix := Must(2, 3)
 	for name, got := range map[string]Shape{
-		"append":         appended,
 		"without last":   Must(2, 3, 4).Without(2),
 		"without first":  Must(9, 2, 3).Without(0),
 		"without middle": Must(2, 9, 3).Without(1),
@@ -89,9 +83,6 @@ func TestEqualHoweverMade(t *testing.T) {
 	}
 	if got := Must(7).Without(0); got != Must(1) {
 		t.Errorf("removing the only axis gave %s, want [1]", got)
-	}
-	if _, err := Must(1, 1, 1, 1, 1, 1, 1, 1).Append(1); !errors.Is(err, ErrInvalidShape) {
-		t.Errorf("append to rank 8: %v", err)
 	}
 }
 
@@ -290,36 +281,6 @@ func TestMulAdd(t *testing.T) {
 	}
 }
 
-func TestBroadcast(t *testing.T) {
-	tests := []struct {
-		a, b, want []int // want nil: no broadcast
-	}{
-		{[]int{2, 3}, []int{2, 3}, []int{2, 3}},
-		{[]int{3}, []int{4, 3}, []int{4, 3}},
-		{[]int{1}, []int{4, 3}, []int{4, 3}},
-		{[]int{4, 1}, []int{3}, []int{4, 3}},
-		{[]int{1, 3}, []int{4, 1}, []int{4, 3}},
-		{[]int{5, 1, 7}, []int{6, 1}, []int{5, 6, 7}},
-		{[]int{2}, []int{3}, nil},
-		{[]int{2, 3}, []int{2}, nil},
-		{[]int{2, 3}, []int{4, 2, 2}, nil},
-	}
-	for _, tt := range tests {
-		a, b := Must(tt.a...), Must(tt.b...)
-		for range 2 {
-			got, err := Broadcast(&a, &b)
-			if tt.want == nil {
-				if !errors.Is(err, ErrShapeMismatch) {
-					t.Errorf("%s with %s: %s, %v; want ErrShapeMismatch", a, b, got, err)
-				}
-			} else if err != nil || got != Must(tt.want...) {
-				t.Errorf("%s with %s = %s, %v; want %v", a, b, got, err, tt.want)
-			}
-			a, b = b, a
-		}
-	}
-}
-
 func TestBroadcastStrides(t *testing.T) {
 	tests := []struct {
 		src, strides, target, want []int // want nil: ErrShapeMismatch
@@ -362,32 +323,26 @@ func TestRequireSame(t *testing.T) {
 }
 
 func TestNoAllocation(t *testing.T) {
-	a, b := Must(4, 1, 3), Must(2, 1)
+	row, grid := Must(3), Must(4, 3)
 	var sink Shape
 	if n := testing.AllocsPerRun(100, func() {
 		s, _ := Of(2, 3, 4)
 		st := s.Contiguous()
 		_, _ = s.Reach(&st)
 		_, _ = s.Bytes(dtype.F32)
-		sink, _ = Broadcast(&a, &b)
+		st = row.Contiguous()
+		sink, _ = BroadcastStrides(&row, &st, &grid)
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
 	_ = sink
 }
 
-func ExampleBroadcast() {
-	rows, column := Must(4, 1, 3), Must(2, 1)
-	s, err := Broadcast(&rows, &column)
-	fmt.Println(s, err)
-
+func ExampleBroadcastStrides() {
 	row, grid := Must(3), Must(4, 3)
 	strides := row.Contiguous()
-	strides, err = BroadcastStrides(&row, &strides, &grid)
-	fmt.Println(strides, err)
-	// Output:
-	// [4 2 3] <nil>
-	// [0 1] <nil>
+	fmt.Println(BroadcastStrides(&row, &strides, &grid))
+	// Output: [0 1] <nil>
 }
 
 func BenchmarkContiguous(b *testing.B) {

@@ -9,7 +9,7 @@
 //
 //   - Every block starts on a 64-byte boundary and is zero.
 //   - A block of 16 KiB or more starts on a page boundary and spans whole pages
-//     ([Block.Cap]), pages being those of [PageSize]: a device can register it or
+//     ([Block.Cap]), pages being of at least 16 KiB on Apple systems: a device can register it or
 //     wrap it without copying.
 //   - Bytes between the length and the capacity belong to this package. A device
 //     may map them; nobody may write them.

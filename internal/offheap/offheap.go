@@ -26,6 +26,8 @@ const applePage = 16 << 10
 // ErrNoMemory is wrapped by the error of an allocation that the system refused.
 var ErrNoMemory = errors.New("out of memory")
 
+// pageSize is the page in bytes to which large blocks are aligned and rounded: 16 KiB on
+// Apple systems, the system's page elsewhere.
 var pageSize = func() int {
 	n := os.Getpagesize()
 	if runtime.GOOS == "darwin" || runtime.GOOS == "ios" {
@@ -33,10 +35,6 @@ var pageSize = func() int {
 	}
 	return n
 }()
-
-// PageSize returns the page in bytes to which large blocks are aligned and
-// rounded: 16 KiB on Apple systems, the system's page elsewhere.
-func PageSize() int { return pageSize }
 
 // kind says where a block's memory came from, hence how it goes back. The values
 // are those of the build's allocator.
@@ -57,8 +55,8 @@ type Block struct {
 // until the block is freed and cannot be resliced beyond its length.
 func (b Block) Bytes() []byte { return unsafe.Slice((*byte)(b.ptr), b.n) }
 
-// Cap returns the number of bytes that the block spans, a multiple of [PageSize]
-// for blocks of [LargeMin] bytes or more.
+// Cap returns the number of bytes that the block spans: whole pages for blocks of
+// [LargeMin] bytes or more.
 func (b Block) Cap() int { return b.cap }
 
 // Statistics counts blocks since the start of the process. The fields are read

@@ -109,7 +109,7 @@ func TestCancelAnywhere(t *testing.T) {
 				}
 				n := total.Looks()
 				if n == 0 {
-					t.Fatalf("%d lanes never look", e.Lanes())
+					t.Fatalf("%d lanes never look", e.lanes)
 				}
 				for _, looks := range []int{0, 1, 2, 3, 5, n / 3, n / 2, n - 2, n - 1} {
 					if looks < 0 || looks >= n {
@@ -118,13 +118,13 @@ func TestCancelAnywhere(t *testing.T) {
 					ctx := countdown.After(looks)
 					out, err := run(e, ctx)
 					if !errors.Is(err, context.Canceled) {
-						t.Fatalf("%d lanes, done after %d of %d looks: error %v, want %v", e.Lanes(), looks, n, err, context.Canceled)
+						t.Fatalf("%d lanes, done after %d of %d looks: error %v, want %v", e.lanes, looks, n, err, context.Canceled)
 					}
 					if looks == 0 && !bytes.Equal(out, before) {
-						t.Errorf("%d lanes, done at the start: the output has changed", e.Lanes())
+						t.Errorf("%d lanes, done at the start: the output has changed", e.lanes)
 					}
-					if more := int(ctx.Looks()) - looks; more > 40*e.Lanes() {
-						t.Errorf("%d lanes, done after %d of %d looks: looked %d times more", e.Lanes(), looks, n, more)
+					if more := int(ctx.Looks()) - looks; more > 40*e.lanes {
+						t.Errorf("%d lanes, done after %d of %d looks: looked %d times more", e.lanes, looks, n, more)
 					}
 					for i := range e.scratch {
 						if err := e.scratch[i].err; err != nil {
@@ -133,11 +133,11 @@ func TestCancelAnywhere(t *testing.T) {
 					}
 				}
 				if got, err := run(e, bg); err != nil || !bytes.Equal(got, want) {
-					t.Errorf("%d lanes: after a cancelled operation, the next one differs or fails: %v", e.Lanes(), err)
+					t.Errorf("%d lanes: after a cancelled operation, the next one differs or fails: %v", e.lanes, err)
 				}
 				// A context that is done too late to be seen changes nothing.
-				if got, err := run(e, countdown.After(n+e.Lanes())); err != nil || !bytes.Equal(got, want) {
-					t.Errorf("%d lanes: differs or fails under a context that is never done: %v", e.Lanes(), err)
+				if got, err := run(e, countdown.After(n+e.lanes)); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%d lanes: differs or fails under a context that is never done: %v", e.lanes, err)
 				}
 			}
 		})
@@ -297,7 +297,7 @@ func TestCancelAllocatesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}); got != 0 {
-				t.Errorf("%s on %d lanes: %v allocations, want 0", c.name, e.Lanes(), got)
+				t.Errorf("%s on %d lanes: %v allocations, want 0", c.name, e.lanes, got)
 			}
 		}
 	}

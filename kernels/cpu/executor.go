@@ -226,9 +226,6 @@ func NewExecutor(t *team.Team) *Executor {
 	return e
 }
 
-// Lanes returns the number of lanes that kernels run on.
-func (e *Executor) Lanes() int { return e.lanes }
-
 // Plan returns the workspace that Execute needs for arguments that op.Infer or op.Check
 // accepted: the kernels take every operation and every format of the contract. It declines
 // an operation that is unknown, and rows so long that no memory has room for their

@@ -110,7 +110,7 @@ func TestReportsOverLanes(t *testing.T) {
 			got := execute(t, []*Executor{e}, op.GetRows, a)
 			equal(t, got, reference.Result(op.GetRows, &a))
 			if index, value := op.Reported(status.Load()); index != first || value != first {
-				t.Errorf("on %d lanes: ids[%d] is reported as %d, want ids[%d] and %[4]d", e.Lanes(), index, value, first)
+				t.Errorf("on %d lanes: ids[%d] is reported as %d, want ids[%d] and %[4]d", e.lanes, index, value, first)
 			}
 			if e.kernels[op.GetRows].(*getRows).status != nil {
 				t.Error("the executor keeps the status word")

@@ -402,10 +402,29 @@ func (r *runner) compute(s *step) error {
 	return err
 }
 
+// together returns the shape that a and b broadcast to together, right-aligned.
+func together(a, b *shape.Shape) (shape.Shape, error) {
+	if a.Rank() < b.Rank() {
+		a, b = b, a
+	}
+	out := *a
+	for i := range b.Rank() {
+		at := a.Rank() - b.Rank() + i
+		switch d := b.Dim(i); {
+		case d == out.Dim(at) || d == 1:
+		case out.Dim(at) == 1:
+			out.Set(at, d)
+		default:
+			return shape.Shape{}, fmt.Errorf("%w: %s and %s do not broadcast", shape.ErrShapeMismatch, *a, *b)
+		}
+	}
+	return out, nil
+}
+
 // pointwise runs an operation on two operands that are broadcast together.
 func pointwise(c *exec.Queue, id op.ID, a, b *tensor.Tensor) (out tensor.Tensor, err error) {
 	as, bs := a.Shape(), b.Shape()
-	s, err := shape.Broadcast(&as, &bs)
+	s, err := together(&as, &bs)
 	if err != nil {
 		return out, err
 	}

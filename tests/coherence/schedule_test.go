@@ -531,7 +531,7 @@ func (g *generator) try(ctx int, a, b *view) *view {
 		if a.dt != dtype.F32 || b.dt != dtype.F32 {
 			return nil
 		}
-		s, err := shape.Broadcast(&a.shape, &b.shape)
+		s, err := together(&a.shape, &b.shape)
 		if err != nil {
 			return nil
 		}
@@ -665,10 +665,7 @@ func (g *generator) view(v *view) {
 		if rank == 2 && v.shape.Dim(0) == 1 {
 			w.shape.Set(0, 2+g.rng.IntN(3))
 		} else {
-			w.shape = shape.Must(2)
-			for _, d := range v.shape.Slice() {
-				w.shape, _ = w.shape.Append(d)
-			}
+			w.shape = shape.Must(append([]int{2}, v.shape.Slice()...)...)
 		}
 		w = *v.broadcast(w.shape)
 		w.shared = true
