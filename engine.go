@@ -403,27 +403,7 @@ const (
 )
 
 // RoPE describes rotary position angles and their stretching to longer contexts.
-// The zero values of the scaling fields mean no scaling.
-type RoPE struct {
-	Dims     int     // rotated elements per head, even
-	FreqBase float64 // 10000 in the original
-	// FreqScale is 1/factor of linear (position interpolation) scaling, also the
-	// interpolated part of YaRN; 0 stands for 1.
-	FreqScale float64
-	// FreqFactors divide the frequency of each pair, as llama 3 files carry them;
-	// nil, or Dims/2 entries.
-	FreqFactors []float32
-
-	// YaRN (Peng et al. 2023, arXiv 2309.00071): the mix of extrapolation and
-	// interpolation, 0 for none; the factor on attention magnitude, 0 for 1; the
-	// number of rotations at which the ramp begins and ends; and the context
-	// length that the model was trained with.
-	ExtFactor       float64
-	AttnFactor      float64
-	BetaFast        float64
-	BetaSlow        float64
-	OriginalContext int
-}
+type RoPE = exec.RoPE
 
 // RoPETable returns the f32 table {posAxis PairAxis CosSinAxis} of the angles of
 // positions 0 to positions-1, for Tensor.RoPE. The tensor belongs to the caller,
@@ -436,7 +416,7 @@ func (e *Engine) RoPETable(r RoPE, positions int, posAxis string) (Tensor, error
 	if e.none() {
 		return Tensor{}, fmt.Errorf("rope table: %w", e.isClosed())
 	}
-	t, err := exec.RoPEScaling(r).Table(positions)
+	t, err := exec.RoPETable(r, positions)
 	if err != nil {
 		return Tensor{}, fmt.Errorf("rope table: %w", err)
 	}

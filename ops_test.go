@@ -653,7 +653,7 @@ func TestRefusals(t *testing.T) {
 		{fucina.Update(at, notCalled[float32](t)), fucina.ErrUnsupportedView, "update: f32 {b:3 a:2}: strides [1 3], want a contiguous tensor"},
 		{fail(c.Engine().Empty(dtype.F32, ax("a:1 a:2")...)), fucina.ErrTag, "empty {a:1 a:2}"},
 		{fail(c.Engine().Empty(dtype.Q8_0, ax("a:33")...)), fucina.ErrInvalidShape, "multiple of 32"},
-		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 3, FreqBase: 1}, 2, "seq")), nil, "rope table"},
+		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 3, FreqBase: 1}, 2, "seq")), nil, "rope table: 3 rotated elements"},
 		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, 2, "pair")), fucina.ErrTag, "rope table"},
 		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, math.MaxInt/8, "seq")), fucina.ErrNoMemory, "rope table"},
 		{ab.On(nil).Add(ab.On(nil)), nil, "add: no operand has a context; choose one with On"},

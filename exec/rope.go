@@ -11,9 +11,9 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
-// RoPEScaling describes rotary position angles and their stretching to longer
-// contexts. The zero values of the scaling fields mean no scaling.
-type RoPEScaling struct {
+// RoPE describes rotary position angles and their stretching to longer contexts. The
+// zero values of the scaling fields mean no scaling.
+type RoPE struct {
 	Dims     int     // rotated elements per head, even
 	FreqBase float64 // 10000 in the original
 	// FreqScale is 1/factor of linear (position interpolation) scaling, also the
@@ -34,18 +34,18 @@ type RoPEScaling struct {
 	OriginalContext int
 }
 
-// Table returns the host tensor [n, Dims/2, 2] of (cos, sin) for positions 0 to
+// RoPETable returns the host tensor [n, r.Dims/2, 2] of (cos, sin) for positions 0 to
 // n-1, f32, with stable contents. Angles are computed in float64: a device's own
 // sine would be wrong at long positions.
-func (r RoPEScaling) Table(n int) (tensor.Tensor, error) {
+func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
 	if r.Dims < 2 || r.Dims%2 != 0 {
-		return tensor.Tensor{}, fmt.Errorf("rope: %d rotated elements, want an even number of at least 2", r.Dims)
+		return tensor.Tensor{}, fmt.Errorf("%d rotated elements, want an even number of at least 2", r.Dims)
 	}
 	if !(r.FreqBase > 0) || math.IsInf(r.FreqBase, 1) {
-		return tensor.Tensor{}, fmt.Errorf("rope: frequency base %v, want a positive number", r.FreqBase)
+		return tensor.Tensor{}, fmt.Errorf("frequency base %v, want a positive number", r.FreqBase)
 	}
 	if r.FreqFactors != nil && len(r.FreqFactors) != r.Dims/2 {
-		return tensor.Tensor{}, fmt.Errorf("rope: %d frequency factors, want %d", len(r.FreqFactors), r.Dims/2)
+		return tensor.Tensor{}, fmt.Errorf("%d frequency factors, want %d", len(r.FreqFactors), r.Dims/2)
 	}
 	freqScale, attn := r.FreqScale, r.AttnFactor
 	if freqScale == 0 {
@@ -55,12 +55,12 @@ func (r RoPEScaling) Table(n int) (tensor.Tensor, error) {
 		attn = 1
 	}
 	if !(freqScale > 0) || !(attn > 0) {
-		return tensor.Tensor{}, fmt.Errorf("rope: frequency scale %v and attention factor %v, want positive numbers", r.FreqScale, r.AttnFactor)
+		return tensor.Tensor{}, fmt.Errorf("frequency scale %v and attention factor %v, want positive numbers", r.FreqScale, r.AttnFactor)
 	}
 	low, high := 0.0, 0.0
 	if r.ExtFactor != 0 {
 		if r.OriginalContext < 1 || !(r.BetaFast > 0) || !(r.BetaSlow > 0) {
-			return tensor.Tensor{}, fmt.Errorf("rope: yarn with original context %d, beta %v and %v, want positive numbers", r.OriginalContext, r.BetaFast, r.BetaSlow)
+			return tensor.Tensor{}, fmt.Errorf("yarn with original context %d, beta %v and %v, want positive numbers", r.OriginalContext, r.BetaFast, r.BetaSlow)
 		}
 		low = max(0, math.Floor(r.correction(r.BetaFast)))
 		high = min(float64(r.Dims-1), math.Ceil(r.correction(r.BetaSlow)))
@@ -68,14 +68,14 @@ func (r RoPEScaling) Table(n int) (tensor.Tensor, error) {
 	}
 	t, err := newTable(n, r.Dims/2)
 	if err != nil {
-		return tensor.Tensor{}, fmt.Errorf("rope: %w", err)
+		return tensor.Tensor{}, err
 	}
 	// Its own memory is written at once: a table may be large, and a slice of the Go
 	// heap that cannot be had would end the process.
 	values, err := tensor.Data[float32](context.Background(), &t, storage.Overwrite)
 	if err != nil {
 		t.Release()
-		return tensor.Tensor{}, fmt.Errorf("rope: %w", err)
+		return tensor.Tensor{}, err
 	}
 	freq := make([]float64, r.Dims/2)
 	for i := range freq {
@@ -126,6 +126,6 @@ func newTable(n, pairs int) (tensor.Tensor, error) {
 
 // correction is the pair whose wavelength makes the given number of rotations over
 // the original context.
-func (r RoPEScaling) correction(rotations float64) float64 {
+func (r *RoPE) correction(rotations float64) float64 {
 	return float64(r.Dims) * math.Log(float64(r.OriginalContext)/(rotations*2*math.Pi)) / (2 * math.Log(r.FreqBase))
 }
