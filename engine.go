@@ -59,7 +59,8 @@ func WithCPU(p provider.Provider) Option { return func(c *config) { c.cpu = p } 
 func WithThreads(n int) Option { return func(c *config) { c.threads = n } }
 
 // WithDeviceBudget sets the most device memory to hold, in bytes; 0, the default,
-// is a share of what is free.
+// is a share of what is free. A weight that does not fit beside the others takes their
+// place, and one that never fits stays with the CPU.
 func WithDeviceBudget(bytes int64) Option { return func(c *config) { c.budget = bytes } }
 
 // WithExact turns exact mode on or off: activations are never rounded below f32.
@@ -114,6 +115,9 @@ func open(cfg *config) (*Engine, error) {
 		threads = runtime.NumCPU()
 	}
 	exact, err := cfg.exactMode()
+	if err == nil && cfg.budget < 0 {
+		err = fmt.Errorf("device memory of %d bytes, want at least 0", cfg.budget)
+	}
 	if err == nil {
 		err = cfg.openProviders(name)
 	}

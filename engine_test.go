@@ -39,6 +39,7 @@ func TestOptions(t *testing.T) {
 		{name: "exact off", env: map[string]string{fucina.ExactEnv: "0"}},
 		{name: "exact misspelt", env: map[string]string{fucina.ExactEnv: "yes"}, part: `FUCINA_EXACT is "yes", want 0 or 1`},
 		{name: "threads", opts: []fucina.Option{fucina.WithThreads(-1)}, part: "-1 threads"},
+		{name: "device memory", opts: []fucina.Option{fucina.WithDeviceBudget(-1)}, part: "device memory of -1 bytes"},
 		{name: "no end of threads", opts: []fucina.Option{fucina.WithThreads(math.MaxInt32)}, part: "threads, want 1 to 4096"},
 		{name: "provider", opts: []fucina.Option{fucina.WithProvider("abacus")}, err: fucina.ErrUnavailable, part: `"abacus"`},
 		{name: "provider by variable", env: map[string]string{providers.Env: "abacus"}, err: fucina.ErrUnavailable, part: `"abacus"`},

@@ -21,6 +21,7 @@ type measurement struct {
 	Max      float64 `json:"max"`
 	Threads  int     `json:"threads"`
 	Provider string  `json:"provider"`
+	Memory   int64   `json:"device_memory,omitempty"` // the bytes of -device-memory, with a device
 }
 
 // bench is the bench command.
@@ -77,6 +78,7 @@ func (t *tool) bench(ctx context.Context, args []string) (err error) {
 			Max:      slices.Max(rates),
 			Threads:  l.engine.Threads(),
 			Provider: l.engine.Provider(),
+			Memory:   m.budget(l),
 		})
 	}
 	// An interrupt, or an error, takes nothing from what was measured before.

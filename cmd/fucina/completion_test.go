@@ -73,6 +73,7 @@ var completions = []struct{ line, want string }{
 	{"fucina run --", "--model --ctx-size --n-gpu-layers --help"},
 	{"fucina run -ng", "-ngl"},
 	{"fucina bench --rep", "--repetitions"},
+	{"fucina bench --device-m", "--device-memory"},
 	{"fucina run -o ", "text json"},
 	{"fucina run --o j", "json"},
 	{"fucina run --cache-type q", "q8_0"},
@@ -117,7 +118,7 @@ func TestCompletionBash(t *testing.T) {
 		}
 	}
 	// A number has no completion, and a flag is not completed as the value of a list.
-	for _, line := range []string{"fucina run -n ", "fucina run -n -", "fucina run -o -", "fucina nothing -"} {
+	for _, line := range []string{"fucina run -n ", "fucina run -n -", "fucina run -device-memory ", "fucina run -o -", "fucina nothing -"} {
 		if got := complete(line); got != "\n" {
 			t.Errorf("%q completes to %q", line, got)
 		}

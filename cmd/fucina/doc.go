@@ -16,7 +16,7 @@
 // two; fucina help run says how it differs. Flags of llama.cpp that have nothing to act
 // on here are accepted and ignored, with a note on standard error. The value -1 of a
 // count or a size is its default. An error about a mistyped name suggests the nearest
-// one. FUCINA_EXACT=1 and FUCINA_PROVIDER stand for --exact and --provider.
+// one. A number of bytes may end in K, M, G or T, which count in 1024. FUCINA_EXACT=1 and FUCINA_PROVIDER stand for --exact and --provider.
 //
 // Results go to standard output, as text or, with -o json, as one JSON value on one
 // line. In JSON, a text that is not valid UTF-8 is the array of its bytes instead of a

@@ -260,6 +260,33 @@ func (f *flags) size(name string, def, low, high int, usage string) *int {
 	return f.int(intValue{def: def, low: low, high: high, back: true}, name, usage)
 }
 
+// byteSize is a flag for a number of bytes; 0 is the default, and so is -1 on the command
+// line. Else the number is at least low, which is a multiple of 1 MiB.
+type byteSize struct{ n, low int64 }
+
+func (v *byteSize) String() string { return "" }
+
+// Set reads digits with at most one of the units K, M, G and T, which count in 1024.
+func (v *byteSize) Set(s string) error {
+	const units = "KMGT"
+	digits, unit := s, int64(1)
+	if last := len(s) - 1; last > 0 {
+		if i := strings.IndexByte(units, strings.ToUpper(s)[last]); i >= 0 {
+			digits, unit = s[:last], 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	switch {
+	case err == nil && n == -1 && unit == 1:
+		v.n = 0
+	case err != nil || n < 0 || n > math.MaxInt64/unit || n > 0 && n*unit < v.low:
+		return fmt.Errorf("want at least %dM, in bytes or in K, M, G or T such as 8G, or 0 or -1 for the default", v.low>>20)
+	default:
+		v.n = n * unit
+	}
+	return nil
+}
+
 // negation is a flag that turns another off.
 type negation struct{ p *bool }
 

@@ -28,6 +28,10 @@ const (
 	maxThreads = 1 << 10
 )
 
+// minDeviceMemory is the least memory of a device to compute with. What is below is a
+// unit left out, as in -device-memory 8.
+const minDeviceMemory = 1 << 20
+
 // Lengths of a context that stand for others.
 const (
 	defaultLength = -1 // the session's default
@@ -42,6 +46,7 @@ type modelFlags struct {
 	exact    *bool // nil where the environment decides
 	batch    *int  // 0 for the session's default
 	cache    cacheType
+	memory   byteSize // the most to hold on a device
 
 	// keys and values are the dtypes of the KV cache's halves, which a session has
 	// alike.
@@ -82,11 +87,12 @@ func (f *flags) provider(v *providerName, purpose string) {
 }
 
 func (f *flags) model() *modelFlags {
-	m := &modelFlags{}
+	m := &modelFlags{memory: byteSize{low: minDeviceMemory}}
 	f.inert(inertModel)
 	f.StringVar(&m.path, "m", "", "model `file`, GGUF")
 	f.alias("m", "model")
 	f.provider(&m.provider, "to compute on")
+	f.Var(&m.memory, "device-memory", "most `bytes` to hold on a device, also in K, M, G or T as in 8G; weights that do not fit together are brought in turn (default a share of what is free, as for 0 and -1)")
 	m.threads = f.size("t", 0, 0, maxThreads, "`threads` to compute with (default one per processor, as for 0 and -1)")
 	f.alias("t", "threads")
 	m.batch = f.size("b", 0, 0, maxTokens, "`tokens` of a prompt to process at once (default 512, as for 0 and -1)")
@@ -128,6 +134,14 @@ type loaded struct {
 	seconds float64 // that loading took
 }
 
+// budget returns the most bytes that l holds on a device because the user said so, or 0.
+func (m *modelFlags) budget(l *loaded) int64 {
+	if l.engine.Provider() == providers.CPU {
+		return 0
+	}
+	return m.memory.n
+}
+
 // load opens the engine, the model and a session of the given length, or one that
 // defaultLength or ownLength stand for. The caller closes the result. None of these
 // steps can be cut short, but load does not wait for them once ctx is done: another
@@ -144,6 +158,9 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (*loaded, er
 		if l.model != nil {
 			for _, text := range l.model.Params().Notes {
 				t.note(text)
+			}
+			if m.memory.n != 0 && m.budget(l) == 0 {
+				t.note("-device-memory limits nothing: the provider " + providers.CPU + " computes in host memory")
 			}
 		}
 		if err != nil {
@@ -171,6 +188,9 @@ func (l *loaded) open(ctx context.Context, m *modelFlags, length int, progress *
 	name := string(m.provider)
 	if name != "" {
 		opts = append(opts, fucina.WithProvider(name))
+	}
+	if m.memory.n > 0 {
+		opts = append(opts, fucina.WithDeviceBudget(m.memory.n))
 	}
 	if *m.threads > 0 {
 		opts = append(opts, fucina.WithThreads(*m.threads))

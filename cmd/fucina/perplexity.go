@@ -18,10 +18,11 @@ type perplexityResult struct {
 	Model      jsonText  `json:"model"` // base name
 	Provider   string    `json:"provider"`
 	Exact      bool      `json:"exact"`
-	Context    int       `json:"context"`   // tokens in a window
-	Tokens     int       `json:"tokens"`    // of the text
-	Scored     int       `json:"scored"`    // tokens whose prediction counts
-	Estimates  []float64 `json:"estimates"` // after each window
+	Memory     int64     `json:"device_memory,omitempty"` // the bytes of -device-memory, with a device
+	Context    int       `json:"context"`                 // tokens in a window
+	Tokens     int       `json:"tokens"`                  // of the text
+	Scored     int       `json:"scored"`                  // tokens whose prediction counts
+	Estimates  []float64 `json:"estimates"`               // after each window
 	Perplexity float64   `json:"ppl"`
 	Error      float64   `json:"error"` // one standard deviation; 0 if it cannot be told
 	Seconds    float64   `json:"seconds"`
@@ -75,7 +76,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	t.warnLength(l)
 	r := &perplexityResult{
 		Model:    jsonText(m.name()),
-		Provider: l.engine.Provider(), Exact: l.engine.Exact(),
+		Provider: l.engine.Provider(), Exact: l.engine.Exact(), Memory: m.budget(l),
 		Context: *window, Tokens: len(w.ids),
 	}
 	line := &lineWriter{w: t.stdout}

@@ -32,6 +32,7 @@ type generation struct {
 	FirstLogits logits     `json:"first_logits,omitempty"` // with -logits, unless interrupted before
 	Seed        uint64     `json:"seed"`
 	Exact       bool       `json:"exact"`
+	Memory      int64      `json:"device_memory,omitempty"` // the bytes of -device-memory, with a device
 	Interrupted bool       `json:"interrupted"`
 	Timings     timings    `json:"timings"`
 }
@@ -166,6 +167,7 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 		Text:      jsonText(*prompt),
 		Seed:      params.Seed,
 		Exact:     l.engine.Exact(),
+		Memory:    m.budget(l),
 		Timings:   timings{Load: l.seconds},
 	}
 	g := &generator{result: r, session: l.session, display: *display, promptOnly: *n == 0, logits: *logits}
