@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fucina-go/fucina"
@@ -271,9 +272,11 @@ func TestContexts(t *testing.T) {
 func TestSharedAcrossGoroutines(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		const n = 50
-		results := make(chan fucina.Tensor)
+		results := make(chan fucina.Tensor, 2*n) // nobody may receive after a failure
+		var workers sync.WaitGroup
+		defer workers.Wait()
 		for worker := range 2 {
-			go func() {
+			workers.Go(func() {
 				own, err := c.Engine().NewContext()
 				if err != nil {
 					results <- own.Fail(err)
@@ -290,7 +293,7 @@ func TestSharedAcrossGoroutines(t *testing.T) {
 				if err := own.Close(); err != nil && !errors.Is(err, fucina.ErrTag) {
 					t.Error(err)
 				}
-			}()
+			})
 		}
 		sum, failed := 0.0, 0
 		for range 2 * n {
