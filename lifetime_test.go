@@ -15,6 +15,7 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/providers/cpu"
 	"github.com/fucina-go/fucina/tagged"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 // inContext returns the result of every operation, driven by c, for x, which is a vector
@@ -258,12 +259,12 @@ func TestUnpooledMemoryIsFreed(t *testing.T) {
 		drop(x, y, w)
 	}
 	step()
-	before := offheap.Stats().LiveBlocks
+	before := leak.Now()
 	for range 10 {
 		step()
 	}
-	if n := offheap.Stats().LiveBlocks; n != before {
-		t.Errorf("%d blocks live after ten steps, %d before", n, before)
+	if err := before.Left(); err != nil {
+		t.Error("after ten steps:", err)
 	}
 
 	// A failed Weight leaves the reference with the caller.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 func acquire(t *testing.T, p *Pool, n int) *storage.Buffer {
@@ -77,7 +78,7 @@ func TestPoolReuse(t *testing.T) {
 
 // No more idle memory is kept than the cap, whatever its sizes.
 func TestPoolCap(t *testing.T) {
-	before := offheap.Stats().LiveBlocks
+	before := leak.Now()
 	p := NewPool(8192)
 	var bufs []*storage.Buffer
 	for _, n := range []int{4096, 1024, 4096, 512} {
@@ -98,15 +99,15 @@ func TestPoolCap(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if n := offheap.Stats().LiveBlocks; n != before {
-		t.Errorf("%d blocks live, %d before", n, before)
+	if err := before.Left(); err != nil {
+		t.Error(err)
 	}
 }
 
 // A pool that is full of idle memory gives up the sizes that were asked for longest ago,
 // so that it can keep the sizes in use.
 func TestPoolGivesUpOldSizes(t *testing.T) {
-	before := offheap.Stats().LiveBlocks
+	before := leak.Now()
 	p := NewPool(1 << 20)
 	fill := func(size int) {
 		var bufs []*storage.Buffer
@@ -152,8 +153,8 @@ func TestPoolGivesUpOldSizes(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if n := offheap.Stats().LiveBlocks; n != before {
-		t.Errorf("%d blocks live, %d before", n, before)
+	if err := before.Left(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -183,7 +184,7 @@ func TestPoolLazy(t *testing.T) {
 
 // Close reports what is outstanding; releasing it later destroys it.
 func TestPoolOutstanding(t *testing.T) {
-	before := offheap.Stats().LiveBlocks
+	before := leak.Now()
 	p := NewPool(0)
 	a, b := acquire(t, p, 100), p.AcquireLazy(100)
 	address(t, b)
@@ -195,8 +196,8 @@ func TestPoolOutstanding(t *testing.T) {
 	if s := p.Stats(); s.Outstanding != 0 || s.Cached != 0 {
 		t.Errorf("%+v", s)
 	}
-	if n := offheap.Stats().LiveBlocks; n != before {
-		t.Errorf("%d blocks live, %d before", n, before)
+	if err := before.Left(); err != nil {
+		t.Error(err)
 	}
 }
 

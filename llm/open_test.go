@@ -13,10 +13,10 @@ import (
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/gguf"
-	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/chat"
 	"github.com/fucina-go/fucina/llm/tokenizer"
+	"github.com/fucina-go/fucina/tests/leak"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -148,7 +148,7 @@ func TestOpenBadModels(t *testing.T) {
 			m := &tinyllama.Model{Meta: slices.Clone(good.Meta), Tensors: slices.Clone(good.Tensors)}
 			c.edit(m)
 			path := writeModel(t, m)
-			before := offheap.Stats().LiveBlocks
+			before := leak.Now()
 			got, err := llm.Open(eng, path, llm.Options{})
 			if err == nil {
 				got.Close()
@@ -163,8 +163,8 @@ func TestOpenBadModels(t *testing.T) {
 			if n := eng.Stats().Handles; n != 0 {
 				t.Errorf("%d tensors left", n)
 			}
-			if after := offheap.Stats().LiveBlocks; after != before {
-				t.Errorf("%d host blocks, %d before", after, before)
+			if err := before.Left(); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/accel"
-	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 var background = context.Background()
@@ -32,17 +32,6 @@ func mustHost(t testing.TB, b *Buffer, a Access) []byte {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// noLeak fails the test if it ends with other off-heap blocks than it began with.
-func noLeak(t *testing.T) {
-	t.Helper()
-	before := offheap.Stats().LiveBlocks
-	t.Cleanup(func() {
-		if after := offheap.Stats().LiveBlocks; after != before {
-			t.Errorf("%d off-heap blocks live, %d before the test", after, before)
-		}
-	})
 }
 
 // panicOf returns what f panicked with, or "".
@@ -75,7 +64,7 @@ func TestOwnership(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			noLeak(t)
+			leak.Check(t)
 			lentBytes := make([]byte, 64)
 			lentBytes[5] = 55
 			hooks := 0
@@ -168,7 +157,7 @@ func TestUseAfterReleasePanicsWithOrigin(t *testing.T) {
 	}
 	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
-			noLeak(t)
+			leak.Check(t)
 			for origin, b := range map[string]*Buffer{
 				"owned buffer of 48 bytes":    mustNew(t, 48),
 				"device buffer of 32 bytes":   NewLazy(32),
@@ -283,7 +272,7 @@ type keeper struct {
 func (k *keeper) Reclaim(b *Buffer) { k.kept, k.count = b, k.count+1 }
 
 func TestReclaimer(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	var k keeper
 	b := mustNew(t, 64)
 	b.SetReclaimer(&k)
@@ -344,7 +333,7 @@ func TestReclaimedLoanEndsWithDestroy(t *testing.T) {
 // Nothing but a reference frees a buffer: a late finalizer of an older buffer would free
 // a newer one that got the same address.
 func TestSameMemoryOtherBuffer(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	a := mustNew(t, 64)
 	a.Release()
 	b := mustNew(t, 64) // most likely at a's address
@@ -361,7 +350,7 @@ func TestSameMemoryOtherBuffer(t *testing.T) {
 
 // The first readers of a lazy buffer get one and the same memory.
 func TestLazyHostMemoryOnce(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	for range 200 {
 		b := NewLazy(64 << 10)
 		if b.HasHost() {

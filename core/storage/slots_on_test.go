@@ -16,6 +16,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 // Every access from every state of the two valid bits: which transfers happen, and
@@ -55,7 +56,7 @@ func TestTransitions(t *testing.T) {
 	for _, s := range states {
 		for _, acc := range accesses {
 			t.Run(s.name+"/"+acc.name, func(t *testing.T) {
-				noLeak(t)
+				leak.Check(t)
 				b, m, q := NewLazy(size), newMemory(size), newQueue("compute")
 				defer b.Release()
 				b.Attach(m, nil, &Retired{})
@@ -134,7 +135,7 @@ func TestTransitions(t *testing.T) {
 }
 
 func TestNoHostMemoryBeforeFirstHostRead(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	allocs := offheap.Stats().Allocs
 	b, m, q, _ := lazyOnDevice(t, 4096, 'd')
 	defer b.Release()
@@ -601,7 +602,7 @@ func TestRefusedUpload(t *testing.T) {
 }
 
 func TestFailedDownloadIsTriedAgain(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	b, m, _, r := lazyOnDevice(t, 16, 'a')
 	m.dnErr = errBroken
 	if _, err := b.Host(background, Read); !errors.Is(err, errBroken) {
@@ -751,7 +752,7 @@ func TestReadersStaySmall(t *testing.T) {
 // Release never waits for pooled or device memory: here with every fence open.
 // The download still fills memory that no buffer has any more.
 func TestReleaseWithEveryFenceOpen(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	b, m, q, r := lazyOnDevice(t, 4096, 'a')
 	q2 := newQueue("second")
 	device(t, b, q, Overwrite, fill('b'))
@@ -792,7 +793,7 @@ func TestReleaseWithEveryFenceOpen(t *testing.T) {
 func TestRetiredBehindFailedFence(t *testing.T) {
 	for _, when := range []string{"before", "after"} {
 		t.Run("failure "+when+" release", func(t *testing.T) {
-			noLeak(t)
+			leak.Check(t)
 			b, m, _, r := lazyOnDevice(t, 64, 'a')
 			if !wouldWait(t, b, Read) {
 				t.Fatal("no download")
@@ -824,7 +825,7 @@ func TestRetiredBehindFailedFence(t *testing.T) {
 }
 
 func TestDrainWaitsAndHonoursContext(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	var r Retired
 	var queues []*fakeQueue
 	for range 3 {
@@ -905,7 +906,7 @@ func TestReleaseOfLentBytesWaits(t *testing.T) {
 
 // The host source of an upload is released right after the call.
 func TestSourceReleasedDuringUpload(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	b, m, q, r := mustNew(t, 16), newMemory(16), newQueue("compute"), &Retired{}
 	copy(mustHost(t, b, Overwrite), "sixteen bytes...")
 	b.Attach(m, nil, r)
@@ -1094,7 +1095,7 @@ func TestResource(t *testing.T) {
 // A pool that keeps the header and not the memory ends the resource too: the next
 // memory of that buffer is another allocation.
 func TestResourceEndsWithDroppedMemory(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	var k keeper
 	b := mustNew(t, 64)
 	b.SetReclaimer(&k)
@@ -1114,7 +1115,7 @@ func TestResourceEndsWithDroppedMemory(t *testing.T) {
 // A registration stays while a transfer uses the memory, also when the buffer has gone
 // on without it.
 func TestResourceRetiresWithItsMemory(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	var k keeper
 	b, m, q, r := lazyOnDevice(t, 64, 'a')
 	b.SetReclaimer(&k)
@@ -1162,7 +1163,7 @@ func TestCold(t *testing.T) {
 
 // Readers of both sides, an evictor and references come and go at once.
 func TestConcurrentReaders(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	b, m, _, r := lazyOnDevice(t, 256, 'x')
 	stop := make(chan struct{})
 	var driver sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 var errRow = errors.New("row 7 of 2")
@@ -635,7 +636,7 @@ func TestPartOfTransferKeepsBytes(t *testing.T) {
 		}, func(m *partMemory) *fakeQueue { return m.down }, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			noLeak(t)
+			leak.Check(t)
 			b, m, q, r := mustNew(t, 16), &partMemory{newMemory(16)}, newQueue("compute"), &Retired{}
 			b.Attach(m, nil, r)
 			if tt.onDevice {

@@ -12,7 +12,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
-	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 var background = context.Background()
@@ -93,18 +93,8 @@ func walk(t testing.TB, x *Tensor) []float32 {
 	return out
 }
 
-func noLeak(t *testing.T) {
-	t.Helper()
-	before := offheap.Stats().LiveBlocks
-	t.Cleanup(func() {
-		if after := offheap.Stats().LiveBlocks; after != before {
-			t.Errorf("%d off-heap blocks live, %d before the test", after, before)
-		}
-	})
-}
-
 func TestFromBuffer(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	tests := []struct {
 		name string
 		size int
@@ -150,7 +140,7 @@ func TestFromBuffer(t *testing.T) {
 }
 
 func TestFromSlice(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	if _, err := FromSlice(shape.Must(2, 3), make([]float32, 5)); !errors.Is(err, ErrInvalidDataLength) {
 		t.Errorf("5 values for [2 3]: %v", err)
 	}
@@ -176,7 +166,7 @@ func TestFromSlice(t *testing.T) {
 
 // The largest reachable index decides; arithmetic that wraps decides nothing.
 func TestViewIsChecked(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	x := iota32(t, 2, 3) // 6 elements
 	defer x.Release()
 	tests := []struct {
@@ -285,7 +275,7 @@ func TestPermuteRefuses(t *testing.T) {
 }
 
 func TestBroadcastView(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	row := must(FromSlice(shape.Must(3), []float32{1, 2, 3}))
 	grid := must(row.BroadcastTo(shape.Must(4, 3)))
 	defer grid.Release()
@@ -379,7 +369,7 @@ func TestNarrow(t *testing.T) {
 
 // Blocks are indivisible: the last axis stays whole, last and of stride 1.
 func TestBlockViews(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	w := q8(t, 3, 4, 64)
 	defer w.Release()
 	accepted := map[string]func() (Tensor, error){
@@ -457,7 +447,7 @@ func TestOverlaps(t *testing.T) {
 }
 
 func TestCanTakeInPlace(t *testing.T) {
-	noLeak(t)
+	leak.Check(t)
 	x := iota32(t, 4, 3)
 	if !x.CanTakeInPlace() {
 		t.Error("a fresh tensor cannot be taken")

@@ -20,6 +20,7 @@ import (
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/leak"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -93,11 +94,11 @@ func openFile(t testing.TB, opt tinyllama.Options) *gguf.File {
 type rig struct {
 	dev    *discrete.Device
 	eng    *fucina.Engine
-	before harness.Counts
+	before leak.Counts
 }
 
 func newRig(opt discrete.Options, opts ...fucina.Option) (*rig, error) {
-	r := &rig{before: harness.Now()}
+	r := &rig{before: leak.Now()}
 	var err error
 	if r.dev, err = discrete.New(opt); err != nil {
 		return nil, err

@@ -21,6 +21,8 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 // bench is an engine without names on its tensors, so that their buffers can be
@@ -30,7 +32,7 @@ type bench struct {
 	dev    *discrete.Device
 	eng    *exec.Engine
 	a, b   *exec.Queue
-	before offheap.Statistics
+	before leak.Counts
 }
 
 // deepRing is enough for a test that holds the device not to fill a queue.
@@ -38,7 +40,7 @@ const deepRing = 1 << 10
 
 func newBench(t testing.TB, opt discrete.Options) *bench {
 	t.Helper()
-	b := &bench{t: t, before: offheap.Stats()}
+	b := &bench{t: t, before: leak.Now()}
 	host, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -68,14 +70,14 @@ func (b *bench) close() {
 	if s := b.eng.Residency(); s != (residencyStats{Evictions: s.Evictions}) {
 		b.t.Errorf("after close: residency %+v", s)
 	}
-	if s := b.dev.Stats(); s.LiveBlocks != 0 || s.LiveBytes != 0 || s.LiveQueues != 0 || s.PinnedBytes != 0 {
-		b.t.Errorf("after close, on the device: %+v", s)
+	if err := harness.LeftOn(b.dev.Stats()); err != nil {
+		b.t.Error("after close:", err)
 	}
 	if h := b.dev.Hazards(); h != nil {
 		b.t.Errorf("hazards: %q", h)
 	}
-	if s := offheap.Stats(); s.LiveBlocks != b.before.LiveBlocks || s.LiveBytes != b.before.LiveBytes {
-		b.t.Errorf("after close: %d host blocks with %d bytes, %d with %d before", s.LiveBlocks, s.LiveBytes, b.before.LiveBlocks, b.before.LiveBytes)
+	if err := b.before.Left(); err != nil {
+		b.t.Error("after close:", err)
 	}
 }
 

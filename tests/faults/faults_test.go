@@ -22,6 +22,7 @@ import (
 	"github.com/fucina-go/fucina/providers/cpu"
 	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/inject"
+	"github.com/fucina-go/fucina/tests/leak"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -365,7 +366,7 @@ func (x *fixture) plan(c *configuration, n *counts, seed, number uint64) (*run, 
 // do runs the sessions and checks how they end and what they leave. done is called
 // when they have ended.
 func (r *run) do(x *fixture, done func()) error {
-	before := harness.Now()
+	before := leak.Now()
 	err := harness.Bounded(patience, func() error { return r.onEngine(x, done) })
 	if errors.Is(err, harness.ErrHang) {
 		return err

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
-	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 // Provider is where the tests of models compute: FUCINA_TEST_PROVIDER, or the CPU.
@@ -16,7 +16,7 @@ func Provider() string { return cmp.Or(os.Getenv("FUCINA_TEST_PROVIDER"), "cpu")
 // nothing left.
 func Engine(t testing.TB, opts ...fucina.Option) *fucina.Engine {
 	t.Helper()
-	before := offheap.Stats()
+	before := leak.Now()
 	eng, err := fucina.Open(append([]fucina.Option{fucina.WithProvider(Provider()), fucina.WithThreads(2)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -29,11 +29,11 @@ func Engine(t testing.TB, opts ...fucina.Option) *fucina.Engine {
 		if s.Handles != 0 || s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
 			t.Errorf("after close: %d handles, pool %+v", s.Handles, s.Pool)
 		}
-		if d := s.Device; d.LiveBlocks != 0 || d.LiveBytes != 0 || d.LiveQueues != 0 || d.PinnedBytes != 0 {
-			t.Errorf("after close, on the device: %+v", d)
+		if err := LeftOn(s.Device); err != nil {
+			t.Error("after close:", err)
 		}
-		if after := offheap.Stats(); after.LiveBlocks != before.LiveBlocks {
-			t.Errorf("after close: %d host blocks, %d before", after.LiveBlocks, before.LiveBlocks)
+		if err := before.Left(); err != nil {
+			t.Error("after close:", err)
 		}
 	})
 	return eng

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/fucina-go/fucina/core/provider"
-	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 // ErrHang reports that a function did not return in time.
@@ -30,13 +29,8 @@ func Bounded(limit time.Duration, f func() error) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("%w:\n%s", ErrHang, stacks())
+		return fmt.Errorf("%w:\n%s", ErrHang, leak.Stacks())
 	}
-}
-
-func stacks() []byte {
-	buf := make([]byte, 1<<20)
-	return buf[:runtime.Stack(buf, true)]
 }
 
 // Seed returns FUCINA_TEST_SEED, or a seed that is new each time, and prints it.
@@ -63,35 +57,6 @@ func Number(t testing.TB, name string) (n uint64, set bool) {
 		t.Fatalf("%s is %q, want a number", name, s)
 	}
 	return n, true
-}
-
-// Counts is what a process holds at one time.
-type Counts struct {
-	blocks, bytes int64 // off the Go heap
-	goroutines    int
-}
-
-// Now returns what the process holds.
-func Now() Counts {
-	s := offheap.Stats()
-	return Counts{s.LiveBlocks, s.LiveBytes, runtime.NumGoroutine()}
-}
-
-// Left describes what the process holds more or less than before, once what is ending
-// has ended.
-func (before Counts) Left() error {
-	var errs []error
-	if now := Now(); now.blocks != before.blocks || now.bytes != before.bytes {
-		errs = append(errs, fmt.Errorf("%d host blocks with %d bytes are live, %d with %d were before", now.blocks, now.bytes, before.blocks, before.bytes))
-	}
-	// A goroutine that has done its last may still be counted.
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before.goroutines; time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			errs = append(errs, fmt.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before.goroutines, stacks()))
-			break
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // LeftOn describes what is left on a provider that was closed.

@@ -24,6 +24,7 @@ import (
 	"github.com/fucina-go/fucina/providers/cpu"
 	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/inject"
+	"github.com/fucina-go/fucina/tests/leak"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -299,7 +300,7 @@ func TestSoak(t *testing.T) {
 	}
 	for _, c := range append([]configuration{{"cpu", 1500, openCPU}}, devices()...) {
 		t.Run(c.name, func(t *testing.T) {
-			before := harness.Now()
+			before := leak.Now()
 			s, err := newServer(&c, path)
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,62 @@
+// Package leak compares what a process holds before and after a test: memory off the Go
+// heap, and goroutines. It depends on nothing above internal/offheap, so that the tests of
+// every package can use it.
+package leak
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fucina-go/fucina/internal/offheap"
+)
+
+// Counts is what a process holds at one time.
+type Counts struct {
+	blocks, bytes int64 // off the Go heap
+	goroutines    int
+}
+
+// Now returns what the process holds.
+func Now() Counts {
+	s := offheap.Stats()
+	return Counts{s.LiveBlocks, s.LiveBytes, runtime.NumGoroutine()}
+}
+
+// Left describes what the process holds more or less than before, once what is ending
+// has ended. With the tag invariants it says where each live block was allocated.
+func (before Counts) Left() error {
+	var errs []error
+	if now := Now(); now.blocks != before.blocks || now.bytes != before.bytes {
+		errs = append(errs, fmt.Errorf("%d host blocks with %d bytes are live, %d with %d were before\n%s",
+			now.blocks, now.bytes, before.blocks, before.bytes, strings.Join(offheap.Leaks(), "\n")))
+	}
+	// A goroutine that has done its last may still be counted.
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before.goroutines; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			errs = append(errs, fmt.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before.goroutines, Stacks()))
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Check fails the test if the process holds more or less when it ends than now.
+func Check(t testing.TB) {
+	t.Helper()
+	before := Now()
+	t.Cleanup(func() {
+		if err := before.Left(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Stacks returns the stacks of all goroutines.
+func Stacks() []byte {
+	buf := make([]byte, 1<<20)
+	return buf[:runtime.Stack(buf, true)]
+}

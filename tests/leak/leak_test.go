@@ -1,0 +1,33 @@
+package leak_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fucina-go/fucina/internal/invariants"
+	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/leak"
+)
+
+// A block that is live is told, and nothing once the block is freed and a goroutine has
+// ended.
+func TestLeft(t *testing.T) {
+	before := leak.Now()
+	b, err := offheap.Alloc(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = before.Left()
+	if err == nil || !strings.Contains(err.Error(), "host blocks with") {
+		t.Errorf("with a block: %v", err)
+	} else if invariants.Enabled && !strings.Contains(err.Error(), "TestLeft") {
+		t.Errorf("does not say where the block was allocated: %v", err)
+	}
+	offheap.Free(&b)
+	end := make(chan struct{})
+	go func() { <-end }()
+	close(end)
+	if err := before.Left(); err != nil {
+		t.Errorf("after all has ended: %v", err)
+	}
+}
