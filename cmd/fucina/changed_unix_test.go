@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fucina-go/fucina/tests/process"
 	"github.com/fucina-go/fucina/tests/sigbus"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
@@ -129,15 +130,12 @@ func TestFileChangesAtWork(t *testing.T) {
 // If the disk fills up, the error names the file that was asked for, and no file is left.
 // A limit on the size of files takes the place of a full disk.
 func TestQuantizeDiskFull(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	in, dir := tinyModel(t), t.TempDir()
 	out := filepath.Join(dir, "out.gguf")
 	for _, typ := range []string{"Q8_0", "F32"} {
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -f 64 || exit 77; exec "$0" "$@"`, exe, "quantize", in, out, typ)
-		cmd.Env = append(os.Environ(), asMain+"=1")
+		program := process.Command(t, "quantize", in, out, typ)
+		cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `ulimit -f 64 || exit 77; exec "$0" "$@"`}, program.Args...)...)
+		cmd.Env = program.Env
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		_ = cmd.Run()

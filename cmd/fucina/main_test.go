@@ -15,19 +15,11 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tests/process"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// asMain makes the test binary run main, for tests that need a process.
-const asMain = "FUCINA_TEST_MAIN"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { process.Main(m, main) }
 
 // result is what one invocation left behind.
 type result struct {

@@ -14,15 +14,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fucina-go/fucina/tests/process"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
 // A signal ends a running process as it should, and the status tells which.
 func TestSignal(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "patient.gguf")
 	if err := tinyllama.WriteFile(path, tinyllama.Options{Context: 100000}); err != nil {
 		t.Fatal(err)
@@ -32,17 +29,16 @@ func TestSignal(t *testing.T) {
 			if signal.Ignored(sig) {
 				t.Skip("ignored where the tests run, and so by what they start")
 			}
-			cmd := exec.CommandContext(t.Context(), exe, "run", "-m", path, "-p", "a b", "-c", "0", "--temp", "0")
-			cmd.Env = append(os.Environ(), asMain+"=1")
+			cmd := process.Command(t, "run", "-m", path, "-p", "a b", "-c", "0", "--temp", "0")
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Start(); errors.Is(err, syscall.ENOEXEC) {
-				t.Skip("the test binary is emulated: this system cannot start it")
-			} else if err != nil {
+			err = cmd.Start()
+			process.SkipEmulated(t, err)
+			if err != nil {
 				t.Fatal(err)
 			}
 			begun := make([]byte, 8)
@@ -73,10 +69,6 @@ func TestSignal(t *testing.T) {
 // Where nobody reads the output any more, the command ends as by SIGPIPE, but having
 // cleaned up: nothing is left of a file that was being written.
 func TestReaderGone(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if signal.Ignored(syscall.SIGPIPE) {
 		t.Skip("SIGPIPE is ignored where the tests run, and so by what they start")
 	}
@@ -94,14 +86,11 @@ func TestReaderGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = r.Close()
-			cmd := exec.CommandContext(t.Context(), exe, args...)
-			cmd.Env = append(os.Environ(), asMain+"=1")
+			cmd := process.Command(t, args...)
 			cmd.Dir, cmd.Stdout, cmd.Stderr = dir, w, w
 			err = cmd.Run()
 			_ = w.Close()
-			if errors.Is(err, syscall.ENOEXEC) {
-				t.Skip("the test binary is emulated: this system cannot start it")
-			}
+			process.SkipEmulated(t, err)
 			// The result goes to the same pipe, however far the command has come.
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != 141 {

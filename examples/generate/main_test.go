@@ -2,30 +2,20 @@ package main
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/providers"
+	"github.com/fucina-go/fucina/tests/process"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// asMain makes the test binary run main.
-const asMain = "FUCINA_TEST_MAIN"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { process.Main(m, main) }
 
 // golden is a model whose text is known, written to a file.
 func golden(t *testing.T) (path string, g tinyllama.Golden) {
@@ -103,10 +93,6 @@ func TestGenerate(t *testing.T) {
 
 // The program itself, started as a user would.
 func TestProgram(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	path, g := golden(t)
 	for _, tc := range []struct {
 		args []string
@@ -117,14 +103,12 @@ func TestProgram(t *testing.T) {
 		{[]string{path}, 2, "usage"},
 		{[]string{path + ".not", g.Prompt}, 1, "tiny.gguf.not"},
 	} {
-		cmd := exec.CommandContext(t.Context(), exe, tc.args...)
-		cmd.Env = append(os.Environ(), asMain+"=1", "FUCINA_EXACT=1")
+		cmd := process.Command(t, tc.args...)
+		cmd.Env = append(cmd.Env, "FUCINA_EXACT=1")
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
-		if errors.Is(err, syscall.ENOEXEC) {
-			t.Skip("the test binary is emulated: this system cannot start it")
-		}
+		process.SkipEmulated(t, err)
 		var exit *exec.ExitError
 		if err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
