@@ -54,11 +54,7 @@ func openSession(t testing.TB, m *llm.Model, opt llm.SessionOptions) *llm.Sessio
 // writeModel writes a seeded model into the test's directory.
 func writeModel(t testing.TB, m *tinyllama.Model) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := os.WriteFile(path, m.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return m.File(t, "model.gguf")
 }
 
 // openTiny opens the seeded model that opt describes, in exact mode.

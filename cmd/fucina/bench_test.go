@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -71,10 +69,7 @@ func TestBenchNoVocabulary(t *testing.T) {
 		m.Delete("tokenizer.ggml." + key)
 	}
 	m.Set("tokenizer.ggml.model", "no_vocab")
-	path := filepath.Join(t.TempDir(), "bare.gguf")
-	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := m.File(t, "bare.gguf")
 	var list []measurement
 	decodeStrict(t, invoke(t, "bench", "-m", path, "-p", "4", "-n", "2", "-r", "1", "-o", "json").ok(t), &list)
 	if len(list) != 2 {

@@ -14,11 +14,7 @@ import (
 // write writes a model called in.gguf into a directory of its own.
 func write(t *testing.T, m *tinyllama.Model) (path string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "in.gguf")
-	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return m.File(t, "in.gguf")
 }
 
 // Metadata of another type than its users want stops no command but those.

@@ -144,11 +144,7 @@ func keys(t *testing.T, object map[string]any, want ...string) {
 // tinyModel writes the default synthetic model.
 func tinyModel(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "tiny.gguf")
-	if err := tinyllama.WriteFile(path, tinyllama.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return tinyllama.New(tinyllama.Options{}).File(t, "tiny.gguf")
 }
 
 func TestHelp(t *testing.T) {

@@ -16,10 +16,7 @@ import (
 // tokens of an unlimited one, in every command that opens a model.
 func TestDeviceMemory(t *testing.T) {
 	const limit = 1 << 20
-	path := filepath.Join(t.TempDir(), "large.gguf")
-	if err := tinyllama.WriteFile(path, tinyllama.Options{Layers: 8, Embedding: 64, FeedForward: 256}); err != nil {
-		t.Fatal(err)
-	}
+	path := tinyllama.New(tinyllama.Options{Layers: 8, Embedding: 64, FeedForward: 256}).File(t, "large.gguf")
 	// decode runs some steps and returns the likeliest tokens, with what the device took.
 	decode := func(memory string) (ids []int32, uploaded uint64, live int64) {
 		t.Helper()

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -67,10 +65,7 @@ func TestPlacement(t *testing.T) {
 }
 
 func TestInspectPlacement(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "q8.gguf")
-	if err := os.WriteFile(path, tinyllama.GGUF(tinyllama.Options{DType: dtype.Q8_0}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := tinyllama.New(tinyllama.Options{DType: dtype.Q8_0}).File(t, "q8.gguf")
 	for _, name := range providers.Names() {
 		out := invoke(t, "inspect", path, "--provider", name).ok(t)
 		if !strings.Contains(out, "\nruns on "+name+":\n") || !strings.Contains(out, "  get_rows  q8_0  1 tensors ") {

@@ -36,10 +36,7 @@ func only(t *testing.T, dir string, names ...string) {
 // wideModel writes a model whose rows are whole blocks of every format.
 func wideModel(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "wide.gguf")
-	if err := tinyllama.WriteFile(path, tinyllama.Options{Layers: 1, Embedding: 256, FeedForward: 256}); err != nil {
-		t.Fatal(err)
-	}
+	path := tinyllama.New(tinyllama.Options{Layers: 1, Embedding: 256, FeedForward: 256}).File(t, "wide.gguf")
 	return path
 }
 

@@ -30,11 +30,7 @@ func metadataModel(t *testing.T, key string, value any) string {
 	t.Helper()
 	m := tinyllama.New(tinyllama.Options{})
 	m.Set(key, value)
-	path := filepath.Join(t.TempDir(), "tiny.gguf")
-	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return m.File(t, "tiny.gguf")
 }
 
 // A file that wants its texts ended has the text of tokenize and perplexity ended, and
@@ -173,10 +169,7 @@ func checkGolden(t *testing.T, path, provider, prompt string, ids []int32, first
 func TestTinyGoldens(t *testing.T) {
 	t.Setenv("FUCINA_EXACT", "1")
 	for _, golden := range tinyllama.Goldens() {
-		path := filepath.Join(t.TempDir(), golden.Name+".gguf")
-		if err := tinyllama.WriteFile(path, golden.Options); err != nil {
-			t.Fatal(err)
-		}
+		path := tinyllama.New(golden.Options).File(t, golden.Name+".gguf")
 		for _, provider := range providers.Names() {
 			t.Run(golden.Name+"/"+provider, func(t *testing.T) {
 				g := checkGolden(t, path, provider, golden.Prompt, golden.IDs, golden.FirstLogits, 1e-4)
@@ -338,10 +331,7 @@ func TestRunSizes(t *testing.T) {
 func TestRunNotes(t *testing.T) {
 	m := tinyllama.New(tinyllama.Options{})
 	m.Set("llama.rope.freq_base", float32(0))
-	path := filepath.Join(t.TempDir(), "zero.gguf")
-	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := m.File(t, "zero.gguf")
 	invoke(t, "run", "-m", path, "-p", "a", "-n", "1").noted(t, "note: llama.rope.freq_base is 0")
 }
 
@@ -377,10 +367,7 @@ func TestRunFillsContext(t *testing.T) {
 // -c 0 is the model's own length, where the default is at most 4096; more than what
 // it was trained for is told, and goes.
 func TestRunContext(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "long.gguf")
-	if err := tinyllama.WriteFile(path, tinyllama.Options{Context: 5000}); err != nil {
-		t.Fatal(err)
-	}
+	path := tinyllama.New(tinyllama.Options{Context: 5000}).File(t, "long.gguf")
 	threads, batch := 1, 0
 	for _, tc := range []struct{ length, want int }{{defaultLength, 4096}, {ownLength, 5000}, {12, 12}, {6000, 6000}} {
 		l, err := newTool(nil, io.Discard, io.Discard, false, false).load(t.Context(), &modelFlags{path: path, threads: &threads, batch: &batch}, tc.length)

@@ -20,10 +20,7 @@ import (
 
 // A signal ends a running process as it should, and the status tells which.
 func TestSignal(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "patient.gguf")
-	if err := tinyllama.WriteFile(path, tinyllama.Options{Context: 100000}); err != nil {
-		t.Fatal(err)
-	}
+	path := tinyllama.New(tinyllama.Options{Context: 100000}).File(t, "patient.gguf")
 	for sig, status := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		t.Run(sig.String(), func(t *testing.T) {
 			if signal.Ignored(sig) {

@@ -87,10 +87,7 @@ func TestTokenizeErrors(t *testing.T) {
 	}
 	m := tinyllama.New(tinyllama.Options{})
 	m.Set("tokenizer.ggml.model", "klingon")
-	path := filepath.Join(t.TempDir(), "odd.gguf")
-	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := m.File(t, "odd.gguf")
 	odd := invoke(t, "tokenize", "-m", path, "-p", "a")
 	odd.failed(t, exitError, "klingon")
 	odd.failed(t, exitError, "odd.gguf")
@@ -100,10 +97,7 @@ func TestTokenizeErrors(t *testing.T) {
 func TestTokenizeVocabulary(t *testing.T) {
 	m := tinyllama.New(tinyllama.Options{})
 	m.Tensors = nil
-	path := filepath.Join(t.TempDir(), "vocab.gguf")
-	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := m.File(t, "vocab.gguf")
 	if out := invoke(t, "tokenize", "-m", path, "-p", "the", "--ids").ok(t); out != "[1, 264]\n" {
 		t.Errorf("ids %q", out)
 	}

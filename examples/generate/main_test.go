@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,11 +20,7 @@ func TestMain(m *testing.M) { process.Main(m, main) }
 func golden(t *testing.T) (path string, g tinyllama.Golden) {
 	t.Helper()
 	g = tinyllama.Goldens()[0]
-	path = filepath.Join(t.TempDir(), "tiny.gguf")
-	if err := tinyllama.WriteFile(path, g.Options); err != nil {
-		t.Fatal(err)
-	}
-	return path, g
+	return tinyllama.New(g.Options).File(t, "tiny.gguf"), g
 }
 
 // textOf returns the text of the recorded ids.

@@ -74,10 +74,7 @@ const tokens = 10
 // openFile opens the seeded model's file until the test ends.
 func openFile(t testing.TB, opt tinyllama.Options) *gguf.File {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := tinyllama.WriteFile(path, opt); err != nil {
-		t.Fatal(err)
-	}
+	path := tinyllama.New(opt).File(t, "model.gguf")
 	f, err := gguf.Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -251,10 +250,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := tinyllama.WriteFile(path, small); err != nil {
-		t.Fatal(err)
-	}
+	path := tinyllama.New(small).File(t, "model.gguf")
 	f, err := gguf.Open(path)
 	if err != nil {
 		t.Fatal(err)

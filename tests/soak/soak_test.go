@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -286,10 +285,7 @@ func (s *server) measure() []quantity {
 }
 
 func TestSoak(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := tinyllama.WriteFile(path, small); err != nil {
-		t.Fatal(err)
-	}
+	path := tinyllama.New(small).File(t, "model.gguf")
 	seed := harness.Seed(t)
 	var long time.Duration
 	if v := os.Getenv("FUCINA_SOAK_TIME"); v != "" {

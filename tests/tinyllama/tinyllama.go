@@ -6,7 +6,9 @@ import (
 	"hash/fnv"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
+	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/quant"
@@ -98,6 +100,17 @@ func GGUF(opt Options) []byte { return New(opt).Bytes() }
 // WriteFile writes the file that opt describes to path. See [New].
 func WriteFile(path string, opt Options) error {
 	return os.WriteFile(path, GGUF(opt), 0o644)
+}
+
+// File writes the model's file under name into a directory of the test's own, and returns
+// its path.
+func (m *Model) File(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, m.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // Set gives key a value, at the end of the metadata if it is new.
