@@ -3,9 +3,9 @@ package gguf
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/internal/untrusted"
 )
 
 // Errors of reading a file. They are wrapped with the place and the expectation.
@@ -44,12 +44,4 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// quote renders a string from a file for an error message: escaped, so that it
-// stays on one line and cannot drive a terminal, and of bounded length.
-func quote(s string) string {
-	const limit = 80
-	if len(s) > limit {
-		return strconv.Quote(s[:limit]) + "..."
-	}
-	return strconv.Quote(s)
-}
+func quote(s string) string { return untrusted.Quote(s) }

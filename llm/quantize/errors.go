@@ -2,9 +2,9 @@ package quantize
 
 import (
 	"errors"
-	"strconv"
 
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/internal/untrusted"
 )
 
 // Errors that this package's wrap.
@@ -28,14 +28,6 @@ var (
 	ErrMetadata = errors.New("quantize: metadata is missing or unusable")
 )
 
-// quote renders a string from a file for an error message: escaped, so that it stays
-// on one line and cannot drive a terminal, and of bounded length.
-func quote(s string) string {
-	const limit = 80
-	if len(s) > limit {
-		return strconv.Quote(s[:limit]) + "..."
-	}
-	return strconv.Quote(s)
-}
+func quote(s string) string { return untrusted.Quote(s) }
 
 func quoted(t gguf.TensorInfo) string { return quote(t.Name) }

@@ -9,9 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/internal/untrusted"
 )
 
 // Names of keys that files of most architectures have, without the architecture in
@@ -48,17 +48,7 @@ func (r *Reader) Architecture() string { return r.arch }
 
 // Key returns the key of that name in full, in the form for an error: a key that could
 // drive a terminal, or that is very long, is quoted and cut.
-func (r *Reader) Key(name string) string {
-	const limit = 80
-	key := r.key(name)
-	if len(key) > limit {
-		return strconv.Quote(key[:limit]) + "..."
-	}
-	if q := strconv.Quote(key); q != `"`+key+`"` {
-		return q
-	}
-	return key
-}
+func (r *Reader) Key(name string) string { return untrusted.Name(r.key(name)) }
 
 func (r *Reader) key(name string) string { return r.arch + "." + name }
 
