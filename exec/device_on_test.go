@@ -19,6 +19,7 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/x448/float16"
 )
 
@@ -35,19 +36,8 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 		{"first fails", []discrete.Fault{{Kind: discrete.SubmitAsync, Nth: 1}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			host, err := cpu.New(cpu.Options{Threads: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			dev, err := discrete.New(discrete.Options{Faults: tt.faults})
-			if err != nil {
-				t.Fatal(err)
-			}
 			// The weights, each product's operand and result, and one workspace.
-			e, err := Open(Options{CPU: host, Device: dev, DeviceBudget: 1024 + 4*256 + 2048})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e, dev := openDiscrete(t, discrete.Options{Faults: tt.faults}, Options{DeviceBudget: 1024 + 4*256 + 2048})
 			w, err := tensor.FromSlice(shape.Must(rows, k), make([]float16.Float16, rows*k))
 			if err != nil {
 				t.Fatal(err)
@@ -119,18 +109,7 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 // A result as large as a size can be is out of memory on both sides. Rounded up it
 // would be negative, and the device would get a block that it writes past.
 func TestResultTooLargeToRound(t *testing.T) {
-	host, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := discrete.New(discrete.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := Open(Options{CPU: host, Device: dev})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, dev := openDiscrete(t, discrete.Options{}, Options{})
 	c, err := e.NewQueue()
 	if err != nil {
 		t.Fatal(err)
@@ -156,19 +135,8 @@ func TestResultTooLargeToRound(t *testing.T) {
 // Ids that the host has checked and that do not reach the device are the failure of
 // their upload, and of no queue that gathers rows by what the device has instead.
 func TestIDsThatFailToUpload(t *testing.T) {
-	host, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
 	cause := errors.New("the test's cause")
-	dev, err := discrete.New(discrete.Options{Faults: []discrete.Fault{{Kind: discrete.UploadAsync, Nth: 2, Err: cause}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := Open(Options{CPU: host, Device: dev})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, dev := openDiscrete(t, discrete.Options{Faults: []discrete.Fault{{Kind: discrete.UploadAsync, Nth: 2, Err: cause}}}, Options{})
 	c, err := e.NewQueue()
 	if err != nil {
 		t.Fatal(err)
@@ -224,25 +192,14 @@ func TestDeviceReadsDuringHostWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := discrete.New(discrete.Options{Decline: func(id op.ID, _ *op.Args) string {
+	hooked := &hookedCPU{Provider: host}
+	e, _ := openDiscrete(t, discrete.Options{Decline: func(id op.ID, _ *op.Args) string {
 		if id == op.Copy {
 			return "the CPU copies"
 		}
 		return ""
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	hooked := &hookedCPU{Provider: host}
-	e, err := Open(Options{CPU: hooked, Device: dev})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	}}, Options{CPU: hooked})
+	harness.CloseLater(t, e)
 	writer, reader := newContext(t, e), newContext(t, e)
 	must := func(x tensor.Tensor, err error) tensor.Tensor {
 		t.Helper()

@@ -15,28 +15,36 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tests/harness"
 )
 
-// newEngine opens an engine on a simulated device until the test ends.
-func newEngine(t *testing.T, opt discrete.Options) (*Engine, *discrete.Device) {
+// openDiscrete opens an engine on a simulated device, and on one thread of the CPU if opt
+// has no provider for it. The caller closes the engine.
+func openDiscrete(t *testing.T, device discrete.Options, opt Options) (*Engine, *discrete.Device) {
 	t.Helper()
-	host, err := cpu.New(cpu.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := discrete.New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := Open(Options{CPU: host, Device: dev})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
+	var err error
+	if opt.CPU == nil {
+		if opt.CPU, err = cpu.New(cpu.Options{Threads: 1}); err != nil {
+			t.Fatal(err)
 		}
-	})
+	}
+	dev, err := discrete.New(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Device = dev
+	e, err := Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, dev
+}
+
+// newEngine is openDiscrete until the test ends.
+func newEngine(t *testing.T, device discrete.Options) (*Engine, *discrete.Device) {
+	t.Helper()
+	e, dev := openDiscrete(t, device, Options{})
+	harness.CloseLater(t, e)
 	return e, dev
 }
 
@@ -47,11 +55,7 @@ func newContext(t *testing.T, e *Engine) *Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	harness.CloseLater(t, c)
 	return c
 }
 

@@ -135,7 +135,7 @@ func TestConversationMarkerAnswered(t *testing.T) {
 	const marker, id = "<|im_start|>", 270
 	model := tinyllama.New(tinyllama.Options{Context: 1024})
 	model.Set("tokenizer.chat_template", chatML)
-	setToken(model, id, marker, tokenizer.UserDefined)
+	model.SetToken(id, marker, tokenizer.UserDefined)
 	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
 	c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", "")
 	if err != nil {
@@ -265,8 +265,8 @@ func TestConversationCutsThoughts(t *testing.T) {
 			model.Set("tokenizer.chat_template", tc.template)
 			model.Set("tokenizer.ggml.add_space_prefix", false)
 			if tc.marks {
-				setToken(model, 300, chat.ThinkStart, tokenizer.Control)
-				setToken(model, 301, chat.ThinkEnd, tokenizer.Control)
+				model.SetToken(300, chat.ThinkStart, tokenizer.Control)
+				model.SetToken(301, chat.ThinkEnd, tokenizer.Control)
 			}
 			m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
 			c, err := openSession(t, m, llm.SessionOptions{}).NewConversation("", "")
@@ -322,8 +322,8 @@ func TestConversationStopsAtThought(t *testing.T) {
 	model := tinyllama.New(tinyllama.Options{Context: 1024})
 	model.Set("tokenizer.chat_template", "<|im_start|>{{ content.split('</think>')[-1] }}")
 	model.Set("tokenizer.ggml.add_space_prefix", false)
-	setToken(model, 300, chat.ThinkStart, tokenizer.Control)
-	setToken(model, 301, chat.ThinkEnd, tokenizer.Control)
+	model.SetToken(300, chat.ThinkStart, tokenizer.Control)
+	model.SetToken(301, chat.ThinkEnd, tokenizer.Control)
 	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
 	ids, err := m.Tokenizer().Encode("<think>wise</think>Well", tokenizer.EncodeOptions{ParseSpecial: true})
 	if err != nil {
@@ -387,7 +387,7 @@ func TestConversationStopsAtTokens(t *testing.T) {
 	stop := slices.Index(ids, ids[4])
 	model := tinyllama.New(tinyllama.Options{Context: 1024})
 	model.Set("tokenizer.chat_template", chatML)
-	setToken(model, ids[stop], marker, tokenizer.Control)
+	model.SetToken(ids[stop], marker, tokenizer.Control)
 	m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
 	want := spell(m, ids[:stop])
 	for _, opt := range []llm.GenerateOptions{

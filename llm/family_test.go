@@ -14,7 +14,7 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/tokenizer"
-	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/harness/engine"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -344,7 +344,7 @@ func TestLongFactors(t *testing.T) {
 
 // The parts of a fused weight are views of one upload.
 func TestFusedWeightsGoOverOnce(t *testing.T) {
-	if harness.Provider() == "cpu" {
+	if engine.Provider() == "cpu" {
 		t.Skip("nothing goes over")
 	}
 	eng := openExact(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/sample"
 	"github.com/fucina-go/fucina/llm/tokenizer"
-	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/harness/engine"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -65,7 +65,7 @@ func TestGenerateStopsAtTokens(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			model := tinyllama.New(g.Options)
-			setToken(model, id, marker, tc.kind)
+			model.SetToken(id, marker, tc.kind)
 			m := openModel(t, openExact(t), writeModel(t, model), llm.Options{})
 			tc.opt.MaxTokens = len(g.IDs)
 			var ids []int32
@@ -607,7 +607,7 @@ func TestGenerateWithinTokens(t *testing.T) {
 // nothing is rounded that matters: f32 weights and an f32 cache.
 func TestDefaultMode(t *testing.T) {
 	g := tinyllama.Goldens()[0]
-	m := openModel(t, harness.Engine(t, fucina.WithExact(false)), writeModel(t, tinyllama.New(g.Options)), llm.Options{})
+	m := openModel(t, engine.Open(t, fucina.WithExact(false)), writeModel(t, tinyllama.New(g.Options)), llm.Options{})
 	ids, _, err := collect(context.Background(), openSession(t, m, llm.SessionOptions{KV: dtype.F32}), g.Prompt, llm.GenerateOptions{MaxTokens: len(g.IDs)})
 	if err != nil {
 		t.Fatal(err)

@@ -4,22 +4,21 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/llm"
-	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/harness/engine"
+	"github.com/fucina-go/fucina/tests/repo"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
 // openExact returns an engine in exact mode, whatever the environment says.
-func openExact(t testing.TB) *fucina.Engine { return harness.Engine(t, fucina.WithExact(true)) }
+func openExact(t testing.TB) *fucina.Engine { return engine.Open(t, fucina.WithExact(true)) }
 
 // openModel opens the file at path until the test ends.
 func openModel(t testing.TB, eng *fucina.Engine, path string, opt llm.Options) *llm.Model {
@@ -28,11 +27,7 @@ func openModel(t testing.TB, eng *fucina.Engine, path string, opt llm.Options) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Errorf("close the model: %v", err)
-		}
-	})
+	harness.CloseLater(t, m)
 	return m
 }
 
@@ -43,11 +38,7 @@ func openSession(t testing.TB, m *llm.Model, opt llm.SessionOptions) *llm.Sessio
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close the session: %v", err)
-		}
-	})
+	harness.CloseLater(t, s)
 	return s
 }
 
@@ -61,22 +52,6 @@ func writeModel(t testing.TB, m *tinyllama.Model) string {
 func openTiny(t testing.TB, opt tinyllama.Options) *llm.Model {
 	t.Helper()
 	return openModel(t, openExact(t), writeModel(t, tinyllama.New(opt)), llm.Options{})
-}
-
-// setToken gives a token of the model's vocabulary a spelling and a type.
-func setToken(m *tinyllama.Model, id int32, text string, kind tokenizer.TokenType) {
-	for _, p := range slices.Clone(m.Meta) {
-		switch p.Key {
-		case "tokenizer.ggml.tokens":
-			tokens := slices.Clone(p.Value.([]string))
-			tokens[id] = text
-			m.Set(p.Key, tokens)
-		case "tokenizer.ggml.token_type":
-			types := slices.Clone(p.Value.([]int32))
-			types[id] = int32(kind)
-			m.Set(p.Key, types)
-		}
-	}
 }
 
 // greedy appends ids to the session and returns the n most likely tokens that
@@ -156,9 +131,5 @@ func storiesGoldens(t testing.TB) map[string]golden {
 // sharedModel returns the path of a model that lies beside the module, or skips.
 func sharedModel(t testing.TB, name string) string {
 	t.Helper()
-	path := filepath.Join("..", "..", "shared", "models", filepath.FromSlash(name))
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		t.Skipf("no ../shared/models/%s beside the module; TestTinyGoldens and TestFormatGoldens do the same with seeded models", name)
-	}
-	return path
+	return repo.Shared(t, "TestTinyGoldens and TestFormatGoldens do the same with seeded models", "models", filepath.FromSlash(name))
 }

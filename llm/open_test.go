@@ -16,6 +16,7 @@ import (
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/chat"
 	"github.com/fucina-go/fucina/llm/tokenizer"
+	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/leak"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
@@ -469,11 +470,7 @@ func TestNewOutlivesFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	harness.CloseLater(t, m)
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}

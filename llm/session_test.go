@@ -18,7 +18,7 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/tests/countdown"
-	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/harness/engine"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -58,7 +58,7 @@ func TestThreads(t *testing.T) {
 	path := writeModel(t, tinyllama.New(tinyllama.Options{DType: dtype.Q8_0}))
 	var want []float32
 	for _, threads := range []int{1, 2, 3, 8} {
-		m := openModel(t, harness.Engine(t, fucina.WithExact(true), fucina.WithThreads(threads)), path, llm.Options{})
+		m := openModel(t, engine.Open(t, fucina.WithExact(true), fucina.WithThreads(threads)), path, llm.Options{})
 		got := decode(t, openSession(t, m, llm.SessionOptions{}), prompt...)
 		if want == nil {
 			want = got
@@ -207,7 +207,7 @@ func TestCancelAnywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A device is only given its ops: the looks are those between blocks and in waits.
-	if n := total.Looks(); harness.Provider() == "cpu" && n < 60 {
+	if n := total.Looks(); engine.Provider() == "cpu" && n < 60 {
 		t.Fatalf("%d looks at the context during the ops of six blocks, want one for each op", n)
 	}
 	s := openSession(t, m, llm.SessionOptions{Batch: 4})
@@ -421,7 +421,7 @@ func TestParallelSessions(t *testing.T) {
 				file += int64(len(ten.Data))
 			}
 			stats := m.Engine().Stats()
-			if harness.Provider() == "cpu" {
+			if engine.Provider() == "cpu" {
 				// The weights stay in the file's mapping: what was allocated is
 				// the caches, the angles and the activations.
 				p := m.Params()

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,6 +13,7 @@ import (
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/providers"
 	"github.com/fucina-go/fucina/tests/countdown"
+	"github.com/fucina-go/fucina/tests/repo"
 )
 
 const story = "testdata/story.txt"
@@ -30,23 +29,22 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 // The figures are llama.cpp's (testdata/README.md), on every provider of this build.
 func TestPerplexity(t *testing.T) {
 	t.Setenv("FUCINA_EXACT", "1")
-	real := filepath.Join("..", "..", "..", "shared", "models", "stories260K.gguf")
 	for _, tc := range []struct {
 		name           string
-		path           string
+		path           string // "" for the real model
 		window, tokens int
 		ppl, deviation float64
 		first          float64
 	}{
 		{"tiny", tinyModel(t), 101, 1117, 42276.161507, 7823.511973, 40597.27190386111},
 		{"tiny short", tinyModel(t), 32, 1117, 25214.607127, 4385.041732, 77193.24440390675},
-		{"stories260K", real, 64, 705, 2.879215, 0.195519, 2.2324389479644218},
-		{"stories260K long", real, 128, 705, 2.419502, 0.168769, 2.3475182679889266},
+		{"stories260K", "", 64, 705, 2.879215, 0.195519, 2.2324389479644218},
+		{"stories260K long", "", 128, 705, 2.419502, 0.168769, 2.3475182679889266},
 	} {
 		for _, provider := range providers.Names() {
 			t.Run(tc.name+"/"+provider, func(t *testing.T) {
-				if _, err := os.Stat(tc.path); errors.Is(err, fs.ErrNotExist) {
-					t.Skipf("no %s beside the module; the tiny cases do the same with a seeded model", tc.path)
+				if tc.path == "" {
+					tc.path = repo.Shared(t, "the tiny cases do the same with a seeded model", "models", "stories260K.gguf")
 				}
 				if invariants.RaceEnabled && tc.name != "tiny" {
 					t.Skip("the race detector sees the same code with the first model")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,8 +19,10 @@ import (
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/sample"
+	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/providers"
 	"github.com/fucina-go/fucina/tests/countdown"
+	"github.com/fucina-go/fucina/tests/repo"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -82,18 +83,7 @@ func TestStopToken(t *testing.T) {
 	write()
 	free := first(run(path, "-o", "json"))
 	id := free.IDs[6]
-	for _, p := range slices.Clone(model.Meta) {
-		switch p.Key {
-		case "tokenizer.ggml.tokens":
-			tokens := slices.Clone(p.Value.([]string))
-			tokens[id] = marker
-			model.Set(p.Key, tokens)
-		case "tokenizer.ggml.token_type":
-			types := slices.Clone(p.Value.([]int32))
-			types[id] = 3 // control
-			model.Set(p.Key, types)
-		}
-	}
+	model.SetToken(id, marker, tokenizer.Control)
 	write()
 	want := free.IDs[:slices.Index(free.IDs, id)+1]
 	if g := first(run(path, "-o", "json", "-r", marker)); !slices.Equal(g.IDs, want) || g.End != llm.EndStop.String() {
@@ -202,10 +192,7 @@ func TestRealGoldens(t *testing.T) {
 	for name, golden := range goldens {
 		for _, provider := range providers.Names() {
 			t.Run(name+"/"+provider, func(t *testing.T) {
-				path := filepath.Join("..", "..", "..", "shared", "models", filepath.FromSlash(name))
-				if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-					t.Skipf("no %s beside the module; TestTinyGoldens does the same with seeded models", path)
-				}
+				path := repo.Shared(t, "TestTinyGoldens does the same with seeded models", "models", filepath.FromSlash(name))
 				g := checkGolden(t, path, provider, "Once upon a time", golden.IDs, golden.FirstLogits, golden.Tolerance)
 				if want := []int32{1, 403, 407, 261, 378}; !slices.Equal(g.PromptIDs, want) {
 					t.Errorf("prompt ids %v, want %v", g.PromptIDs, want)

@@ -11,25 +11,21 @@ import (
 	"testing"
 	"time"
 	"weak"
+
+	"github.com/fucina-go/fucina/tests/countdown"
 )
 
 var errBroken = errors.New("broken")
 
-func cancelled() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}
-
 // pending reports, without waiting, whether w is still to be waited for.
-func pending(w Work) bool { return errors.Is(w.Wait(cancelled()), context.Canceled) }
+func pending(w Work) bool { return errors.Is(w.Wait(countdown.Cancelled()), context.Canceled) }
 
 func TestZeroWork(t *testing.T) {
 	var w Work
 	if !w.IsZero() || !w.Done() || w.Err() != nil || w.Seq() != 0 || w.Timeline() != nil {
 		t.Errorf("zero Work = %+v", w)
 	}
-	if err := w.Wait(cancelled()); err != nil {
+	if err := w.Wait(countdown.Cancelled()); err != nil {
 		t.Errorf("waiting for the zero Work: %v", err)
 	}
 	if last := NewTimeline("q", nil).Last(); !last.IsZero() {
@@ -368,7 +364,7 @@ func TestFencesKeepLatestPerQueue(t *testing.T) {
 	if !f.Done() || f.Err() != nil || f.Wait(context.Background()) != nil {
 		t.Error("not done at the end")
 	}
-	if !(Fences(nil)).Done() || (Fences(nil)).Wait(cancelled()) != nil {
+	if !(Fences(nil)).Done() || (Fences(nil)).Wait(countdown.Cancelled()) != nil {
 		t.Error("the empty set is not done")
 	}
 }
@@ -427,7 +423,7 @@ func TestFencesWaitForAllDespiteFailure(t *testing.T) {
 	}
 	r := NewTimeline("r", nil)
 	f.Add(r.Issue())
-	if err := f.Wait(cancelled()); !errors.Is(err, errBroken) {
+	if err := f.Wait(countdown.Cancelled()); !errors.Is(err, errBroken) {
 		t.Errorf("cancelled wait: %v, want the first failure", err)
 	}
 }

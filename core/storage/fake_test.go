@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/tests/countdown"
 )
 
 var bg = context.Background()
@@ -184,16 +185,10 @@ func fill(v byte) func(m *fakeMemory) {
 	}
 }
 
-func cancelled() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}
-
 // wouldWait reports whether Host has to wait for the access.
 func wouldWait(t testing.TB, b *Buffer, a Access) bool {
 	t.Helper()
-	_, err := b.Host(cancelled(), a)
+	_, err := b.Host(countdown.Cancelled(), a)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/leak"
 )
 
@@ -192,7 +193,7 @@ func TestReadAtChangesNoState(t *testing.T) {
 	b, m, q, _ := lazyOnDevice(t, 64, 'a')
 	defer b.Release()
 	w, _ := device(t, b, q, Update, func(m *fakeMemory) { m.poke(20, []byte("row")) })
-	if err := b.ReadAt(cancelled(), make([]byte, 3), 20); !errors.Is(err, context.Canceled) {
+	if err := b.ReadAt(countdown.Cancelled(), make([]byte, 3), 20); !errors.Is(err, context.Canceled) {
 		t.Fatalf("ReadAt before the writer has ended: %v", err)
 	}
 	q.finish()
@@ -260,7 +261,7 @@ func TestHostReadWaitsForWriterOnly(t *testing.T) {
 		t.Errorf("%d downloads after the writer has ended, want 1", m.downloads)
 	}
 	m.finish()
-	p, err := b.Host(cancelled(), Read)
+	p, err := b.Host(countdown.Cancelled(), Read)
 	if err != nil || p[0] != 'b' {
 		t.Errorf("read %q, %v with only a reader pending", p, err)
 	}
@@ -613,7 +614,7 @@ func TestFailedDownloadIsTriedAgain(t *testing.T) {
 		t.Fatal("no download")
 	}
 	m.down.fail(errBroken)
-	if _, err := b.Host(cancelled(), Read); !errors.Is(err, errBroken) {
+	if _, err := b.Host(countdown.Cancelled(), Read); !errors.Is(err, errBroken) {
 		t.Errorf("failed download: %v", err)
 	}
 	if !wouldWait(t, b, Read) { // a fresh one
@@ -677,7 +678,7 @@ func TestStaleDownloadDoesNotLand(t *testing.T) {
 	old.finish()
 	began := make(chan error, 1)
 	go func() {
-		_, err := b.Host(cancelled(), Read)
+		_, err := b.Host(countdown.Cancelled(), Read)
 		began <- err
 	}()
 	for i := 0; len(began) == 0; i++ {
@@ -841,7 +842,7 @@ func TestDrainWaitsAndHonoursContext(t *testing.T) {
 		queues = append(queues, m.down)
 	}
 	queues[0].finish()
-	if err := r.Drain(cancelled()); !errors.Is(err, context.Canceled) {
+	if err := r.Drain(countdown.Cancelled()); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled Drain: %v", err)
 	}
 	if n := r.Sweep(); n != 2 {
@@ -1355,7 +1356,7 @@ func TestWritersArePreparedInTurn(t *testing.T) {
 	if _, err := b.BeginDevice(bg, q.Timeline, Update, new(Needs)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.BeginDevice(cancelled(), other.Timeline, Update, new(Needs)); !errors.Is(err, context.Canceled) {
+	if _, err := b.BeginDevice(countdown.Cancelled(), other.Timeline, Update, new(Needs)); !errors.Is(err, context.Canceled) {
 		t.Fatalf("a second writer while the first is being prepared: %v, want that it waits", err)
 	}
 	needs := make(chan *Needs)
@@ -1425,7 +1426,7 @@ func TestHostWriteWaitsForPreparation(t *testing.T) {
 		if _, err := b.BeginDevice(bg, q.Timeline, a, new(Needs)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.BeginHostWrite(cancelled()); !errors.Is(err, context.Canceled) {
+		if _, err := b.BeginHostWrite(countdown.Cancelled()); !errors.Is(err, context.Canceled) {
 			t.Errorf("a host write while an operation with access %d is being prepared: %v", a, err)
 		}
 		device(t, b, q, Read, nil)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/leak"
 )
 
@@ -170,7 +171,7 @@ func TestSourcesAreCopied(t *testing.T) {
 	q.finish()
 	data[0] = sources(newQueue("another").Issue())[0]
 	writer.finish()
-	if err := b.ReadAt(cancelled(), make([]byte, 1), 0); err != nil {
+	if err := b.ReadAt(countdown.Cancelled(), make([]byte, 1), 0); err != nil {
 		t.Errorf("the buffer waits for what its caller put into a set: %v", err)
 	}
 }
@@ -276,7 +277,7 @@ func TestHostWaitsForLateReports(t *testing.T) {
 			if !w.Done() {
 				t.Fatal("the reader has not ended")
 			}
-			if err := b.ReadAt(cancelled(), make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
+			if err := b.ReadAt(countdown.Cancelled(), make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
 				t.Errorf("a ranged read does not wait for the report: %v", err)
 			}
 			if !wouldWait(t, b, Read) || !wouldWait(t, b, Update) || fakeOf(b).downloads != 0 {
@@ -552,16 +553,16 @@ func TestTransferBeingBegun(t *testing.T) {
 					t.Error("the device bytes were given back")
 				}
 				for _, a := range []Access{Read, Update, Overwrite} {
-					if _, err := b.BeginDevice(cancelled(), q.Timeline, a, &Needs{}); !errors.Is(err, context.Canceled) {
+					if _, err := b.BeginDevice(countdown.Cancelled(), q.Timeline, a, &Needs{}); !errors.Is(err, context.Canceled) {
 						t.Errorf("device access %d: %v", a, err)
 					}
 				}
 				for _, a := range []Access{Update, Overwrite} {
-					if _, err := b.Host(cancelled(), a); !errors.Is(err, context.Canceled) {
+					if _, err := b.Host(countdown.Cancelled(), a); !errors.Is(err, context.Canceled) {
 						t.Errorf("host access %d: %v", a, err)
 					}
 				}
-				_, err := b.Host(cancelled(), Read)
+				_, err := b.Host(countdown.Cancelled(), Read)
 				if want := kind == "download"; errors.Is(err, context.Canceled) != want {
 					t.Errorf("host read: %v", err)
 				}

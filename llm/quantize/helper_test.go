@@ -15,6 +15,7 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm/quantize"
 	"github.com/fucina-go/fucina/tests/ggufbuild"
+	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -266,11 +267,7 @@ func parse(t testing.TB, image []byte) *gguf.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	harness.CloseLater(t, f)
 	return f
 }
 

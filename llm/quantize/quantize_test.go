@@ -21,6 +21,7 @@ import (
 	"github.com/fucina-go/fucina/llm/quantize"
 	"github.com/fucina-go/fucina/quant"
 	"github.com/fucina-go/fucina/tests/ggufbuild"
+	"github.com/fucina-go/fucina/tests/repo"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -116,10 +117,7 @@ func TestBytes(t *testing.T) {
 		})
 	}
 	t.Run("stories260K", func(t *testing.T) {
-		image, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "models", "stories260K.gguf"))
-		if errors.Is(err, fs.ErrNotExist) {
-			t.Skip("no ../shared/models/stories260K.gguf beside the module; the seeded models are quantized by the same recipes")
-		}
+		image, err := os.ReadFile(repo.Shared(t, "the seeded models are quantized by the same recipes", "models", "stories260K.gguf"))
 		if err != nil {
 			t.Fatal(err)
 		}

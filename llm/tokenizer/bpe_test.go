@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/fucina-go/fucina/tests/repo"
 )
 
 // loadBPE reads a byte-level vocabulary of testdata.
@@ -115,38 +115,7 @@ func TestBPEGolden(t *testing.T) {
 func TestBPEVocabGolden(t *testing.T) {
 	for _, name := range []string{"gpt-2", "qwen2"} {
 		t.Run(name, func(t *testing.T) {
-			path := shared(t, "TestBPEGolden takes this path with the vocabulary in testdata", "vocab", "ggml-vocab-"+name+".gguf")
-			tok := mustNew(t, configFromFile(t, path))
-			in, err := os.ReadFile(path + ".inp")
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := os.ReadFile(path + ".out")
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-			cases := strings.Split(string(in), "\n__ggml_vocab_test__\n")
-			if len(lines) < 40 || len(cases) < len(lines) {
-				t.Fatalf("%d texts and %d results", len(cases), len(lines))
-			}
-			for i, line := range lines {
-				var want []int32
-				for _, f := range strings.Fields(line) {
-					id, err := strconv.Atoi(f)
-					if err != nil {
-						t.Fatal(err)
-					}
-					want = append(want, int32(id))
-				}
-				got := encode(t, tok, cases[i], EncodeOptions{})
-				if !slices.Equal(got, want) {
-					t.Errorf("%q:\n got %v\nwant %v", cases[i], got, want)
-				}
-				if text := tok.Decode(got); text != cases[i] {
-					t.Errorf("decoded %q, want %q", text, cases[i])
-				}
-			}
+			checkVocab(t, name, "TestBPEGolden takes this path with the vocabulary in testdata")
 		})
 	}
 }
@@ -461,7 +430,7 @@ func FuzzBPE(f *testing.F) {
 func FuzzBPEVocab(f *testing.F) {
 	var toks []*Tokenizer
 	for _, name := range []string{"gpt-2", "qwen2"} {
-		toks = append(toks, mustNew(f, configFromFile(f, shared(f, "FuzzBPE does the same with the vocabulary in testdata", "vocab", "ggml-vocab-"+name+".gguf"))))
+		toks = append(toks, mustNew(f, configFromFile(f, repo.Shared(f, "FuzzBPE does the same with the vocabulary in testdata", "vocab", "ggml-vocab-"+name+".gguf"))))
 	}
 	f.Add("Hello, world's  end\r\n\n 12345 🦙 é\u00a0漢字 ABCdef")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -507,7 +476,7 @@ func FuzzNewBPE(f *testing.F) {
 func BenchmarkBPE(b *testing.B) {
 	const n = 1 << 20
 	for _, name := range []string{"gpt-2", "qwen2"} {
-		path := shared(b, "nothing as large is in testdata", "vocab", "ggml-vocab-"+name+".gguf")
+		path := repo.Shared(b, "nothing as large is in testdata", "vocab", "ggml-vocab-"+name+".gguf")
 		tok := mustNew(b, configFromFile(b, path))
 		for _, bc := range []struct{ name, text string }{
 			{"text", strings.Repeat("Once upon a time, there was a little girl named Lily. She didn't like 1234 games; «кофе» 漢字!\n", n/105)},
@@ -528,7 +497,7 @@ func BenchmarkBPE(b *testing.B) {
 }
 
 func BenchmarkNewBPE(b *testing.B) {
-	cfg := configFromFile(b, shared(b, "nothing as large is in testdata", "vocab", "ggml-vocab-qwen2.gguf"))
+	cfg := configFromFile(b, repo.Shared(b, "nothing as large is in testdata", "vocab", "ggml-vocab-qwen2.gguf"))
 	for b.Loop() {
 		if _, err := New(cfg); err != nil {
 			b.Fatal(err)

@@ -5,18 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/tests/repo"
 )
 
 // readJSON reads a file of testdata.
@@ -329,17 +330,6 @@ func TestInnerEnds(t *testing.T) {
 	}
 }
 
-// shared returns a file of the data that lies beside a development checkout. Where it
-// does not, it skips the test and names its twin: what takes the same path in a clone.
-func shared(t testing.TB, twin string, elem ...string) string {
-	t.Helper()
-	path := filepath.Join(append([]string{"..", "..", "..", "shared"}, elem...)...)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("no ../shared/%s beside the module; %s", filepath.ToSlash(filepath.Join(elem...)), twin)
-	}
-	return path
-}
-
 func configFromFile(t testing.TB, path string) Config {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -366,7 +356,13 @@ func configFromFile(t testing.TB, path string) Config {
 
 // The vocabulary of Llama 2 with llama.cpp's own test texts.
 func TestLlamaVocabGolden(t *testing.T) {
-	path := shared(t, "TestStoriesGolden takes this path with the vocabulary in testdata", "vocab", "ggml-vocab-llama-spm.gguf")
+	checkVocab(t, "llama-spm", "TestStoriesGolden takes this path with the vocabulary in testdata")
+}
+
+// checkVocab encodes and decodes the texts beside a vocabulary of llama.cpp.
+func checkVocab(t *testing.T, name, twin string) {
+	t.Helper()
+	path := repo.Shared(t, twin, "vocab", "ggml-vocab-"+name+".gguf")
 	tok := mustNew(t, configFromFile(t, path))
 	in, err := os.ReadFile(path + ".inp")
 	if err != nil {
@@ -384,11 +380,11 @@ func TestLlamaVocabGolden(t *testing.T) {
 	for i, line := range lines {
 		var want []int32
 		for _, f := range strings.Fields(line) {
-			var id int32
-			if _, err := fmt.Sscan(f, &id); err != nil {
+			id, err := strconv.Atoi(f)
+			if err != nil {
 				t.Fatal(err)
 			}
-			want = append(want, id)
+			want = append(want, int32(id))
 		}
 		got := encode(t, tok, texts[i], EncodeOptions{})
 		if !slices.Equal(got, want) {
@@ -403,7 +399,7 @@ func TestLlamaVocabGolden(t *testing.T) {
 // The vocabulary in testdata is the one of the model file.
 func TestStoriesVocabIsTheModels(t *testing.T) {
 	got := loadConfig(t, "stories260K_vocab.json")
-	want := configFromFile(t, shared(t, "TestStoriesGolden checks what the copy in testdata gives", "models", "stories260K.gguf"))
+	want := configFromFile(t, repo.Shared(t, "TestStoriesGolden checks what the copy in testdata gives", "models", "stories260K.gguf"))
 	if !slices.Equal(got.Tokens, want.Tokens) || !slices.Equal(got.Scores, want.Scores) || !slices.Equal(got.Types, want.Types) {
 		t.Error("testdata/stories260K_vocab.json differs from the model file")
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/fucina-go/fucina/tests/repo"
 )
 
 // loadWordPiece reads the WordPiece vocabulary of testdata.
@@ -255,7 +257,7 @@ func BenchmarkWordPiece(b *testing.B) {
 	}{
 		{"small", loadWordPiece},
 		{"large", func(t testing.TB) Config {
-			gpt2 := configFromFile(t, shared(t, "the small case has the vocabulary in testdata", "vocab", "ggml-vocab-gpt-2.gguf"))
+			gpt2 := configFromFile(t, repo.Shared(t, "the small case has the vocabulary in testdata", "vocab", "ggml-vocab-gpt-2.gguf"))
 			cfg := smallWordPiece()
 			seen := make(map[string]bool)
 			for _, text := range gpt2.Tokens {

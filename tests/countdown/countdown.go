@@ -1,5 +1,5 @@
-// Package countdown has a context for tests of cancellation: it ends at a chosen one of
-// the looks at it.
+// Package countdown has contexts for tests of cancellation: one that ends at a chosen one
+// of the looks at it, and one that has ended.
 package countdown
 
 import (
@@ -34,3 +34,10 @@ func (c *Context) Err() error {
 
 // Looks returns how many looks there were.
 func (c *Context) Looks() int { return int(c.looks.Load()) }
+
+// Cancelled returns a context that was cancelled.
+func Cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

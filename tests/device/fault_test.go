@@ -14,6 +14,7 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/harness"
 )
 
 // countEvents returns the events of a run without faults.
@@ -25,7 +26,7 @@ func countEvents(t *testing.T, f *gguf.File) discrete.Events {
 	}
 	ids, err := r.smallRun(f)
 	if err == nil {
-		err = sameIDs(ids, wantSmall(t))
+		err = harness.SameIDs(ids, wantSmall(t))
 	}
 	events := r.dev.Events()
 	if err := errors.Join(err, r.close()); err != nil {
@@ -54,7 +55,7 @@ func faultCase(f *gguf.File, want []int32, opt discrete.Options, check func(erro
 		ids, err := generate(m, smallPrompt, tokens)
 		switch {
 		case err == nil:
-			err = sameIDs(ids, want)
+			err = harness.SameIDs(ids, want)
 		case check != nil:
 			failed = true
 			err = check(err)
@@ -64,7 +65,7 @@ func faultCase(f *gguf.File, want []int32, opt discrete.Options, check func(erro
 		// What fails is what the device computed. The weights are on the host.
 		again, e := generate(m, smallPrompt, tokens)
 		if e == nil {
-			e = sameIDs(again, want)
+			e = harness.SameIDs(again, want)
 		} else if check == nil {
 			e = nil // of several faults, one may have waited for this run
 		}
@@ -198,7 +199,7 @@ func TestFaultUnderTwoSessions(t *testing.T) {
 			go func() {
 				ids, err := generate(m, smallPrompt, tokens)
 				if err == nil {
-					err = sameIDs(ids, want)
+					err = harness.SameIDs(ids, want)
 				} else if errors.Is(err, fucina.ErrDeviceFailed) || errors.Is(err, fucina.ErrDeviceLost) {
 					err = nil
 				}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -79,11 +78,7 @@ func openFile(t testing.TB, opt tinyllama.Options) *gguf.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	harness.CloseLater(t, f)
 	return f
 }
 
@@ -150,11 +145,7 @@ func (r *rig) openModel(t testing.TB, f *gguf.File) *llm.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	harness.CloseLater(t, m)
 	return m
 }
 
@@ -165,11 +156,7 @@ func openSession(t testing.TB, m *llm.Model) *llm.Session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	harness.CloseLater(t, s)
 	return s
 }
 
@@ -244,13 +231,6 @@ func wantSmall(t testing.TB) []int32 {
 		t.Fatal(err)
 	}
 	return ids
-}
-
-func sameIDs(got, want []int32) error {
-	if !slices.Equal(got, want) {
-		return fmt.Errorf("ids %v, want %v", got, want)
-	}
-	return nil
 }
 
 // namesWindow returns nil if err is a device failure that names the operations

@@ -13,6 +13,7 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
+	"github.com/fucina-go/fucina/tests/harness"
 )
 
 // context returns a context until the test ends.
@@ -22,11 +23,7 @@ func (r *rig) context(t testing.TB) *fucina.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	harness.CloseLater(t, c)
 	return c
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/residency"
+	"github.com/fucina-go/fucina/tests/harness"
 )
 
 type residencyStats = residency.Stats
@@ -52,7 +53,7 @@ func TestMemoryPressure(t *testing.T) {
 				m := r.openModel(t, f)
 				ids, err := generate(m, smallPrompt, tokens)
 				if err == nil {
-					err = sameIDs(ids, want)
+					err = harness.SameIDs(ids, want)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -79,7 +80,7 @@ func TestMemoryPressure(t *testing.T) {
 					wg.Go(func() {
 						ids, err := generate(m, smallPrompt, tokens)
 						if err == nil {
-							err = sameIDs(ids, want)
+							err = harness.SameIDs(ids, want)
 						}
 						if err != nil {
 							t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
+	"github.com/fucina-go/fucina/tests/harness"
 )
 
 // ops that the small model runs.
@@ -38,7 +39,7 @@ func TestDeclines(t *testing.T) {
 				}})
 			ids, err := r.smallRun(f)
 			if err == nil {
-				err = sameIDs(ids, want)
+				err = harness.SameIDs(ids, want)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -72,7 +73,7 @@ func TestDeclines(t *testing.T) {
 				}})
 			ids, err := r.smallRun(f)
 			if err == nil {
-				err = sameIDs(ids, want)
+				err = harness.SameIDs(ids, want)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -121,7 +122,7 @@ func TestGates(t *testing.T) {
 			r := openRig(t, discrete.Options{MinWork: &work})
 			ids, err := r.smallRun(f)
 			if err == nil {
-				err = sameIDs(ids, want)
+				err = harness.SameIDs(ids, want)
 			}
 			if err != nil {
 				t.Fatal(err)

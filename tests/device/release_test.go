@@ -21,6 +21,7 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/leak"
 )
@@ -127,15 +128,9 @@ func release(list ...*tensor.Tensor) {
 	}
 }
 
-func cancelled() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}
-
 // pending reports whether the device has work that has not ended.
 func (b *bench) pending() bool {
-	return errors.Is(b.dev.Sync(cancelled()), context.Canceled)
+	return errors.Is(b.dev.Sync(countdown.Cancelled()), context.Canceled)
 }
 
 // Releasing does not wait for the device: not for the result of an op, an operand,
@@ -158,10 +153,10 @@ func TestReleaseNeverWaits(t *testing.T) {
 	v := b.must(b.a.Do(op.MatMul, nil, u, w)) // with lent bytes
 	view := b.must(v.Narrow(0, 3, 7))         // a second owner
 	within(t, "cancelled reads", func() error {
-		if _, err := y.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
+		if _, err := y.Bytes(countdown.Cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("host access of a pending result: %w", err)
 		}
-		if _, err := ended.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
+		if _, err := ended.Bytes(countdown.Cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("host access that needs a download: %w", err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -216,7 +211,7 @@ func TestReleaseOfFilledLoanWaits(t *testing.T) {
 		return errors.Join(b.a.DoInto(op.Copy, nil, dst, twice), b.dev.Sync(context.Background()))
 	})
 	b.dev.Hold()
-	if _, err := dst.Bytes(cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
+	if _, err := dst.Bytes(countdown.Cancelled(), storage.Read); !errors.Is(err, context.Canceled) {
 		t.Fatalf("host access that needs a download: %v", err)
 	}
 	done := make(chan struct{})

@@ -24,6 +24,7 @@ import (
 	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
+	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -66,7 +67,7 @@ func TestOversizedModel(t *testing.T) {
 				if s := r.eng.Stats(); s.Fallbacks != 0 {
 					t.Errorf("%d fallbacks: %s", s.Fallbacks, s.LastFallback)
 				}
-				if err := sameIDs(got, want); err != nil {
+				if err := harness.SameIDs(got, want); err != nil {
 					t.Error(err)
 				}
 			})

@@ -12,6 +12,7 @@ import (
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -65,7 +66,7 @@ func TestGoldens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := sameIDs(got, g.IDs); err != nil {
+			if err := harness.SameIDs(got, g.IDs); err != nil {
 				t.Error(err)
 			}
 			if s := r.eng.Stats(); s.CPU.Ops() != 0 {
@@ -111,7 +112,7 @@ func TestSessionsShareWeights(t *testing.T) {
 		wg.Go(func() {
 			ids, err := generate(m, g.PromptIDs, len(g.IDs))
 			if err == nil {
-				err = sameIDs(ids, g.IDs)
+				err = harness.SameIDs(ids, g.IDs)
 			}
 			if err != nil {
 				t.Error(err)
@@ -144,7 +145,7 @@ func TestManySessions(t *testing.T) {
 			for range 6 {
 				ids, err := generate(m, smallPrompt, tokens)
 				if err == nil {
-					err = sameIDs(ids, want)
+					err = harness.SameIDs(ids, want)
 				}
 				if err != nil {
 					t.Error(err)

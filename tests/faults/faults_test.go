@@ -255,11 +255,7 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	harness.CloseLater(t, f)
 	x := &fixture{file: f}
 	eng, err := fucina.Open(fucina.WithProvider("cpu"), fucina.WithThreads(1), fucina.WithExact(true))
 	if err != nil {
@@ -412,7 +408,7 @@ func (r *run) onEngine(x *fixture, done func()) error {
 	_ = r.faults.Sync(context.Background()) // who wants its results has had the failure
 	ids, err := generate(context.Background(), r.model, prompts[0], r.plan.batch, func(*llm.Session) {})
 	if err == nil {
-		err = same(ids, x.want[0])
+		err = harness.SameIDs(ids, x.want[0])
 	}
 	if err != nil {
 		errs[2] = fmt.Errorf("the next session: %w", err)
@@ -434,19 +430,12 @@ func (r *run) session(x *fixture, i int) error {
 	want := x.want[i]
 	r.failed[i].Store(err != nil)
 	if err == nil {
-		err = same(ids, want)
+		err = harness.SameIDs(ids, want)
 	} else {
-		err = errors.Join(r.judge(i, err), same(ids, want[:min(len(ids), len(want))]))
+		err = errors.Join(r.judge(i, err), harness.SameIDs(ids, want[:min(len(ids), len(want))]))
 	}
 	if err != nil {
 		return fmt.Errorf("session %d: %w", i, err)
-	}
-	return nil
-}
-
-func same(ids, want []int32) error {
-	if !slices.Equal(ids, want) {
-		return fmt.Errorf("ids %v, want %v", ids, want)
 	}
 	return nil
 }

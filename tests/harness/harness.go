@@ -1,12 +1,14 @@
-// Package harness is what tests of the whole path share: a watchdog, a seed, an engine,
-// and the count of what a run left behind.
+// Package harness is what tests of the whole path share: a watchdog, a seed, what is
+// closed with the test, and what a run left behind on a provider.
 package harness
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -57,6 +59,24 @@ func Number(t testing.TB, name string) (n uint64, set bool) {
 		t.Fatalf("%s is %q, want a number", name, s)
 	}
 	return n, true
+}
+
+// CloseLater closes c when the test ends, and reports its error.
+func CloseLater(t testing.TB, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// SameIDs returns an error unless a model generated the tokens want.
+func SameIDs(got, want []int32) error {
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("ids %v, want %v", got, want)
+	}
+	return nil
 }
 
 // LeftOn describes what is left on a provider that was closed.

@@ -1,9 +1,11 @@
 // Package repo reads this repository for the tests that compare its parts with each
-// other: its Go files, whatever their build tags, and the tables of its documents.
+// other: its Go files, whatever their build tags, and the tables of its documents. It also
+// finds the data that lies beside a development checkout.
 package repo
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -33,6 +35,18 @@ func Root(t testing.TB) string {
 		}
 		dir = parent
 	}
+}
+
+// Shared returns a file of the data that lies beside a development checkout. Where it does
+// not, it skips the test and names its twin: what takes the same path in a clone.
+func Shared(t testing.TB, twin string, elem ...string) string {
+	t.Helper()
+	name := filepath.Join(append([]string{"shared"}, elem...)...)
+	path := filepath.Join(filepath.Dir(Root(t)), name)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("no ../%s beside the module; %s", filepath.ToSlash(name), twin)
+	}
+	return path
 }
 
 // ModulePath returns the module's path, as its go.mod says.

@@ -2,6 +2,7 @@ package tinyllama
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fucina-go/fucina/llm/tokenizer"
@@ -58,4 +59,20 @@ func (v *vocabulary) set(m *Model) {
 	m.Set("tokenizer.ggml.unknown_token_id", uint32(0))
 	m.Set("tokenizer.ggml.bos_token_id", uint32(1))
 	m.Set("tokenizer.ggml.eos_token_id", uint32(2))
+}
+
+// SetToken gives a token of the vocabulary a spelling and a type.
+func (m *Model) SetToken(id int32, text string, kind tokenizer.TokenType) {
+	for _, p := range slices.Clone(m.Meta) {
+		switch p.Key {
+		case "tokenizer.ggml.tokens":
+			tokens := slices.Clone(p.Value.([]string))
+			tokens[id] = text
+			m.Set(p.Key, tokens)
+		case "tokenizer.ggml.token_type":
+			types := slices.Clone(p.Value.([]int32))
+			types[id] = int32(kind)
+			m.Set(p.Key, types)
+		}
+	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/llm/internal/kv"
-	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/harness/engine"
 )
 
 // open returns a cache for 2 blocks with 1 head, keys of 2 and values of 1 element, and a
 // context in a frame, until the test ends.
 func open(t *testing.T, tokens int) (*kv.Cache, *fucina.Context) {
 	t.Helper()
-	eng := harness.Engine(t)
+	eng := engine.Open(t)
 	cache, err := kv.New(eng, kv.Shape{Format: dtype.F32, Tokens: tokens, Blocks: 2, Heads: 1, KeyLength: 2, ValueLength: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestRewind(t *testing.T) {
 
 // A cache that cannot be had is an error that says why, and nothing is held after it.
 func TestNewRefuses(t *testing.T) {
-	eng := harness.Engine(t)
+	eng := engine.Open(t)
 	good := kv.Shape{Format: dtype.F32, Tokens: 2, Blocks: 2, Heads: 1, KeyLength: 32, ValueLength: 32}
 	for _, tc := range []struct {
 		edit func(s *kv.Shape)

@@ -12,7 +12,7 @@ import (
 	"github.com/fucina-go/fucina/llm/internal/kv"
 	"github.com/fucina-go/fucina/llm/internal/net"
 	"github.com/fucina-go/fucina/quant"
-	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/harness/engine"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -99,7 +99,7 @@ func TestQuantizedCacheIsDecoded(t *testing.T) {
 		clear(src.Tensor("token_embd.weight").Data[last*64*4:][:64*4])
 		clear(src.Tensor("blk.0.attn_k.bias").Data)
 		clear(src.Tensor("blk.0.attn_v.bias").Data)
-		eng := harness.Engine(t, fucina.WithExact(true))
+		eng := engine.Open(t, fucina.WithExact(true))
 		n := load(t, eng, src)
 		q8, f32 := rounded(t, eng, n, prompt)
 		got, want := q8.decode(t, last), f32.decode(t, last)
@@ -116,7 +116,7 @@ func TestQuantizedCacheIsDecoded(t *testing.T) {
 // In every family, with windows and caps, a q8_0 cache differs from an f32 cache of
 // what it decodes to by the rounding of the last token's own keys and values.
 func TestQuantizedCache(t *testing.T) {
-	eng := harness.Engine(t, fucina.WithExact(true))
+	eng := engine.Open(t, fucina.WithExact(true))
 	for _, f := range tinyllama.Families() {
 		n := load(t, eng, f.Model())
 		if n.Params().KeyLength%32 != 0 {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
-	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/harness/engine"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
@@ -13,7 +13,7 @@ import (
 // residual stream's: what is large ends in its last use.
 func TestMemoryOfBatch(t *testing.T) {
 	const tokens = 256
-	eng := harness.Engine(t, fucina.WithProvider("cpu"), fucina.WithExact(true)) // whose memory is all in the pool
+	eng := engine.Open(t, fucina.WithProvider("cpu"), fucina.WithExact(true)) // whose memory is all in the pool
 	n := load(t, eng, tinyllama.New(tinyllama.Options{Embedding: 128, FeedForward: 512, Heads: 8, KVHeads: 2}))
 	s := begin(t, eng, n, dtype.F32, tokens)
 	ids := make([]int32, tokens)

@@ -1,4 +1,6 @@
-package harness
+// Package engine opens engines for tests of models, where FUCINA_TEST_PROVIDER says. It is
+// apart from harness, which tests below the module root use too.
+package engine
 
 import (
 	"cmp"
@@ -6,15 +8,16 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/leak"
 )
 
 // Provider is where the tests of models compute: FUCINA_TEST_PROVIDER, or the CPU.
 func Provider() string { return cmp.Or(os.Getenv("FUCINA_TEST_PROVIDER"), "cpu") }
 
-// Engine returns an engine on Provider. When the test ends it is closed and must have
+// Open returns an engine on Provider. When the test ends it is closed and must have
 // nothing left.
-func Engine(t testing.TB, opts ...fucina.Option) *fucina.Engine {
+func Open(t testing.TB, opts ...fucina.Option) *fucina.Engine {
 	t.Helper()
 	before := leak.Now()
 	eng, err := fucina.Open(append([]fucina.Option{fucina.WithProvider(Provider()), fucina.WithThreads(2)}, opts...)...)
@@ -29,7 +32,7 @@ func Engine(t testing.TB, opts ...fucina.Option) *fucina.Engine {
 		if s.Handles != 0 || s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
 			t.Errorf("after close: %d handles, pool %+v", s.Handles, s.Pool)
 		}
-		if err := LeftOn(s.Device); err != nil {
+		if err := harness.LeftOn(s.Device); err != nil {
 			t.Error("after close:", err)
 		}
 		if err := before.Left(); err != nil {
