@@ -8,7 +8,7 @@ import (
 	"github.com/fucina-go/fucina/internal/invariants"
 )
 
-// block is a small transformer block over a cache.
+// block is a small transformer block with a KV cache.
 type block struct {
 	c                                            *fucina.Context
 	table, ids, norm, wq, wk, wo, gate, up, down fucina.Tensor
@@ -89,8 +89,8 @@ func (b *block) step(t check, pos int) int32 {
 	return b.best[0]
 }
 
-// A forward pass in its steady state leaves the collector nothing to do: operations,
-// views, frames, scopes, moves and replacements, reads, and the setting of a cancel.
+// A forward pass in its steady state allocates nothing on the Go heap. The pass has
+// operations, views, frames, scopes, moves, replacements, reads and SetCancel.
 func TestForwardAllocatesNothing(t *testing.T) {
 	if invariants.Enabled || invariants.RaceEnabled {
 		t.Skip("checks allocate")
@@ -123,7 +123,8 @@ func BenchmarkForward(b *testing.B) {
 	}
 }
 
-// BenchmarkAdd16 is what an operation on 16 elements costs through the facade.
+// BenchmarkAdd16 measures an operation on 16 elements, whose cost is mostly that of the
+// package's own bookkeeping.
 func BenchmarkAdd16(b *testing.B) {
 	c, end := open(b, fucina.WithThreads(1))
 	defer end()

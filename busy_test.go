@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// While a call is inside a context, every other one on it is refused, and the engine does
-// not close. The failures of those calls are in their values alone: the goroutine that is
-// inside never hears of them.
+// While a call is inside a context, every other call on the context fails with ErrBusy, and
+// the engine does not close. Only the results of those calls carry these failures: the
+// context does not report them to the goroutine that is inside.
 func TestBusy(t *testing.T) {
 	e, c := openCPU(t)
 	x := FromSlice(c, []float32{1, 2}, Ax("d", 2))
@@ -83,15 +83,15 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// An Engine.Close that is refused because one context is busy once claimed the others
-// for a moment, and calls on these failed with ErrBusy.
+// Guards this fault: an Engine.Close that failed because one context was busy had claimed
+// the other contexts for a moment, and calls on these failed with ErrBusy.
 func TestRefusedCloseIsNotNoticed(t *testing.T) {
 	e, busy := openCPU(t)
 	if err := busy.enter(); err != nil {
 		t.Fatal(err)
 	}
 	var c *Context
-	for range 50 { // a closer has many to look at
+	for range 50 { // so that Engine.Close takes some time to check them
 		var err error
 		if c, err = e.NewContext(); err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestRefusedCloseIsNotNoticed(t *testing.T) {
 	}
 }
 
-// waits fails the test unless call waits for event, and returns call's error.
+// waits runs call and returns its error. It fails the test if call returns before event.
 func waits(t *testing.T, call func() error, event func()) error {
 	t.Helper()
 	began, ended := make(chan struct{}), make(chan error, 1)
@@ -157,7 +157,7 @@ func waits(t *testing.T, call func() error, event func()) error {
 	return <-ended
 }
 
-// A second Close returns when the first has ended.
+// A second Close waits until the first one has ended.
 func TestCloseWaitsForClose(t *testing.T) {
 	e, c := openCPU(t)
 	if found := c.claim(stateClosed); found != stateIdle {
@@ -182,8 +182,8 @@ func TestCloseWaitsForClose(t *testing.T) {
 	}
 }
 
-// A call that finds Engine.Close deciding about its context waits for the decision,
-// whichever it is.
+// If Engine.Close is deciding whether a context closes, a call on that context waits for the
+// decision and follows it.
 func TestCallsWaitForTheCloser(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -216,7 +216,7 @@ func TestCallsWaitForTheCloser(t *testing.T) {
 	}
 }
 
-// An engine that a context is being made of, or closed on, does not close under it.
+// An engine does not close while one of its contexts is being made or closed.
 func TestEngineWaitsForContexts(t *testing.T) {
 	e, c := openCPU(t)
 	for _, state := range []uint32{stateInside, stateClosed} {
@@ -231,8 +231,8 @@ func TestEngineWaitsForContexts(t *testing.T) {
 	}
 }
 
-// However many goroutines close a context or an engine, one does, and each finds it
-// closed when its own Close returns.
+// If several goroutines close a context or an engine, each finds it closed when its own
+// Close returns.
 func TestCloseTogether(t *testing.T) {
 	for range 200 {
 		e, c := openCPU(t)
@@ -266,8 +266,8 @@ func TestCloseTogether(t *testing.T) {
 	}
 }
 
-// Contexts come, work and go while others try to close their engine; every call ends
-// well or says that something is busy or closed.
+// Goroutines make, use and close contexts while others try to close the engine. Every call
+// succeeds or fails with ErrBusy or ErrClosed.
 func TestCloseStorm(t *testing.T) {
 	e, c := openCPU(t)
 	x := scalar(c, 1).Shared()

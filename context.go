@@ -11,52 +11,52 @@ import (
 	"github.com/fucina-go/fucina/tagged"
 )
 
-// Context is a queue over an engine, and the frames and scopes that are open on it. What
-// is made on it outside of them belongs to the context. One goroutine at a time drives it:
-// a call that finds another one inside fails with ErrBusy. nil and the zero Context are
-// closed.
+// Context is a queue on an engine, with the frames and scopes that are open on it. The
+// context owns the tensors that are made while no frame or scope is open. One goroutine at
+// a time drives a context: a call that finds another call inside fails with ErrBusy. nil
+// and the zero Context are closed.
 type Context struct {
 	e *Engine
 	x *exec.Queue
 
-	frames []*frame  // that are open; the first is the context's own
-	gen    uint64    // of the frame that was opened last
+	frames []*frame  // the open frames; the first is the context's own
+	gen    uint64    // the gen of the newest frame
 	spare  []*header // idle headers
 	call   tagged.Call
 	in     [tagged.MaxIn]Tensor // the operands of the call in progress
 
-	number   uint64 // among the engine's, from 1
+	number   uint64 // counts the engine's contexts, from 1
 	failures failures
-	debug    atomic.Pointer[DebugOptions] // nil is none
+	debug    atomic.Pointer[DebugOptions] // nil if Debug has not been called
 
-	cancelling sync.Mutex // guards cancel, which reads of elements read
+	cancelling sync.Mutex // guards cancel, because functions that read elements do not enter the context
 	cancel     context.Context
 
-	// state is the one word that says who may use the fields above.
+	// state says which call may use the fields above.
 	state atomic.Uint32
-	done  chan struct{} // closed when the context has given everything back
+	done  chan struct{} // closed when the context has released everything
 }
 
 // The states of a context.
 const (
 	stateIdle uint32 = iota
-	// stateInside: a call is under way, which makes the context idle again. Every
-	// other call fails with ErrBusy.
+	// stateInside means that a call is running. That call makes the context idle again.
+	// Every other call fails with ErrBusy.
 	stateInside
-	// stateHeld: Engine.Close decides whether the context closes or becomes idle
-	// again. It decides before it unlocks the engine, and calls wait for that.
+	// stateHeld means that Engine.Close is deciding whether the context closes or becomes
+	// idle again. It decides before it unlocks the engine, and other calls wait for that.
 	stateHeld
-	// stateClosed is the last state.
+	// stateClosed is the final state.
 	stateClosed
 )
 
-// NewContext returns a context. The caller closes it; closing the engine does too.
+// NewContext returns a new context. The caller closes it; Engine.Close also closes it.
 func (e *Engine) NewContext() (*Context, error) {
 	if e.none() {
 		return nil, fmt.Errorf("fucina: new context: %w", e.isClosed())
 	}
-	// The context is entered until it is complete, so that the engine does not close
-	// meanwhile.
+	// The context stays entered until it is complete, so that the engine cannot close
+	// before that.
 	c := &Context{e: e, done: make(chan struct{}), number: e.made.Add(1)}
 	c.state.Store(stateInside)
 	e.mu.Lock()
@@ -91,9 +91,9 @@ func (c *Context) Engine() *Engine {
 	return c.e
 }
 
-// SetCancel makes what follows on c fail with ctx's error once ctx is done: an operation
-// that would start or wait, and a read that would wait. nil ends that. It is a call like
-// any other: only the goroutine that drives the context makes it.
+// SetCancel makes later calls on c fail with ctx's error once ctx is done: operations that
+// would start or wait, and reads of elements that would wait. SetCancel(nil) removes ctx.
+// Only the goroutine that drives the context may call it.
 func (c *Context) SetCancel(ctx context.Context) {
 	if c.none() {
 		return
@@ -104,7 +104,7 @@ func (c *Context) SetCancel(ctx context.Context) {
 	c.x.SetCancel(ctx)
 }
 
-// context returns what SetCancel was given, or the background.
+// context returns the argument of the last SetCancel, or context.Background().
 func (c *Context) context() context.Context {
 	if c != nil {
 		c.cancelling.Lock()
@@ -116,8 +116,8 @@ func (c *Context) context() context.Context {
 	return context.Background()
 }
 
-// Err returns the first failure on the context that nobody has looked at, or nil. It is
-// a look.
+// Err returns the context's first failure that has not been looked at, or nil. It looks at
+// that failure.
 func (c *Context) Err() error {
 	if c.none() {
 		return nil
@@ -125,9 +125,9 @@ func (c *Context) Err() error {
 	return c.failures.first(0).look()
 }
 
-// Sync waits until the context's work has ended, and returns the device's failure if there
-// was one, and Err. After a failure of the device, which is the end of the context's work
-// there, every Sync returns it.
+// Sync waits until the context's work has ended. It returns the failure of the device, if
+// there is one, joined with Err. After a failure of the device, the context can do no more
+// work there, and every Sync returns that failure.
 func (c *Context) Sync() error {
 	err := c.enter()
 	if err == nil {
@@ -138,13 +138,13 @@ func (c *Context) Sync() error {
 		err = wrong("sync", err)
 	}
 	if errors.Is(err, ErrBusy) {
-		return err // what failed is the business of the goroutine that is inside
+		return err // the failures belong to the goroutine that is inside
 	}
 	return errors.Join(err, c.Err())
 }
 
-// Fail returns a failed tensor that carries err, with the caller's line; or the failure
-// itself if err is one.
+// Fail returns a failed tensor that carries err and the caller's line. If err is a *Failure,
+// the tensor carries that failure unchanged.
 func (c *Context) Fail(err error) Tensor {
 	f, ok := err.(*Failure)
 	if ok && f != nil {
@@ -156,8 +156,9 @@ func (c *Context) Fail(err error) Tensor {
 	return c.fail(err)
 }
 
-// fail is Fail. The context may be nil; the caller is not inside it. If another goroutine
-// is, the failure is in the value alone.
+// fail returns a failed tensor that carries err, and records the failure on the context. c
+// may be nil, and the caller is not inside it. If another goroutine is inside c, only the
+// returned tensor carries the failure.
 func (c *Context) fail(err error) Tensor {
 	f := newFailure(c, err)
 	if c.none() || errors.Is(err, ErrBusy) {
@@ -178,32 +179,33 @@ func (c *Context) fail(err error) Tensor {
 	return failedTensor(c, f)
 }
 
-// DebugOptions are what a context does at each operation and failure.
+// DebugOptions say what a context does at each operation and at each failure.
 type DebugOptions struct {
-	// Trace, if set, is given a line for each operation: the place, the operation, the
-	// axes of the operands, and the result. "outer" marks a product of operands that
-	// have no axis in common, which is most often a misspelled axis.
+	// Trace, if set, is called with one line for each operation: the place, the operation,
+	// the axes of the operands, and the result. "outer" marks an operation whose operands
+	// have no common axis, which usually means that an axis is misspelled.
 	Trace func(line string)
-	// OnFailure, if set, is called when an operation fails, on its goroutine: a place for
-	// a breakpoint.
+	// OnFailure, if set, is called when an operation fails, on the goroutine of the
+	// operation. A debugger can stop there.
 	OnFailure func(err error)
-	// CheckNaN makes a NaN or an infinity in an f32 result a failure. It waits for each
-	// operation.
+	// CheckNaN makes an operation fail if its f32 result has a NaN or an infinity. The
+	// context then waits for each operation.
 	CheckNaN bool
 }
 
-// Debug sets what c does at each operation and failure; the zero value is nothing.
+// Debug sets what c does at each operation and at each failure. The zero DebugOptions turn
+// debugging off.
 func (c *Context) Debug(d DebugOptions) {
 	if !c.none() {
 		c.debug.Store(&d)
 	}
 }
 
-// Close waits for the context's work, ends everything that was made on it and is not
-// Shared, gives its queues back, and returns the first failure that nobody has looked at;
-// no other context waits for that. While a call is inside, it fails with ErrBusy and
-// leaves the context open. A second Close only waits until the first one, or the
-// engine's, has ended.
+// Close waits for the context's work, ends the context's tensors except those that are
+// Shared, releases its queues, and returns the first failure that has not been looked at.
+// No other context waits for that. If another call is inside the context, Close fails with
+// ErrBusy and the context remains open. A second Close waits until the first Close, or that
+// of the engine, has ended, and returns nil.
 func (c *Context) Close() error {
 	if c.none() {
 		return nil
@@ -218,7 +220,8 @@ func (c *Context) Close() error {
 	return c.end()
 }
 
-// end gives everything back, for whoever closed the context. It waits for the device.
+// end releases everything that the context holds, after its state has become stateClosed.
+// It waits for the device.
 func (c *Context) end() error {
 	defer close(c.done)
 	c.closeFrames(0)
@@ -232,11 +235,11 @@ func (c *Context) end() error {
 	return errors.Join(err, c.Err())
 }
 
-// none reports whether c was not made by NewContext.
+// none reports whether c is nil or the zero Context.
 func (c *Context) none() bool { return c == nil || c.x == nil }
 
-// claim makes an idle context next, and returns the state that it found: idle,
-// inside or closed.
+// claim changes the state of an idle context to next. It returns the state before:
+// stateIdle if the change was made, else stateInside or stateClosed.
 func (c *Context) claim(next uint32) uint32 {
 	for {
 		if c.state.CompareAndSwap(stateIdle, next) {
@@ -246,7 +249,7 @@ func (c *Context) claim(next uint32) uint32 {
 		case stateInside, stateClosed:
 			return s
 		case stateHeld:
-			// While this goroutine has the lock, nobody looks.
+			// Engine.Close holds the engine's lock while a context is in stateHeld.
 			c.e.mu.Lock()
 			ok := c.state.CompareAndSwap(stateIdle, next)
 			c.e.mu.Unlock()
@@ -257,7 +260,7 @@ func (c *Context) claim(next uint32) uint32 {
 	}
 }
 
-// enter claims the context for a call until exit.
+// enter claims the context for a call, which lasts until exit.
 func (c *Context) enter() error {
 	if c.none() {
 		return errClosed("no context")

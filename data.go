@@ -17,8 +17,9 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// FromSlice returns a tensor of T's dtype with a copy of values, in row-major order of
-// axes; no axes make a scalar. For a block format, values are blocks along the last axis.
+// FromSlice returns a tensor of T's dtype that holds a copy of values, in the row-major
+// order of axes. Without axes the tensor is a scalar. For a block format, the values are the
+// blocks along the last axis.
 func FromSlice[T Element](c *Context, values []T, axes ...Axis) Tensor {
 	y, err := c.made("from slice", axes, func(s shape.Shape) (tensor.Tensor, error) {
 		return exec.FromSlice(c.x, s, values)
@@ -29,7 +30,8 @@ func FromSlice[T Element](c *Context, values []T, axes ...Axis) Tensor {
 	return y
 }
 
-// made returns what f makes of the shape of axes, inside the context.
+// made calls f with the shape of axes, inside the context, and returns f's tensor with
+// these axes. The innermost frame owns it.
 func (c *Context) made(what string, axes []Axis, f func(s shape.Shape) (tensor.Tensor, error)) (Tensor, error) {
 	if err := c.enter(); err != nil {
 		return Tensor{}, fmt.Errorf("%s: %w", what, err)
@@ -49,7 +51,7 @@ func (c *Context) made(what string, axes []Axis, f func(s shape.Shape) (tensor.T
 	return c.wrapIn(c.innermost(), t, names), nil
 }
 
-// filled returns a tensor whose elements, in the order of the axes, are those of next.
+// filled returns a tensor whose element i, in the order of the axes, is next(i).
 func filled[T Element](c *Context, what string, axes []Axis, next func(i int) T) Tensor {
 	var v []T
 	y, err := c.made(what, axes, func(s shape.Shape) (t tensor.Tensor, err error) {
@@ -77,16 +79,16 @@ func (c *Context) Full(d DType, v float64, axes ...Axis) Tensor {
 	return f.Return(FromSlice(c, []float64{v}).To(d).BroadcastTo(axes...).Copy())
 }
 
-// Range returns the i32 tensor {axis:n} of 0 to n-1.
+// Range returns the i32 tensor {axis:n} of the integers 0 to n-1.
 func (c *Context) Range(axis string, n int) Tensor {
 	if n > math.MaxInt32 {
-		return c.fail(&opError{fmt.Sprintf("range {%s:%d}: more entries than an i32 counts", axis, n), ErrOverflow})
+		return c.fail(&opError{fmt.Sprintf("range {%s:%d}: more entries than an i32 can count", axis, n), ErrOverflow})
 	}
 	return filled(c, "range", []Axis{{Name: axis, Size: n}}, func(i int) int32 { return int32(i) })
 }
 
-// Normal returns an f32 tensor of normally distributed elements with mean 0 and the
-// standard deviation std, drawn from r in the order of the axes.
+// Normal returns an f32 tensor of normally distributed elements with mean 0 and standard
+// deviation std. The elements are drawn from r in the order of the axes.
 func (c *Context) Normal(r *rand.Rand, std float64, axes ...Axis) Tensor {
 	if r == nil {
 		return c.fail(fmt.Errorf("normal: %w", errNoRand))
@@ -94,8 +96,9 @@ func (c *Context) Normal(r *rand.Rand, std float64, axes ...Axis) Tensor {
 	return filled(c, "normal", axes, func(int) float32 { return float32(std * r.NormFloat64()) })
 }
 
-// Uniform returns an f32 tensor of elements drawn from r between lo and hi, in the order
-// of the axes. hi itself comes up only by rounding to f32.
+// Uniform returns an f32 tensor of elements that are uniformly distributed between lo and
+// hi. The elements are drawn from r in the order of the axes. An element equals hi only if
+// it was rounded to f32.
 func (c *Context) Uniform(r *rand.Rand, lo, hi float64, axes ...Axis) Tensor {
 	if r == nil {
 		return c.fail(fmt.Errorf("uniform: %w", errNoRand))
@@ -105,10 +108,10 @@ func (c *Context) Uniform(r *rand.Rand, lo, hi float64, axes ...Axis) Tensor {
 
 var errNoRand = errors.New("no source of random numbers")
 
-// Data returns a new slice with the elements, in storage elements (blocks, for a block
-// format), in the order of the axes. It waits for them, until the end of the context that
-// SetCancel was given. From a device it transfers these bytes only, and leaves the tensor
-// where it is.
+// Data returns a new slice with the elements of t, in the order of the axes. For a block
+// format, the elements are blocks. Data waits for the elements, unless the context.Context
+// of SetCancel ends first. If the newest copy is on a device, Data transfers only the bytes
+// of t, and the tensor remains on the device.
 func Data[T Element](t Tensor) ([]T, error) {
 	o, f, err := elements[T](t, "data")
 	if err != nil {
@@ -123,8 +126,8 @@ func Data[T Element](t Tensor) ([]T, error) {
 	return v, nil
 }
 
-// CopyOut is Data into dst, which has exactly as many elements. It allocates nothing for
-// a contiguous tensor.
+// CopyOut copies the elements of t into dst, which must have exactly as many elements. It
+// waits like Data. It allocates nothing if t is contiguous.
 func CopyOut[T Element](t Tensor, dst []T) error { return copyTo(t, "copy out", dst) }
 
 func copyTo[T Element](t Tensor, what string, dst []T) error {
@@ -140,7 +143,8 @@ func copyTo[T Element](t Tensor, what string, dst []T) error {
 	return copyOut(t, what, &o, dst)
 }
 
-// Item returns the one element of a scalar, or of a tensor of one element.
+// Item returns the only element of t. It fails with ErrShapeMismatch if t does not have
+// exactly one element.
 func Item[T Scalar](t Tensor) (T, error) {
 	var v [1]T
 	if n := t.Len(); t.live() && n != 1 {
@@ -150,10 +154,10 @@ func Item[T Scalar](t Tensor) (T, error) {
 	return v[0], err
 }
 
-// Float returns the one element of a tensor of any format that converts to f64.
+// Float returns the only element of t, converted to f64 as To converts.
 func (t Tensor) Float() (float64, error) { return converted[float64](t, F64) }
 
-// Int returns the one element of a tensor of any format that converts to i64.
+// Int returns the only element of t, converted to i64 as To converts.
 func (t Tensor) Int() (int, error) {
 	v, err := converted[int64](t, I64)
 	return int(v), err
@@ -175,9 +179,9 @@ func converted[T Scalar](t Tensor, d DType) (T, error) {
 	return Item[T](t.To(d))
 }
 
-// All yields the places and the values of the elements, in the order of the axes. The
-// slice of places is reused. It yields nothing for a tensor that has failed, and for one
-// whose elements are no T or cannot be read; that leaves a failure on the context.
+// All yields the indices and the value of each element, in the order of the axes. The slice
+// of indices is reused. If t has failed, All yields nothing. If the elements are not of type
+// T or cannot be read, All yields nothing and records a failure on the context.
 func All[T Scalar](t Tensor) iter.Seq2[[]int, T] {
 	return func(yield func([]int, T) bool) {
 		if t.failure() != nil {
@@ -185,7 +189,7 @@ func All[T Scalar](t Tensor) iter.Seq2[[]int, T] {
 		}
 		v, err := Data[T](t)
 		if err != nil {
-			t.c.fail(errors.Unwrap(err)) // with the place of the loop, and not looked at
+			t.c.fail(errors.Unwrap(err)) // a new failure, which has the place of the loop and has not been looked at
 			return
 		}
 		axes := t.Axes()
@@ -204,33 +208,34 @@ func All[T Scalar](t Tensor) iter.Seq2[[]int, T] {
 	}
 }
 
-// Read lends the elements of a contiguous tensor to read, in storage elements (blocks, for
-// a block format), and returns read's error as it is. It waits for the elements, and
-// brings them to the host, where they stay.
+// Read calls read with the elements of t, which must be contiguous, and returns read's error
+// unchanged. For a block format, the elements are blocks. Read waits for the elements and
+// brings them to the host, where they remain.
 //
-// v is the tensor's own memory. It stays valid until read returns, even if the tensor
-// ends meanwhile, and read only reads it. If v lies in a mapped file that was cut, and
-// read reads what is gone, Read fails with ErrFileChanged. A use of v after read returned
-// is an error that only a build with the tag invariants catches: there v is a copy, which
-// is made inaccessible. If another goroutine writes to the tensor while read runs, v
-// changes under it.
+// v is the tensor's own memory. It is valid until read returns, even if the tensor ends
+// before that. read must not write to v, and must not use v after it returns: only a build
+// with the tag invariants detects such a use, because v is then a copy that becomes
+// inaccessible. If v lies in a mapped file that has been truncated, and read accesses a
+// missing page, Read fails with ErrFileChanged. If another goroutine writes to the tensor
+// while read runs, the contents of v change.
 func Read[T Element](t Tensor, read func(v []T) error) error {
 	return lend(t, "read", storage.Read, read)
 }
 
-// Update is Read for a function that also writes. What it wrote stays, whatever it
-// returns. It fails with ErrReadOnly, before it calls write, for storage that was lent for
-// reading.
+// Update is like Read, but write may also write to v. The elements keep what write wrote,
+// even if write returns an error. If the storage is read-only, Update fails with ErrReadOnly
+// and does not call write.
 //
-// Once Update has returned, every operation sees what was written, on every provider. An
-// operation on the tensor, or on a view of it, that another goroutine or write itself
-// calls meanwhile sees some elements as they were and some as write left them; one that
-// writes to the tensor then competes with write for every element.
+// After Update has returned, every operation sees the new elements, on every provider. An
+// operation on the tensor or on a view of it that runs during the call may see old and new
+// elements. If it writes to the tensor, either its value or that of write remains in each
+// element.
 func Update[T Element](t Tensor, write func(v []T) error) error {
 	return lend(t, "update", storage.Update, write)
 }
 
-// opened returns t as the operand of a call that reaches its elements.
+// opened returns t as the operand of a call that accesses its elements. The caller releases
+// the operand.
 func (t Tensor) opened(what string) (operand, error) {
 	if t.failure() != nil {
 		return operand{}, t.Err()
@@ -246,9 +251,9 @@ func (t Tensor) opened(what string) (operand, error) {
 	return o, nil
 }
 
-// elements returns t as an operand whose elements of type T lie in a row: t itself, or a
-// copy in a frame. The caller releases the operand and closes the frame, which may be the
-// zero Frame.
+// elements returns t as a contiguous operand with elements of type T: t itself, or a copy
+// that the returned frame owns. The caller releases the operand and closes the frame, which
+// may be the zero Frame.
 func elements[T Element](t Tensor, what string) (operand, Frame, error) {
 	o, err := t.opened(what)
 	if err != nil {
@@ -263,7 +268,7 @@ func elements[T Element](t Tensor, what string) (operand, Frame, error) {
 	}
 	o.t.Release()
 	if t.c == nil {
-		return operand{}, Frame{}, wrong(what, fmt.Errorf("the elements do not lie in a row: %w", errNoContext))
+		return operand{}, Frame{}, wrong(what, fmt.Errorf("a tensor that is not contiguous: %w", errNoContext))
 	}
 	f := t.c.Frame()
 	if o, err = t.Copy().opened(what); err != nil {
@@ -273,7 +278,7 @@ func elements[T Element](t Tensor, what string) (operand, Frame, error) {
 	return o, f, nil
 }
 
-// typed reports an operand whose elements are not of type T.
+// typed returns an error if the elements of o are not of type T.
 func typed[T Element](what string, o *operand) error {
 	if d := dtype.Of[T](); d != o.t.DType() {
 		return wrong(what, &opError{fmt.Sprintf("%s %s read as %s", o.t.DType(), o.describe(), d), ErrDType})
@@ -281,7 +286,7 @@ func typed[T Element](what string, o *operand) error {
 	return nil
 }
 
-// copyOut copies the elements of a contiguous operand into dst, which has as many.
+// copyOut copies the elements of a contiguous operand into dst, which has the same length.
 func copyOut[T Element](t Tensor, what string, o *operand, dst []T) error {
 	size := o.t.DType().Size()
 	p := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)*size)
@@ -291,7 +296,7 @@ func copyOut[T Element](t Tensor, what string, o *operand, dst []T) error {
 	return nil
 }
 
-// lend is Read or Update, as a says.
+// lend implements Read and Update; a says which.
 func lend[T Element](t Tensor, what string, a storage.Access, f func(v []T) error) error {
 	o, err := t.opened(what)
 	if err != nil {
@@ -327,7 +332,7 @@ func lend[T Element](t Tensor, what string, a storage.Access, f func(v []T) erro
 		if err != nil {
 			return fail(err)
 		}
-		defer offheap.Free(&block) // from here on a use of the elements faults
+		defer offheap.Free(&block) // a later use of the lent elements faults
 		if lent, err = storage.Elements[T](block.Bytes()); err != nil {
 			return fail(err)
 		}
@@ -339,7 +344,7 @@ func lend[T Element](t Tensor, what string, a storage.Access, f func(v []T) erro
 		}
 	}
 	// The elements may lie in a mapped file.
-	var result error // f's own error, to which lend adds nothing
+	var result error // f's own error, returned unchanged
 	if err := offheap.Guard(func() error { result = f(lent); return nil }); err != nil {
 		return fail(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/fucina-go/fucina"
 )
 
-// What Data returned is the caller's: it does not change with the tensor, nor the
-// tensor with it.
+// Data returns a copy: a change of the tensor does not change the slice, and a change of the
+// slice does not change the tensor.
 func TestDataIsACopy(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x, src := numbered(c, "k:2"), fucina.FromSlice(c, []float32{7, 8}, ax("k:2")...)
@@ -29,15 +29,15 @@ func TestDataIsACopy(t *testing.T) {
 	})
 }
 
-// After an Update every operation sees what its function left, whatever was computed
-// with the tensor meanwhile: a device that has a copy of its own included.
+// After an Update every operation sees the new elements, even if a device had a copy of the
+// tensor and computed with it during the call.
 func TestUpdate(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x := fucina.FromSlice(c, []float32{0, 0}, ax("k:2")...)
 		y := x.Add(x) // brings x to the device
 		err := fucina.Update(x, func(v []float32) error {
 			v[0] = 1
-			x.Add(x) // may see the 1 or not
+			x.Add(x) // may read the old or the new element
 			v[0] = 2
 			return nil
 		})
@@ -48,7 +48,7 @@ func TestUpdate(t *testing.T) {
 		want(t, y, "{k:2}", []float32{0, 0})
 		want(t, z, "{k:2}", []float32{4, 0})
 
-		// A value that only the device has, through a view.
+		// A view of a result that only the device holds.
 		row := z.Narrow("k", 1, 1)
 		if err := fucina.Update(row, func(v []float32) error { v[0]--; return nil }); err != nil {
 			t.Error(err)
@@ -58,7 +58,7 @@ func TestUpdate(t *testing.T) {
 	})
 }
 
-// The error of the function is that of the call, and what it wrote stays.
+// Read and Update return the error of their function, and its writes remain.
 func TestLentErrors(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x := numbered(c, "k:2")
@@ -84,8 +84,8 @@ func TestLentErrors(t *testing.T) {
 	})
 }
 
-// Memory that is lent stays until the function returns, or panics, whatever becomes of
-// the tensor.
+// The memory that Read and Update lend is valid until the function returns or panics, even
+// if the tensor ends during the call.
 func TestLentMemoryStays(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e := c.Engine()
@@ -123,8 +123,8 @@ func TestLentMemoryStays(t *testing.T) {
 	})
 }
 
-// While the function of an Update writes to one part of a tensor, an operation that
-// writes to another part neither loses what the function writes nor is it lost.
+// If the function of an Update writes to one part of a tensor, and an operation writes to
+// another part during the call, both writes remain.
 func TestUpdateOfAPart(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x, src := numbered(c, "k:2"), fucina.FromSlice(c, []float32{7}, ax("k:1")...)

@@ -16,9 +16,9 @@ import (
 	"github.com/fucina-go/fucina/tests/sigbus"
 )
 
-// A Read whose function touches bytes that were cut from a mapped file fails with an
-// error that names the operation, the tensor and the file. The function's own error
-// stays as it is.
+// If the function of a Read accesses bytes of a mapped file that was truncated, Read fails
+// with an error that names the operation, the tensor and the file. An error of the function
+// itself is returned unchanged.
 func TestReadOfCutFile(t *testing.T) {
 	sigbus.Need(t)
 	own := errors.New("own")

@@ -9,7 +9,7 @@ import (
 	"github.com/fucina-go/fucina/tagged"
 )
 
-// traceLine is the line of DebugOptions.Trace for a call that has run.
+// traceLine returns the line of DebugOptions.Trace for a call that has run.
 func traceLine(k *tagged.Call, y *tagged.Tensor) string {
 	var pcs [maxCallers]uintptr
 	at := places(pcs[:runtime.Callers(2, pcs[:])], 1)
@@ -28,7 +28,7 @@ func traceLine(k *tagged.Call, y *tagged.Tensor) string {
 	return b.String()
 }
 
-// apart reports whether two tensors have axes, and none in common.
+// apart reports whether t has axes and u has none of them.
 func apart(t, u *tagged.Tensor) bool {
 	for _, name := range t.Names.Slice() {
 		if u.Names.Index(name) >= 0 {
@@ -38,13 +38,13 @@ func apart(t, u *tagged.Tensor) bool {
 	return t.Names.Len() > 0 && u.Names.Len() > 0
 }
 
-// checked returns y, or a failure if CheckNaN is on and y has a NaN or an infinity.
+// checked returns y, or a failed tensor if CheckNaN is set and y has a NaN or an infinity.
 func (c *Context) checked(y Tensor) Tensor {
 	d := c.debug.Load()
 	if d == nil || !d.CheckNaN || y.DType() != F32 {
 		return y
 	}
-	c.debug.Store(nil) // for what reading y takes
+	c.debug.Store(nil) // Data may run operations, which are not to be checked
 	v, err := Data[float32](y)
 	c.debug.Store(d)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/fucina-go/fucina/providers/cpu"
 )
 
-// A device that the program opened computes, and reading a range of a result moves
-// that range only.
+// WithDevice makes the engine compute on an opened device. Reading a range of a result
+// transfers that range only.
 func TestWithDevice(t *testing.T) {
 	d, err := discrete.New(discrete.Options{})
 	if err != nil {
@@ -43,8 +43,8 @@ func TestWithDevice(t *testing.T) {
 	}
 }
 
-// A provider in the CPU's place runs what the device declines, and both end with the
-// engine.
+// The provider of WithCPU runs the operations that the device declines. The engine closes
+// both.
 func TestWithCPUAndDevice(t *testing.T) {
 	d, err := discrete.New(discrete.Options{Decline: func(id op.ID, _ *op.Args) string {
 		if id == op.Mul {
@@ -68,17 +68,17 @@ func TestWithCPUAndDevice(t *testing.T) {
 		t.Errorf("read %v, %v", got, err)
 	}
 	if cpu, dev := p.Stats(), d.Stats(); cpu.Submits[op.Mul] != 1 || cpu.Ops() != 1 || dev.Submits[op.Add] != 1 || dev.Ops() != 1 {
-		t.Errorf("the CPU's place counts %+v, the device %+v", cpu, dev)
+		t.Errorf("the provider of WithCPU counts %+v, the device %+v", cpu, dev)
 	}
 	end()
 	if s := d.Stats(); closed != 1 || s.LiveQueues != 0 {
-		t.Errorf("the CPU's place was closed %d times, the device has %d queues", closed, s.LiveQueues)
+		t.Errorf("the provider of WithCPU was closed %d times, the device has %d queues", closed, s.LiveQueues)
 	}
 }
 
-// Work that fails on the device after its operation returned is found where somebody waits
-// for it: at Sync, at a read of the result, and at a later operation. Values that do not
-// come from it, and other contexts, are unharmed, and nothing is left behind.
+// If work fails on the device after its operation has returned, the next call that waits for
+// it reports the failure: Sync, a read of the result, or a later operation. Values that were
+// not computed from the result remain correct, other contexts continue, and nothing leaks.
 func TestDeviceFailureIsFound(t *testing.T) {
 	for _, tt := range []struct {
 		name string

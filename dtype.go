@@ -2,11 +2,11 @@ package fucina
 
 import "github.com/fucina-go/fucina/core/dtype"
 
-// DType is the format of a tensor's elements.
+// DType is the element format of a tensor.
 type DType = dtype.DType
 
-// The formats of elements that Go programs make and read. Package core/dtype has those of
-// weights.
+// The element formats that Go programs write and read directly. Package core/dtype has the
+// formats of weights.
 const (
 	Bool = dtype.Bool
 	U8   = dtype.U8
@@ -22,14 +22,14 @@ const (
 	Q8_0 = dtype.Q8_0
 )
 
-// Element is a storage element: a number of any format, or a block of weights.
+// Element is the Go type of a storage element: a number, or a block of weights.
 type Element = dtype.Element
 
-// BFloat16 is the element of BF16. That of F16 is Float16 of package
+// BFloat16 is the element type of BF16. The element type of F16 is Float16 of package
 // github.com/x448/float16.
 type BFloat16 = dtype.BFloat16
 
-// Scalar is an element that Go computes with.
+// Scalar is an element type that Go has arithmetic or logic for.
 type Scalar interface {
 	bool | uint8 | uint16 | int8 | int16 | int32 | int64 | float32 | float64
 }

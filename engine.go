@@ -20,8 +20,8 @@ import (
 	"github.com/fucina-go/fucina/tags"
 )
 
-// ExactEnv names the variable that turns exact mode on ("1") where the program
-// does not choose; see WithExact.
+// ExactEnv is the environment variable that turns exact mode on ("1") if the program does
+// not use WithExact.
 const ExactEnv = "FUCINA_EXACT"
 
 // Option configures an engine.
@@ -36,64 +36,66 @@ type config struct {
 	exact    *bool
 }
 
-// WithProvider chooses where the engine computes, by the name of a provider such
-// as "cpu". "auto" is the best that this machine and build have. The default, as for
-// "", is the variable FUCINA_PROVIDER, and "auto" without it. If the provider that name
-// asks for is not available, Open fails with ErrUnavailable.
+// WithProvider chooses the provider that the engine computes on, by a name such as "cpu".
+// "auto" chooses the best provider that this machine and this build have. Without this
+// option, or with "", the variable FUCINA_PROVIDER chooses, and "auto" if it is not set. If
+// the named provider is not available, Open fails with ErrUnavailable.
 func WithProvider(name string) Option { return func(c *config) { c.provider = name } }
 
-// WithDevice makes the engine compute on an opened device, whatever WithProvider and
-// FUCINA_PROVIDER say. The device's Info.HostMemory must be false. Open takes the device
-// over, even when it fails.
+// WithDevice makes the engine compute on the opened device d. WithProvider and
+// FUCINA_PROVIDER then have no effect. The device's Info.HostMemory must be false. Open takes
+// ownership of the device, even if Open fails.
 func WithDevice(d provider.Device) Option { return func(c *config) { c.device = d } }
 
-// WithCPU puts an opened provider, such as a wrapper with faults, into the place of the
-// CPU: it runs what the device declines, or everything if there is no device. Which
-// device there is does not depend on it. The provider's Info.HostMemory must be true.
-// Its threads are its own, so it does not go with WithThreads. Open takes the provider
-// over, even when it fails.
+// WithCPU makes the engine use the opened provider p in place of the CPU. p runs the
+// operations that the device declines, or every operation if there is no device. The choice
+// of the device does not depend on p. The provider's Info.HostMemory must be true. p has its
+// own threads, so WithCPU and WithThreads exclude each other. Open takes ownership of the
+// provider, even if Open fails.
 func WithCPU(p provider.Provider) Option { return func(c *config) { c.cpu = p } }
 
-// WithThreads sets the number of threads that the CPU's kernels run on; 0, the
-// default, is one per processor, 4096 the most. Results do not depend on it.
+// WithThreads sets the number of threads of the CPU's kernels, at most 4096. 0, the default,
+// means one per processor. Results do not depend on the number of threads.
 func WithThreads(n int) Option { return func(c *config) { c.threads = n } }
 
-// WithDeviceBudget sets the most device memory to hold, in bytes; 0, the default,
-// is a share of what is free. A weight that does not fit beside the others takes their
-// place, and one that never fits stays with the CPU.
+// WithDeviceBudget sets the largest amount of device memory that the engine holds, in bytes.
+// 0, the default, means a share of the free memory.
 func WithDeviceBudget(bytes int64) Option { return func(c *config) { c.budget = bytes } }
 
-// WithExact turns exact mode on or off: activations are never rounded below f32.
-// The default is the variable FUCINA_EXACT: on for "1", off for "0" or none.
+// WithExact turns exact mode on or off. In exact mode, activations are never rounded below
+// f32. Without this option the variable FUCINA_EXACT decides: "1" turns exact mode on, and
+// "0", the default, turns it off.
 func WithExact(on bool) Option { return func(c *config) { c.exact = &on } }
 
-// Engine is what goroutines share: the providers, the pool of host memory, and the
-// device memory that weights and results live in.
+// Engine holds the resources that goroutines share: the providers, the pool of host memory,
+// and the device memory of weights and results.
 //
 // nil and the zero Engine are closed.
 type Engine struct {
 	x       *exec.Engine
-	number  uint32 // from 1, of this process
+	number  uint32 // counts the engines of this process, from 1
 	name    string
 	threads int
 	exact   bool
 	headers headers
-	made    atomic.Uint64 // contexts
+	made    atomic.Uint64 // the number of contexts made so far
 
-	mu       sync.Mutex // never held while something waits for a device
+	mu       sync.Mutex // never held during a wait for a device
 	contexts map[*Context]struct{}
 	closed   atomic.Bool   // written with mu held
-	done     chan struct{} // closed when Close has given everything back
+	done     chan struct{} // closed when Close has released everything
 }
 
-// engines counts the engines that were opened.
+// engines counts the engines of this process.
 var engines atomic.Uint32
 
-// Open returns an engine on the provider that the options choose, or else the variable
-// FUCINA_PROVIDER, or else the best that this build has; FUCINA_EXACT=1 turns exact mode
-// on. Close the engine last, after every context, tensor and model that uses it. Open
-// fails with ErrUnavailable for a provider that this machine or build does not have; a
-// FUCINA_EXACT other than 0 and 1 is an error too.
+// Open returns an engine. The options choose its provider; without such an option the
+// variable FUCINA_PROVIDER chooses, and otherwise the engine uses the best provider of this
+// machine and this build. FUCINA_EXACT=1 turns exact mode on. Close the engine last, after
+// every context, tensor and model that uses it.
+//
+// Open fails with ErrUnavailable if this machine or this build does not have the named
+// provider. It also fails if FUCINA_EXACT is neither 0 nor 1.
 func Open(opts ...Option) (*Engine, error) {
 	var cfg config
 	for _, o := range opts {
@@ -136,8 +138,8 @@ func open(cfg *config) (*Engine, error) {
 	return e, nil
 }
 
-// openProviders opens what the program has not opened: the CPU's provider, and the
-// device called name.
+// openProviders opens the CPU's provider and the device called name, unless the program has
+// given them.
 func (c *config) openProviders(name string) error {
 	switch {
 	case c.device != nil && c.device.Info().HostMemory:
@@ -145,7 +147,7 @@ func (c *config) openProviders(name string) error {
 	case c.cpu != nil && !c.cpu.Info().HostMemory:
 		return fmt.Errorf("WithCPU: provider %q does not compute in host memory: give it to WithDevice", c.cpu.Info().Name)
 	case c.cpu != nil && c.threads != 0:
-		return fmt.Errorf("%d threads: the provider of WithCPU was opened with its own", c.threads)
+		return fmt.Errorf("WithThreads(%d) with WithCPU: the provider has its own threads", c.threads)
 	}
 	if c.cpu == nil {
 		cpu, err := providers.OpenCPU(c.threads)
@@ -164,7 +166,7 @@ func (c *config) openProviders(name string) error {
 	return nil
 }
 
-// closeProviders closes what the program or openProviders has opened.
+// closeProviders closes the providers that the program has given or openProviders has opened.
 func (c *config) closeProviders() error {
 	var errs []error
 	if c.device != nil {
@@ -178,8 +180,8 @@ func (c *config) closeProviders() error {
 
 func engineName(number uint32) string { return fmt.Sprintf("engine %d", number) }
 
-// String names the engine in messages, as "engine 2 (cpu)": by its number in this
-// process and its provider.
+// String returns the engine's number in this process and its provider, such as
+// "engine 2 (cpu)".
 func (e *Engine) String() string {
 	if e.none() {
 		return "no engine"
@@ -187,10 +189,10 @@ func (e *Engine) String() string {
 	return e.name
 }
 
-// none reports whether e was not made by Open.
+// none reports whether e is nil or the zero Engine.
 func (e *Engine) none() bool { return e == nil || e.x == nil }
 
-// isClosed is the error of a call that came after Close.
+// isClosed returns the error of a call on an engine that is closed.
 func (e *Engine) isClosed() error {
 	if e.none() {
 		return &opError{"no engine", ErrClosed}
@@ -198,8 +200,8 @@ func (e *Engine) isClosed() error {
 	return &opError{e.name + " is closed", ErrClosed}
 }
 
-// choice returns the provider's name, and whether the device is to be set up at once:
-// whoever asks for one by name learns from Open whether it works.
+// choice returns the name of the provider, and whether Open sets up its device at once. If
+// the name asks for a certain provider, Open reports whether that provider works.
 func (c *config) choice() (name string, eager bool) {
 	if c.device != nil {
 		return "", false
@@ -222,11 +224,11 @@ func (c *config) exactMode() (bool, error) {
 	}
 }
 
-// Provider returns the name of the provider that operations run on where it takes
-// them: the device's, or "cpu".
+// Provider returns the name of the provider that runs the operations it supports: the name
+// of the device's provider, or "cpu" if there is no device.
 func (e *Engine) Provider() string { return e.ProviderInfo().Name }
 
-// ProviderInfo describes that provider.
+// ProviderInfo describes the provider that Provider names.
 func (e *Engine) ProviderInfo() provider.Info {
 	if e.none() {
 		return provider.Info{}
@@ -251,12 +253,12 @@ func (e *Engine) Threads() int {
 // Stats are an engine's counters.
 type Stats struct {
 	exec.Stats
-	Handles int64 // tensors that were not released
+	Handles int64 // tensors that have not ended
 	CPU     provider.Stats
 	Device  provider.Stats // zero without a device
 }
 
-// Stats returns the counters.
+// Stats returns the current values of the counters.
 func (e *Engine) Stats() Stats {
 	if e.none() {
 		return Stats{}
@@ -268,14 +270,14 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// Close closes the contexts, waits for the device and gives everything back. It fails
-// with ErrBusy and does nothing while a context is in use, being made or being closed; no
-// call on any context notices. It reports tensors that were never released with ErrLeak;
-// their memory is freed when they are. A second Close only waits until the first has
-// ended.
+// Close closes the contexts of the engine, waits for the device and releases everything. If
+// a context is in use, being made or being closed, Close fails with ErrBusy and changes
+// nothing, and no call on any context is affected. If Shared tensors were never released,
+// Close fails with ErrLeak; their memory is freed by their Release. A second Close waits
+// until the first one has ended, and returns nil.
 //
-// A read of elements that is under way fails with ErrClosed if it still needs the
-// device.
+// A call of Data, CopyOut, Read or Update that is running fails with ErrClosed if it still
+// needs the device.
 func (e *Engine) Close() error {
 	if e.none() {
 		return nil
@@ -294,7 +296,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// end gives everything back, for whoever shut the engine. It waits for the device.
+// end releases everything, after shut. It waits for the device.
 func (e *Engine) end(contexts []*Context) error {
 	defer close(e.done)
 	var errs []error
@@ -307,8 +309,8 @@ func (e *Engine) end(contexts []*Context) error {
 	return errors.Join(append(errs, e.x.Close())...)
 }
 
-// shut closes the engine and its contexts to calls and returns the contexts, for the
-// caller to end, or fails and changes nothing.
+// shut closes the engine and its contexts to new calls, and returns the contexts, which the
+// caller ends. If it fails, it changes nothing.
 func (e *Engine) shut() ([]*Context, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -332,12 +334,13 @@ func (e *Engine) shut() ([]*Context, error) {
 	return held, nil
 }
 
-// Weight returns a tensor over buf, whose bytes have format d and the row-major
-// layout of axes, no more and no fewer, and stay as they are while the engine lives, so
-// that a device may keep a copy. On success it takes the caller's reference to buf.
-// Several tensors may share a buffer, but all of them belong to the engine that had it
-// first: Weight of another engine fails with ErrEngine. The tensor belongs to the
-// caller, whatever scopes are open.
+// Weight returns a Shared tensor over buf. The bytes of buf have format d and the row-major
+// layout of axes; a buffer of another size fails with ErrInvalidDataLength. The bytes must
+// not change while the engine is open, because a device may keep a copy of them.
+//
+// On success Weight takes the caller's reference to buf. Several tensors may share a buffer.
+// The buffer belongs to the engine whose Weight used it first; Weight of another engine
+// fails with ErrEngine. The caller releases the tensor, even if frames or scopes are open.
 func (e *Engine) Weight(buf *storage.Buffer, d dtype.DType, axes ...Axis) (Tensor, error) {
 	names, s, err := layout("weight", axes)
 	if err != nil {
@@ -359,7 +362,7 @@ func (e *Engine) weight(buf *storage.Buffer, d dtype.DType, s shape.Shape, names
 		return Tensor{}, err
 	}
 	if buf == nil {
-		return Tensor{}, fmt.Errorf("%w: no buffer, want one of %d bytes of %s", ErrInvalidDataLength, n, d)
+		return Tensor{}, fmt.Errorf("%w: no buffer, want %d bytes of %s", ErrInvalidDataLength, n, d)
 	}
 	if buf.Size() != n {
 		return Tensor{}, fmt.Errorf("%w: a buffer of %d bytes, want %d bytes of %s", ErrInvalidDataLength, buf.Size(), n, d)
@@ -376,10 +379,10 @@ func (e *Engine) weight(buf *storage.Buffer, d dtype.DType, s shape.Shape, names
 	return x, nil
 }
 
-// Empty returns a tensor of undefined contents with memory of its own, outside the
-// pool, for values that live long, such as a KV cache. The memory appears when it
-// is first written, where it is written. The tensor belongs to the caller, whatever
-// scopes are open.
+// Empty returns a Shared tensor with undefined contents. It has its own memory outside the
+// pool, which suits values that live long, such as a KV cache. The memory is allocated at
+// the first write, on the host or on the device that writes. The caller releases the tensor,
+// even if frames or scopes are open.
 func (e *Engine) Empty(d dtype.DType, axes ...Axis) (Tensor, error) {
 	names, s, err := layout("empty", axes)
 	if err != nil {
@@ -400,18 +403,18 @@ func (e *Engine) Empty(d dtype.DType, axes ...Axis) (Tensor, error) {
 	return x, nil
 }
 
-// The axes of a table of rotary position angles, beside that of the positions.
+// The axes of a table of rotary position angles besides the axis of positions.
 const (
-	PairAxis   = tagged.PairAxis   // pairs of rotated elements
-	CosSinAxis = tagged.CosSinAxis // of size 2: cosine, sine
+	PairAxis   = tagged.PairAxis   // the pairs of rotated elements
+	CosSinAxis = tagged.CosSinAxis // cosine and sine; the size is 2
 )
 
 // RoPE describes rotary position angles and their stretching to longer contexts.
 type RoPE = exec.RoPE
 
-// RoPETable returns the f32 table {posAxis PairAxis CosSinAxis} of the angles of
-// positions 0 to positions-1, for Tensor.RoPE. The tensor belongs to the caller,
-// whatever scopes are open.
+// RoPETable returns a Shared f32 tensor {posAxis PairAxis CosSinAxis} with the cosines and
+// sines of the angles of positions 0 to positions-1, for Tensor.RoPE. The caller releases
+// the tensor, even if frames or scopes are open.
 func (e *Engine) RoPETable(r RoPE, positions int, posAxis string) (Tensor, error) {
 	names, err := tags.Of(posAxis, PairAxis, CosSinAxis)
 	if err != nil {

@@ -29,8 +29,8 @@ func TestOptions(t *testing.T) {
 		opts    []fucina.Option
 		exact   bool
 		threads int
-		err     error  // of this kind
-		part    string // with this in its message
+		err     error  // the sentinel of the error, if Open fails
+		part    string // a part of the error's message
 	}{
 		{name: "defaults", threads: runtime.NumCPU()},
 		{name: "exact by option", opts: []fucina.Option{fucina.WithExact(true), fucina.WithThreads(3)}, exact: true, threads: 3},
@@ -71,17 +71,17 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// given is a provider that a program opened, which notes its end.
+// given is a provider that counts the calls of Close.
 type given struct {
 	provider.Device
-	host   bool // computes in host memory
+	host   bool // Info.HostMemory
 	closed int
 }
 
 func (g *given) Info() provider.Info { return provider.Info{Name: "given", HostMemory: g.host} }
 func (g *given) Close() error        { g.closed++; return nil }
 
-// Open takes over the providers that it is given even when it fails.
+// Open takes ownership of the given providers, even if it fails.
 func TestFailedOpenClosesProviders(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -92,7 +92,7 @@ func TestFailedOpenClosesProviders(t *testing.T) {
 	}{
 		{name: "threads", device: &given{}, opt: fucina.WithThreads(-1), part: "-1 threads"},
 		{name: "exact misspelt", device: &given{}, cpu: &given{host: true}, exact: "yes", part: "FUCINA_EXACT"},
-		{name: "threads of another", device: &given{}, cpu: &given{host: true}, opt: fucina.WithThreads(2), part: "2 threads: the provider of WithCPU"},
+		{name: "threads of another", device: &given{}, cpu: &given{host: true}, opt: fucina.WithThreads(2), part: "WithThreads(2) with WithCPU: the provider has its own threads"},
 		{name: "no such device", cpu: &given{host: true}, opt: fucina.WithProvider("abacus"), part: `"abacus"`},
 		{name: "device in host memory", device: &given{host: true}, part: "WithCPU"},
 		{name: "device in host memory beside another", device: &given{host: true}, cpu: &given{host: true}, part: "WithCPU"},
@@ -121,7 +121,7 @@ func TestFailedOpenClosesProviders(t *testing.T) {
 	}
 }
 
-// closing is a provider that notes its end.
+// closing is a provider that counts the calls of Close.
 type closing struct {
 	provider.Provider
 	closed *int
@@ -132,8 +132,7 @@ func (c closing) Close() error {
 	return c.Provider.Close()
 }
 
-// A provider that computes in host memory takes the CPU's place, in every build, and is
-// closed with the engine.
+// WithCPU puts a provider in place of the CPU, in every build, and the engine closes it.
 func TestHostProvider(t *testing.T) {
 	p, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
@@ -164,7 +163,7 @@ func TestHostProvider(t *testing.T) {
 	}
 }
 
-// Counters see the operations of both sides.
+// Stats counts the operations of the CPU and of the device.
 func TestStats(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e := c.Engine()
@@ -181,8 +180,8 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// The raw tensor stays inside: nothing that a user of the package can name or reach
-// through its exported fields and methods mentions it.
+// The raw tensor is internal: no type that a user of the package can reach through
+// exported names, fields and methods mentions it.
 func TestRawTensorIsNotExported(t *testing.T) {
 	const module = "github.com/fucina-go/fucina"
 	const raw = module + "/core/tensor"

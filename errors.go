@@ -11,27 +11,27 @@ import (
 	"github.com/fucina-go/fucina/tags"
 )
 
-// Errors about axes, shapes and layouts. Every error of this package that has one
-// of these causes wraps it.
+// Errors about axes, shapes and layouts. Errors of this package wrap the sentinel of their
+// cause.
 var (
-	// ErrTag reports an axis name that an operation cannot use: unknown, repeated,
-	// empty, one too many, or in the wrong place.
+	// ErrTag reports an axis name that an operation cannot use, because it is unknown,
+	// repeated, empty, one too many, or in the wrong position.
 	ErrTag = tags.ErrTag
 	// ErrShapeMismatch reports operands whose sizes along an axis do not fit.
 	ErrShapeMismatch = tensor.ErrShapeMismatch
-	// ErrInvalidShape reports sizes that no tensor, or no view of this one, can have.
+	// ErrInvalidShape reports sizes that a tensor, or a view of this tensor, cannot have.
 	ErrInvalidShape = tensor.ErrInvalidShape
 	// ErrOverflow reports a size that does not fit an int.
 	ErrOverflow = tensor.ErrOverflow
-	// ErrIndexOutOfBounds reports an index or range that an axis does not have.
+	// ErrIndexOutOfBounds reports an index or a range outside of an axis.
 	ErrIndexOutOfBounds = tensor.ErrIndexOutOfBounds
-	// ErrInvalidDataLength reports a slice or buffer that a shape does not fit.
+	// ErrInvalidDataLength reports a slice or a buffer whose length does not match a shape.
 	ErrInvalidDataLength = tensor.ErrInvalidDataLength
-	// ErrUnsupportedView reports a view that the layout cannot express, or access
-	// to a layout that needs a contiguous one; see Tensor.Contiguous.
+	// ErrUnsupportedView reports a view that strides cannot express, or access that needs a
+	// contiguous tensor; see Tensor.Contiguous.
 	ErrUnsupportedView = tensor.ErrUnsupportedView
-	// ErrDType reports a dtype that an operation does not take, or a Go type that
-	// is not the element type of a tensor's dtype.
+	// ErrDType reports a dtype that an operation does not accept, or a Go type that is not
+	// the element type of a tensor's dtype.
 	ErrDType = tensor.ErrDType
 )
 
@@ -39,25 +39,23 @@ var (
 var (
 	// ErrReleased reports use of a tensor after its release or the end of its frame.
 	ErrReleased = errors.New("tensor was released, or its frame has ended")
-	// ErrReadOnly reports a write to storage that was lent for reading, as that of
-	// a mapped model file.
+	// ErrReadOnly reports a write to read-only storage, such as that of a mapped model file.
 	ErrReadOnly = tensor.ErrReadOnly
-	// ErrFileChanged reports a tensor whose bytes lie in a mapped file that was cut or
+	// ErrFileChanged reports a tensor whose bytes lie in a mapped file that was truncated or
 	// overwritten after it was mapped.
 	ErrFileChanged = offheap.ErrFileChanged
 	// ErrBusy reports a context used by two goroutines at once.
 	ErrBusy = errors.New("context in use by another goroutine")
-	// ErrClosed reports use of an engine or context after it was closed, or while it
-	// closes.
+	// ErrClosed reports use of an engine or a context that is closed or closing.
 	ErrClosed = provider.ErrClosed
-	// ErrEngine reports a tensor that belongs to another engine than the context, or a
-	// buffer that holds another engine's weights.
+	// ErrEngine reports a tensor that does not belong to the engine of the context, or a
+	// buffer that holds weights of another engine.
 	ErrEngine = errors.New("of another engine")
-	// ErrContext reports operands that two contexts drive.
+	// ErrContext reports operands that are driven by different contexts.
 	ErrContext = errors.New("operands of two contexts")
-	// ErrNotOwned reports the Move of a tensor that the innermost frame does not own.
+	// ErrNotOwned reports a moved tensor that the innermost frame does not own.
 	ErrNotOwned = errors.New("move of a tensor that the innermost frame does not own")
-	// ErrLeak reports tensors that were never released when their engine closed.
+	// ErrLeak reports Shared tensors that had not been released when their engine closed.
 	ErrLeak = errors.New("tensors were never released")
 )
 
@@ -65,11 +63,11 @@ var (
 var (
 	// ErrUnavailable reports a provider that this machine or this build does not have.
 	ErrUnavailable = provider.ErrUnavailable
-	// ErrUnsupported reports an operation that no provider of the engine takes.
+	// ErrUnsupported reports an operation that no provider of the engine runs.
 	ErrUnsupported = exec.ErrUnsupported
-	// ErrDeviceFailed reports device work that failed; its results are lost.
+	// ErrDeviceFailed reports work that failed on a device. Its results are lost.
 	ErrDeviceFailed = accel.ErrDeviceFailed
-	// ErrDeviceLost reports a device that is gone, with what only it held.
+	// ErrDeviceLost reports a device that stopped working. Contents that only it held are lost.
 	ErrDeviceLost = accel.ErrDeviceLost
 	// ErrOutOfMemory reports a device allocation that failed.
 	ErrOutOfMemory = accel.ErrOutOfMemory
@@ -77,8 +75,8 @@ var (
 	ErrNoMemory = offheap.ErrNoMemory
 )
 
-// opError is an error whose message tells the whole story and whose kind is only
-// for errors.Is.
+// opError is an error with a complete message of its own. Its kind is the sentinel for
+// errors.Is, and does not appear in the message.
 type opError struct {
 	msg  string
 	kind error

@@ -10,7 +10,8 @@ import (
 	"github.com/fucina-go/fucina"
 )
 
-// session opens an engine on the CPU with one context, and returns what ends both.
+// session opens an engine on the CPU with one context. The function that it returns closes
+// both.
 func session() (*fucina.Context, func()) {
 	e, err := fucina.Open(fucina.WithProvider("cpu"))
 	if err != nil {
@@ -27,7 +28,7 @@ func session() (*fucina.Context, func()) {
 	}
 }
 
-// must is for examples only: programs handle errors.
+// must panics if err is not nil. Programs handle the error instead.
 func must[T any](v T, err error) T {
 	if err != nil {
 		log.Fatal(err)
@@ -35,7 +36,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// mlp is a network of two layers, the first of which is gated.
+// mlp is a network of two layers; the first layer is gated.
 type mlp struct{ up, gate, down, bias fucina.Tensor }
 
 func (m *mlp) forward(x fucina.Tensor) fucina.Tensor {
@@ -44,7 +45,7 @@ func (m *mlp) forward(x fucina.Tensor) fucina.Tensor {
 	return f.Return(h.Dot(m.down, "hidden").Add(m.bias))
 }
 
-// A function of tensors opens a frame and returns one of its tensors, or the first failure.
+// A function of tensors opens a frame, and returns one of its tensors or its first failure.
 func Example_network() {
 	c, end := session()
 	defer end()
@@ -74,8 +75,8 @@ func attend(x, wq, wk, wv, wo fucina.Tensor, heads int) fucina.Tensor {
 	return f.Return(y.Dot(wo, "o").Expect("batch", "seq", "model"))
 }
 
-// Attention is eight lines of other operations. If Rename were missing, seq would be an
-// axis of both operands, and so a batch axis.
+// Attention consists of eight lines of other operations. Rename is necessary because seq
+// would otherwise be an axis of both operands, and therefore a batch axis.
 func Example_attention() {
 	c, end := session()
 	defer end()
@@ -86,7 +87,7 @@ func Example_attention() {
 	// Output: f32 {batch:2 seq:5 model:8}
 }
 
-// Axes that both operands have and that are not contracted are batch axes.
+// The axes that both operands have and that Dot does not contract are batch axes.
 func ExampleTensor_Dot_batch() {
 	c, end := session()
 	defer end()
@@ -99,7 +100,7 @@ func ExampleTensor_Dot_batch() {
 	// Output: f32 {batch:2 m:2 n:2} [22 28 49 64 220 244 301 334]
 }
 
-// The order of axes in memory does not change a contraction.
+// The order of the axes in memory does not change the result of a contraction.
 func ExampleTensor_Dot_order() {
 	c, end := session()
 	defer end()
@@ -121,8 +122,8 @@ func ExampleTensor_Dot_scalar() {
 	// Output: f32 {} [1] 32
 }
 
-// Errors print the axes of both operands. Before that they print the place of the call,
-// which Unwrap takes off.
+// An error shows the axes of both operands. It begins with the place of the call, which
+// Unwrap removes.
 func ExampleTensor_Dot_error() {
 	c, end := session()
 	defer end()
@@ -133,7 +134,8 @@ func ExampleTensor_Dot_error() {
 	// Output: dot over "k": left {batch:2 m:2 k:3}, right {n:4}: no axis "k" true
 }
 
-// Operands are aligned by name; an axis that one side lacks repeats there.
+// Operands are aligned by the names of their axes. An axis that one operand lacks repeats in
+// that operand.
 func ExampleTensor_Add() {
 	c, end := session()
 	defer end()
@@ -151,7 +153,7 @@ func ExampleTensor_Add() {
 	// d=2 batch [33 36]
 }
 
-// Axes of one name and different sizes do not fit.
+// Axes with the same name and different sizes are an error.
 func ExampleTensor_Add_conflict() {
 	c, end := session()
 	defer end()
@@ -181,7 +183,7 @@ func ExampleTensor_Sub() {
 	// [1 0 -1 1 0 -1]
 }
 
-// Operands without a common axis give the outer product.
+// Operands without a common axis give an outer product.
 func ExampleTensor_Mul() {
 	c, end := session()
 	defer end()
@@ -192,7 +194,7 @@ func ExampleTensor_Mul() {
 	// Output: f32 {batch:2 d:3} [1 2 3 10 20 30]
 }
 
-// A misspelled axis of a bias makes an outer product. Expect says where.
+// A bias with a misspelled axis gives an outer product. Expect reports it.
 func ExampleTensor_Expect() {
 	c, end := session()
 	defer end()
@@ -204,7 +206,7 @@ func ExampleTensor_Expect() {
 	// expect: have {batch:2 d:3 b:3}, want {d batch}
 }
 
-// Split and Merge rename factors of an axis without copying.
+// Split and Merge change the factors of an axis without copying.
 func ExampleTensor_Split() {
 	c, end := session()
 	defer end()
@@ -218,7 +220,7 @@ func ExampleTensor_Split() {
 	// f32 {batch:2 features:6} [1 2 3 4 5 6 7 8 9 10 11 12]
 }
 
-// A transposed layout is not that of a split axis; nothing is copied silently.
+// A transposed layout cannot be merged: Merge fails and does not copy.
 func ExampleTensor_Merge() {
 	c, end := session()
 	defer end()
@@ -230,7 +232,7 @@ func ExampleTensor_Merge() {
 	// [1 4 2 5 3 6]
 }
 
-// Missing axes are added without copying; Copy copies.
+// BroadcastTo adds axes without copying. Copy makes them contiguous.
 func ExampleTensor_BroadcastTo() {
 	c, end := session()
 	defer end()
@@ -240,8 +242,8 @@ func ExampleTensor_BroadcastTo() {
 	// Output: [0 1] [3 1] [10 20 30 10 20 30]
 }
 
-// Each turn of a loop has a frame, which ends on break and return too. Replace moves a
-// variable on to its next value, which outlives the turn.
+// Each iteration of Frames has a frame, which also closes on break and return. Replace gives
+// a variable its next value, which outlives the frame of the iteration.
 func ExampleContext_Frames() {
 	c, end := session()
 	defer end()
@@ -262,8 +264,8 @@ func ExampleContext_Frames() {
 	// [4 4] 1 tensor
 }
 
-// What is made inside a scope ends as in a frame, and its memory stays until the scope
-// closes.
+// A tensor that is made inside a scope ends as in a frame. The scope holds its memory until
+// the scope closes.
 func ExampleContext_Scope() {
 	c, end := session()
 	defer end()
@@ -281,7 +283,7 @@ func ExampleContext_Scope() {
 	// [6 8] 2
 }
 
-// A released buffer serves the next result of its size.
+// A released buffer is reused for the next result of its size.
 func ExampleTensor_Release() {
 	c, end := session()
 	defer end()
@@ -302,7 +304,7 @@ func ExampleTensor_Release() {
 	// add: the left: tensor was released, or its frame has ended
 }
 
-// The operation that takes a moved value ends it, here the old value of a variable.
+// An operation ends the operands that are moved, here the old value of a variable.
 func ExampleTensor_Move() {
 	c, end := session()
 	defer end()
@@ -314,7 +316,7 @@ func ExampleTensor_Move() {
 	// Output: [27 27] true
 }
 
-// A Shared tensor belongs to nobody, and to no context: any may use it, on any goroutine.
+// A Shared tensor has no owner and no context. Any context may use it, on any goroutine.
 func ExampleTensor_Shared() {
 	c, end := session()
 	defer end()
@@ -331,7 +333,7 @@ func ExampleTensor_Shared() {
 	// Output: 500 50
 }
 
-// Read and Update lend a tensor's memory for the length of a call; Data copies it.
+// Read and Update lend a tensor's memory for the length of a call. Data copies it.
 func ExampleUpdate() {
 	c, end := session()
 	defer end()

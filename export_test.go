@@ -7,8 +7,7 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 )
 
-// Memory returns the address of the buffer that the tensor lives in, for tests of its
-// reuse.
+// Memory returns the address of the tensor's buffer, for tests of the reuse of memory.
 func Memory(t Tensor) *byte {
 	o, err := t.use()
 	if err != nil {

@@ -11,27 +11,26 @@ import (
 	"sync/atomic"
 )
 
-// Failure is the error that a failed tensor carries: what went wrong, and where in the
-// program. Its text begins with the file and the line of the call; the verb %+v adds the
-// callers of that line.
+// Failure is the error that a failed tensor carries. Its text begins with the file and the
+// line of the call that failed; the verb %+v adds the callers of that line.
 //
-// A failure stays with its context until somebody looks at it. Tensor.Err and every
-// function that returns it as an error are looks; printing it is not. A look covers also
-// what failed on the context after it, up to the look, because that is most often its
-// consequence.
+// A failure remains on its context until the program looks at it. Tensor.Err looks at a
+// failure, and so does every function that returns it as an error; printing does not. A look
+// also covers the later failures of the context up to that moment, because they are usually
+// consequences of this one.
 type Failure struct {
-	c    *Context // nil if it concerns no context
+	c    *Context // nil if the failure has no context
 	err  error
 	pcs  [maxCallers]uintptr
 	n    int
-	seq  uint64 // its number on the context, from 1
+	seq  uint64 // counts the failures of the context, from 1
 	seen atomic.Bool
 }
 
-// maxCallers is the most program counters that a failure keeps.
+// maxCallers is the largest number of program counters that a failure keeps.
 const maxCallers = 24
 
-// shownCallers is the most places that %+v prints after the first.
+// shownCallers is the largest number of callers that %+v prints after the first place.
 const shownCallers = 5
 
 func newFailure(c *Context, err error) *Failure {
@@ -40,7 +39,7 @@ func newFailure(c *Context, err error) *Failure {
 	return f
 }
 
-// Error returns the place and the error.
+// Error returns the place of the call, a colon and the error.
 func (f *Failure) Error() string {
 	if at := f.places(1); len(at) > 0 {
 		return at[0] + ": " + f.err.Error()
@@ -51,7 +50,7 @@ func (f *Failure) Error() string {
 // Unwrap returns the error without the place.
 func (f *Failure) Unwrap() error { return f.err }
 
-// Format adds the callers for %+v.
+// Format prints Error, and with %+v the callers too.
 func (f *Failure) Format(s fmt.State, _ rune) {
 	_, _ = io.WriteString(s, f.Error())
 	if !s.Flag('+') {
@@ -64,15 +63,15 @@ func (f *Failure) Format(s fmt.State, _ rune) {
 	}
 }
 
-// home is the folder of this package's files.
+// home is the directory of this package's files.
 var home = func() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(file)
 }()
 
-// places returns up to most file:line pairs of the callers of this package. A place is
-// told by its file's folder and not by the name of its function, because the body of a
-// range-over-func loop is named after the function that it is inlined into.
+// places returns up to most file:line pairs of the callers of this package. It finds the
+// package's own functions by the directory of their files, because the body of a
+// range-over-func loop has the name of the function that it is inlined into.
 func (f *Failure) places(most int) []string { return places(f.pcs[:f.n], most) }
 
 func places(pcs []uintptr, most int) []string {
@@ -91,8 +90,8 @@ func places(pcs []uintptr, most int) []string {
 	return at
 }
 
-// look marks f, and what failed on its context after it, as seen, and returns it as an
-// error. nil is none.
+// look marks f and the later failures of its context as seen, and returns f as an error. It
+// returns nil if f is nil.
 func (f *Failure) look() error {
 	if f == nil {
 		return nil
@@ -104,8 +103,8 @@ func (f *Failure) look() error {
 	return f
 }
 
-// failures are a context's failures that nobody has looked at: for each frame that is
-// open, at least the first since it was opened. Any goroutine may look.
+// failures holds failures of a context that have not been looked at: for each open frame,
+// at least the first failure since the frame was opened. Any goroutine may look at them.
 type failures struct {
 	mu   sync.Mutex
 	list []*Failure    // by seq
@@ -114,7 +113,8 @@ type failures struct {
 }
 
 // add records f. since is the number of the last failure before the innermost frame was
-// opened: if one after it is on the list, f can never be the first of any frame.
+// opened. If the list has a failure after since, f is not the first failure of any open
+// frame, and add drops it.
 func (l *failures) add(f *Failure, since uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +125,7 @@ func (l *failures) add(f *Failure, since uint64) {
 	}
 }
 
-// first returns the first failure after number since that nobody has looked at, or nil.
+// first returns the first failure after number since that has not been looked at, or nil.
 func (l *failures) first(since uint64) *Failure {
 	if l.n.Load() == 0 {
 		return nil
@@ -140,7 +140,7 @@ func (l *failures) first(since uint64) *Failure {
 	return nil
 }
 
-// lookedAt drops the failures from number seq on.
+// lookedAt drops the failures from number seq on, and marks them as seen.
 func (l *failures) lookedAt(seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,19 +13,20 @@ import (
 	"github.com/fucina-go/fucina"
 )
 
-// here returns the place of its caller as failures print it.
+// here returns the place of its caller in the form that failures print.
 func here() string {
 	_, file, line, _ := runtime.Caller(1)
 	return fmt.Sprintf("%s:%d", filepath.Base(file), line)
 }
 
-// helper fails in a function that the caller's place says nothing of.
+// helper returns its own place and a tensor that failed there. Failures name that place, and
+// with %+v the place of its caller.
 func helper(x fucina.Tensor) (string, fucina.Tensor) {
 	f := x.Frame()
 	return here(), f.Return(x.Rename("no", "n").Scale(2))
 }
 
-// deep is helper under so many callers.
+// deep returns a tensor that failed under n further callers.
 func deep(x fucina.Tensor, n int) fucina.Tensor {
 	if n == 0 {
 		return x.Rename("no", "n")
@@ -33,8 +34,8 @@ func deep(x fucina.Tensor, n int) fucina.Tensor {
 	return deep(x, n-1)
 }
 
-// The text of a failure begins with the line that made the call, whatever way the call
-// took inside the package, and its %+v adds the callers of that line.
+// The text of a failure begins with the line outside of the package that made the call, and
+// %+v adds the callers of that line.
 func TestFailurePlace(t *testing.T) {
 	c, end := open(t)
 	x := numbered(c, "d:2")
@@ -125,7 +126,7 @@ func TestFailurePlace(t *testing.T) {
 	end()
 }
 
-// lines returns the place so many lines further down.
+// lines returns the place n lines after at.
 func lines(at string, n int) string {
 	file, line, _ := strings.Cut(at, ":")
 	var i int
@@ -133,8 +134,8 @@ func lines(at string, n int) string {
 	return fmt.Sprintf("%s:%d", file, i+n)
 }
 
-// A failure anywhere in a chain is that of its end, with the place, the operation and the
-// axes of both operands, and leaves no tensor and no memory behind.
+// If an operation in a chain fails, the result of the chain carries that failure, with the
+// place, the operation and the axes of both operands. No tensor and no memory leaks.
 func TestFailureInAChain(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e := c.Engine()
@@ -172,15 +173,15 @@ func TestFailureInAChain(t *testing.T) {
 	})
 }
 
-// A failure that nobody looked at is reported once: by the innermost frame that returns
-// something, or by the context, or by the engine. Printing is no look, and a look covers
-// what failed after.
+// A failure that has not been looked at is reported once: by the innermost frame that returns
+// a tensor, by the context, or by the engine. Printing does not look at a failure. A look
+// covers the later failures too.
 func TestUnseenFailures(t *testing.T) {
 	mine := func(i int) error { return fmt.Errorf("failure %d", i) }
 	for _, tt := range []struct {
 		name string
 		do   func(e *fucina.Engine, c *fucina.Context) error
-		want string // "" is none
+		want string // "" if no failure is reported
 	}{
 		{"nothing failed", func(e *fucina.Engine, c *fucina.Context) error { return errors.Join(c.Err(), c.Sync()) }, ""},
 		{"context", func(_ *fucina.Engine, c *fucina.Context) error { return c.Err() }, "failure 0"},
@@ -219,7 +220,7 @@ func TestUnseenFailures(t *testing.T) {
 		{"looked at", func(_ *fucina.Engine, c *fucina.Context) error {
 			f := c.Frame()
 			first := c.Fail(mine(1))
-			c.Fail(mine(2)) // a consequence, in most programs
+			c.Fail(mine(2)) // in most programs a consequence of the first failure
 			if first.Err() == nil {
 				return errors.New("no failure")
 			}
@@ -284,7 +285,7 @@ func TestUnseenFailures(t *testing.T) {
 	}
 }
 
-// Fail keeps a failure as it is, so that its place is where it happened.
+// Fail returns a failure unchanged, so that its place remains the place where it happened.
 func TestFail(t *testing.T) {
 	c, end := open(t)
 	x := numbered(c, "d:2")
@@ -304,8 +305,8 @@ func TestFail(t *testing.T) {
 	end()
 }
 
-// Debug shows each operation as it runs, calls OnFailure once for each failure, and makes
-// a NaN a failure where it arises.
+// Debug traces each operation, calls OnFailure once for each failure, and makes an operation
+// fail if its result has a NaN.
 func TestDebug(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x, w := numbered(c, "batch:2 d:3"), numbered(c, "hiden:3")
@@ -318,7 +319,7 @@ func TestDebug(t *testing.T) {
 		at := here()
 		y := x.Scale(2).
 			Add(w)
-		x.Dot(w, "d").Softmax("d") // both operands, one failure
+		x.Dot(w, "d").Softmax("d") // the second operation adds no failure of its own
 		z := x.Narrow("batch", 0, 1)
 		fucina.Attention(x, x, x, fucina.AttentionOptions{})
 		w.Mul(numbered(c, "hiden:3"))
@@ -350,7 +351,7 @@ func TestDebug(t *testing.T) {
 	})
 }
 
-// CheckNaN finds a NaN and an infinity in the result that has it first.
+// CheckNaN reports the first result that has a NaN or an infinity.
 func TestCheckNaN(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		c.Debug(fucina.DebugOptions{CheckNaN: true})

@@ -9,8 +9,8 @@ import (
 	"github.com/fucina-go/fucina/tagged"
 )
 
-// String describes the tensor without its values, as "f32 {batch:2 d:3}", "failed: ..."
-// or "ended tensor". Printing a failed tensor is no look at its failure.
+// String describes the tensor without its values, as "f32 {batch:2 d:3}", "failed: ...",
+// "ended tensor" or "no tensor". Printing a failed tensor does not look at its failure.
 func (t Tensor) String() string {
 	switch {
 	case t.IsZero():
@@ -26,9 +26,9 @@ func (t Tensor) String() string {
 	return o.t.DType().String() + " " + o.describe()
 }
 
-// Format prints String, and for %+v the values too, with the names of the axes: as NumPy
-// does, the middle of an axis is left out where there are more than 1000 elements. It
-// waits for the values.
+// Format prints String. With %+v it also waits for the values and prints them, with the
+// names of the axes. If there are more than 1000 elements, it leaves out the middle of the
+// axes, as NumPy does.
 func (t Tensor) Format(s fmt.State, verb rune) {
 	_, _ = io.WriteString(s, t.String())
 	if verb != 'v' || !s.Flag('+') {
@@ -83,12 +83,12 @@ func (t Tensor) values() ([]float64, error) {
 }
 
 const (
-	briefFrom = 1000 // elements from which on axes are shortened
-	edge      = 3    // entries that are printed at each end of a shortened axis
+	briefFrom = 1000 // the largest number of elements that is printed in full
+	edge      = 3    // the entries that are printed at each end of a shortened axis
 )
 
-// printer prints the elements of a tensor: nested brackets, with the name of each axis
-// but the last before its entries.
+// printer prints the elements of a tensor. Each entry of an outer axis begins with the name
+// of the axis and the index. The entries of the last axis follow its name, in brackets.
 type printer struct {
 	w     io.Writer
 	axes  []tagged.Axis

@@ -10,18 +10,18 @@ import (
 )
 
 // Frame owns the results of the operations that run on its context while it is the
-// innermost frame or scope that is open. Close ends them. A Frame is a small value;
-// copies are the same frame.
+// innermost open frame or scope. Close ends these tensors. A Frame is a small value, and
+// its copies denote the same frame.
 type Frame struct {
 	c   *Context
 	gen uint64
-	bad *Failure // why there is no frame
+	bad *Failure // why no frame was opened, or nil
 }
 
-// Scope owns results like a Frame, and holds the memory of all that is made inside it,
-// frames included, until it closes, because Backward reads it: names end alike in both, so
-// that a forward function that is right in training is right in inference. What leaves a
-// Scope is a constant.
+// Scope owns results as a Frame does. It also holds the memory of every tensor that is made
+// inside it, in frames too, until it closes, because Backward reads that memory. Tensors end
+// at the same points in a Scope and in a Frame, so a forward function that is correct in
+// training is correct in inference. A tensor that leaves a Scope is a constant.
 type Scope struct{ f Frame }
 
 type frameKind uint8
@@ -32,34 +32,34 @@ const (
 	scopeFrame
 )
 
-// frame is an open frame or scope. The context reuses it for one after another; gen tells
-// them apart.
+// frame is an open frame or scope. The context reuses a frame for one Frame after another;
+// gen distinguishes them.
 type frame struct {
 	c     *Context
 	kind  frameKind
 	gen   uint64
-	since uint64 // the context's last failure when it was opened
+	since uint64 // the number of the context's last failure when the frame was opened
 	from  *Failure
-	items *header         // what it owns, newest first
-	held  []tensor.Tensor // of a scope: the memory of what ended in it
+	items *header         // the tensors that the frame owns, newest first
+	held  []tensor.Tensor // the memory of the tensors that ended in a scope
 }
 
-// Frame opens a frame inside those that are open.
+// Frame opens a frame inside the innermost open frame or scope.
 //
-// Open it first, and end it on every path. A function with one exit ends with
-// "return f.Return(y)". One that can leave early, or has two results, begins with
-// "defer f.Close()" and returns f.Keep of each.
+// Open a frame first, and end it on every path. A function with one exit ends with
+// "return f.Return(y)". A function that can return early, or has two results, begins with
+// "defer f.Close()" and returns f.Keep of each result.
 func (c *Context) Frame() Frame { return c.open(plainFrame, nil) }
 
-// NoGrad opens a Frame in which nothing is recorded for Backward, so that its memory is
-// free at Close, in a Scope too.
+// NoGrad opens a Frame in which nothing is recorded for Backward. Its memory is freed at
+// Close, even inside a Scope.
 func (c *Context) NoGrad() Frame { return c.open(noGradFrame, nil) }
 
-// Scope opens a scope inside the frames and scopes that are open.
+// Scope opens a scope inside the innermost open frame or scope.
 func (c *Context) Scope() Scope { return Scope{c.open(scopeFrame, nil)} }
 
-// Frames yields 0 to n-1, each with a frame of its own around the body of the loop, which
-// ends on continue, break, return and panic.
+// Frames yields the integers 0 to n-1, each with a new frame around the body of the loop.
+// The frame closes at the end of the body, and on continue, break, return and panic.
 func (c *Context) Frames(n int) iter.Seq2[int, Frame] {
 	return func(yield func(int, Frame) bool) {
 		for i := range n {
@@ -76,8 +76,8 @@ func (c *Context) turn(i int, yield func(int, Frame) bool) bool {
 	return yield(i, f)
 }
 
-// Frame opens a frame of t's context. If t failed, Keep and Return give that failure,
-// whatever is handed to them.
+// Frame opens a frame of t's context. If t has failed, Keep and Return of the frame give
+// t's failure in place of their argument.
 func (t Tensor) Frame() Frame {
 	from := t.failure()
 	if t.c != nil {
@@ -89,26 +89,25 @@ func (t Tensor) Frame() Frame {
 	return Frame{bad: from}
 }
 
-// Keep hands t to the frame or scope around f, or else to the context. A tensor that f
-// does not own stays its owner's, and the result is a new tensor over the same memory; so
-// the result of Keep is always the receiver's own. If something inside f failed and nobody
-// looked, the result is the first such failure instead.
+// Keep gives t to the frame or scope around f, or to the context if there is none. If f does
+// not own t, t keeps its owner and the result is a new tensor over the same memory. If
+// failures inside f have not been looked at, the result carries the first of them instead.
 //
-// A view keeps all of the memory that it is a view of: keep a Copy of a small view of a
-// large tensor.
+// A view keeps the whole storage of its tensor alive: keep a Copy of a small view of a large
+// tensor.
 func (f Frame) Keep(t Tensor) Tensor { return f.keep(t) }
 
-// Return is Keep, then Close.
+// Return returns f.Keep(t) and closes f.
 func (f Frame) Return(t Tensor) Tensor {
 	t = f.keep(t)
 	f.Close()
 	return t
 }
 
-// Close ends what f and the frames inside it own. Closing again does nothing.
+// Close ends the tensors that f and the frames inside it own. Closing f again does nothing.
 func (f Frame) Close() {
 	if f.c == nil || f.c.enter() != nil {
-		return // a closed context has ended its frames; a busy one is driven by someone else
+		return // a closed context has ended its frames; another goroutine drives a busy one
 	}
 	defer f.c.exit()
 	if i := f.place(); i > 0 {
@@ -116,14 +115,14 @@ func (f Frame) Close() {
 	}
 }
 
-// Keep is Frame.Keep.
+// Keep gives t to the frame or scope around s, like Frame.Keep.
 func (s Scope) Keep(t Tensor) Tensor { return s.f.keep(t) }
 
-// Close ends what s and the frames inside it own, and frees the memory that s holds.
-// Closing again does nothing.
+// Close ends the tensors that s and the frames inside it own, and frees the memory that s
+// holds. Closing s again does nothing.
 func (s Scope) Close() { s.f.Close() }
 
-// open opens a frame.
+// open opens a frame of kind k. If from is not nil, Keep and Return of the frame give it.
 func (c *Context) open(k frameKind, from *Failure) Frame {
 	if err := c.enter(); err != nil {
 		if from == nil {
@@ -135,7 +134,7 @@ func (c *Context) open(k frameKind, from *Failure) Frame {
 	return Frame{c: c, gen: c.push(k, from)}
 }
 
-// push adds a frame to those that are open. The caller is inside the context.
+// push adds an open frame and returns its gen. The caller is inside the context.
 func (c *Context) push(k frameKind, from *Failure) uint64 {
 	c.gen++
 	n := len(c.frames)
@@ -149,8 +148,8 @@ func (c *Context) push(k frameKind, from *Failure) uint64 {
 	return c.gen
 }
 
-// place returns the place of f among its context's frames, or -1. The caller is inside
-// the context.
+// place returns the index of f in its context's frames, or -1. The caller is inside the
+// context.
 func (f Frame) place() int {
 	for i := len(f.c.frames) - 1; i >= 0; i-- {
 		if f.c.frames[i].gen == f.gen {
@@ -163,8 +162,8 @@ func (f Frame) place() int {
 // innermost returns the frame that owns results.
 func (c *Context) innermost() *frame { return c.frames[len(c.frames)-1] }
 
-// closeFrames closes the frames from place i on, the innermost first. The caller is
-// inside the context.
+// closeFrames closes the frames from index i on, the innermost first. The caller is inside
+// the context.
 func (c *Context) closeFrames(i int) {
 	for j := len(c.frames) - 1; j >= i; j-- {
 		s := c.frames[j]
@@ -184,7 +183,7 @@ func (c *Context) closeFrames(i int) {
 	}
 }
 
-// holder returns the scope that holds the memory of what ends in frame i, or nil.
+// holder returns the scope that holds the memory of tensors that end in frame i, or nil.
 func (c *Context) holder(i int) *frame {
 	for ; i >= 0 && c.frames[i].kind != noGradFrame; i-- {
 		if c.frames[i].kind == scopeFrame {
@@ -215,7 +214,7 @@ func (f Frame) keep(t Tensor) Tensor {
 	return kept
 }
 
-// keep is Frame.keep inside the context.
+// keep implements Frame.keep. The caller is inside the context.
 func (c *Context) keep(f Frame, t Tensor) (Tensor, error) {
 	i := f.place()
 	if i < 1 {
@@ -250,9 +249,9 @@ func (c *Context) keep(f Frame, t Tensor) (Tensor, error) {
 	return c.wrapIn(around, o.t, o.names), nil
 }
 
-// Replace puts fresh in the place of *old: fresh gets the owner and the context of *old,
-// and *old ends. If *old is the zero Tensor or has ended, the context becomes the owner.
-// If fresh failed, *old stays as it is, and the failure is returned.
+// Replace sets *old to fresh: fresh gets the owner and the context of *old, and the tensor
+// that *old named ends. If *old is the zero Tensor or has ended, fresh's context becomes the
+// owner. If fresh has failed, Replace leaves *old unchanged and returns the failure.
 func Replace(old *Tensor, fresh Tensor) error {
 	if err := fresh.Err(); err != nil {
 		return err
@@ -272,8 +271,8 @@ func Replace(old *Tensor, fresh Tensor) error {
 	return nil
 }
 
-// successor gives fresh the owner that t has, or a new tensor over its memory if it is
-// Shared and t is not.
+// successor gives fresh the owner of t, and returns it. If fresh is Shared and t is not,
+// successor returns a new tensor over the memory of fresh instead.
 func (t Tensor) successor(fresh Tensor) (Tensor, error) {
 	from, c, owner := fresh.h.ownedBy(fresh.mark()), fresh.c, (*frame)(nil)
 	live := t.live()
@@ -307,7 +306,7 @@ func (t Tensor) successor(fresh Tensor) (Tensor, error) {
 			owner = into.frames[0]
 		}
 	}
-	// Nobody else changes owners now, but may have before.
+	// No other goroutine can change the owners now, but one may have changed them before.
 	if fresh.h.ownedBy(fresh.mark()) != from || live && t.h.ownedBy(t.mark()) != owner {
 		return Tensor{}, ErrReleased
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/fucina-go/fucina"
 )
 
-// check is a test with helpers that allocate nothing.
+// check is a test or benchmark with a helper that allocates nothing.
 type check struct{ testing.TB }
 
-// of returns x, which an engine must have given without an error.
+// of returns x, and fails the test if err is not nil.
 func (t check) of(x fucina.Tensor, err error) fucina.Tensor {
 	if err != nil {
 		t.Helper()
@@ -21,8 +21,9 @@ func (t check) of(x fucina.Tensor, err error) fucina.Tensor {
 	return x
 }
 
-// open returns a context on a CPU engine, and what closes the engine and fails the test
-// if a Shared tensor was not released, or if something failed and nobody looked.
+// open returns a context on an engine that uses the CPU, unless opts say otherwise. The
+// function that it returns closes the engine. That function fails the test if a Shared tensor
+// was not released, or if a failure was not looked at.
 func open(t testing.TB, opts ...fucina.Option) (*fucina.Context, func()) {
 	t.Helper()
 	e, err := fucina.Open(append([]fucina.Option{fucina.WithProvider("cpu")}, opts...)...)
@@ -50,7 +51,7 @@ func drop(ts ...fucina.Tensor) {
 	}
 }
 
-// notCalled is the function of a Read or Update that must not call it.
+// notCalled returns a function for a Read or an Update that must not call it.
 func notCalled[T fucina.Element](t testing.TB) func([]T) error {
 	return func([]T) error {
 		t.Error("the function of a refused call was called")
@@ -68,7 +69,7 @@ func values[T fucina.Element](t testing.TB, x fucina.Tensor) []T {
 	return v
 }
 
-// want fails the test unless x has these axes and elements.
+// want fails the test if x does not have these axes and elements.
 func want[T fucina.Element](t testing.TB, x fucina.Tensor, axes string, elements []T) {
 	t.Helper()
 	if got := x.String(); !strings.HasSuffix(got, axes) {
@@ -79,8 +80,8 @@ func want[T fucina.Element](t testing.TB, x fucina.Tensor, axes string, elements
 	}
 }
 
-// refused fails the test unless err is of the given kind and its message has every
-// one of the parts.
+// refused fails the test if err is not of the given kind, or if its message lacks one of the
+// parts.
 func refused(t testing.TB, err, kind error, parts ...string) {
 	t.Helper()
 	if !errors.Is(err, kind) {
@@ -114,7 +115,7 @@ func count(axes []fucina.Axis) int {
 	return n
 }
 
-// numbered returns the f32 tensor 1, 2, 3, ...
+// numbered returns an f32 tensor with the elements 1, 2, 3, ...
 func numbered(c *fucina.Context, axes string) fucina.Tensor {
 	a := ax(axes)
 	x := make([]float32, count(a))

@@ -11,46 +11,46 @@ import (
 	"github.com/fucina-go/fucina/tags"
 )
 
-// Tensor names a tensor and the context that drives it. It is a small value; copies name
-// the same tensor. Once that has ended, every one of them is stale, and using it is
-// ErrReleased. The zero Tensor is none.
+// Tensor denotes a tensor and the context that drives it. It is a small value, and its
+// copies denote the same tensor. Once the tensor has ended, every copy is stale, and using
+// one fails with ErrReleased. The zero Tensor denotes no tensor.
 //
 // Operations are methods that return one Tensor. If an operation fails, its result is a
-// failed tensor, which carries the error: an operation on it computes nothing and returns
-// the same failure, until somebody looks. See the package's rules.
+// failed tensor, which carries the error. An operation on a failed tensor computes nothing
+// and returns the same failure. The package documentation has the rules.
 //
-// == also compares the context and the mark of Move; Same does not.
+// The operator == also compares the context and the mark of Move; Same does not.
 type Tensor struct {
 	c *Context // nil for a Shared tensor
 	h *header
-	// epoch is that of the header when it was given to this tensor, and the mark of Move.
-	// The end of a tensor moves the header's epoch on, so that a stale Tensor is an error
-	// even after its header was reused, and never someone else's tensor.
+	// epoch is the epoch of the header when the tensor was made, combined with the mark of
+	// Move. The epoch of a header increases when its tensor ends, so a stale Tensor is an
+	// error even after its header has been reused.
 	epoch uint64
 }
 
-// moved is the mark of Move in an epoch.
+// moved is the bit of an epoch that Move sets.
 const moved = 1 << 63
 
 // mark returns the epoch without the mark of Move.
 func (t Tensor) mark() uint64 { return t.epoch &^ moved }
 
-// header is the tensor behind a Tensor. Its engine reuses it for one tensor after
-// another.
+// header holds the tensor that a Tensor denotes. Its engine reuses a header for one tensor
+// after another.
 type header struct {
 	e    *Engine
-	fail *Failure // of a failed tensor, whose header is its own and has nothing else
+	fail *Failure // set only for a failed tensor, whose header is not reused
 
 	mu    sync.Mutex
 	epoch uint64
 	t     tensor.Tensor
 	names tags.List
-	owner *frame // nil for a Shared tensor; written inside its context
+	owner *frame // nil for a Shared tensor; written inside the owner's context
 
-	prev, next *header // among what the owner owns; used inside its context
+	prev, next *header // links of the owner's items; used inside the owner's context
 }
 
-// headers are an engine's headers: those in use are counted, the others are kept.
+// headers counts the headers of an engine that are in use, and keeps the idle ones.
 type headers struct {
 	inUse atomic.Int64
 	mu    sync.Mutex
@@ -78,21 +78,20 @@ func (p *headers) put(h *header) {
 	p.idle = append(p.idle, h)
 }
 
-// keep takes back the idle headers of a context.
+// keep adds the idle headers of a context.
 func (p *headers) keep(idle []*header) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, idle...)
 }
 
-// wrap makes t, whose reference it takes, a Tensor that nobody owns.
+// wrap returns a Shared Tensor for t, and takes the reference of t.
 func (e *Engine) wrap(t tensor.Tensor, names tags.List) Tensor {
 	h := e.headers.get(e)
 	return Tensor{nil, h, h.fill(t, names, nil)}
 }
 
-// fill makes h, which is idle, the header of t with the given owner, and returns its
-// epoch.
+// fill makes the idle header h the header of t with the given owner, and returns h's epoch.
 func (h *header) fill(t tensor.Tensor, names tags.List, owner *frame) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,7 +99,7 @@ func (h *header) fill(t tensor.Tensor, names tags.List, owner *frame) uint64 {
 	return h.epoch
 }
 
-// empty ends what h is the header of, and returns it. The caller holds mu.
+// empty ends the tensor of h and returns the raw tensor. The caller holds mu.
 func (h *header) empty() tensor.Tensor {
 	raw := h.t
 	h.epoch++
@@ -108,11 +107,11 @@ func (h *header) empty() tensor.Tensor {
 	return raw
 }
 
-// spareHeaders is how many idle headers a context keeps to itself.
+// spareHeaders is the largest number of idle headers that a context keeps.
 const spareHeaders = 64
 
-// wrapIn makes t, whose reference it takes, a tensor that s, a frame of c, owns. The
-// caller is inside the context.
+// wrapIn returns a Tensor for t that the frame s of c owns, and takes the reference of t.
+// The caller is inside the context.
 func (c *Context) wrapIn(s *frame, t tensor.Tensor, names tags.List) Tensor {
 	var h *header
 	if n := len(c.spare); n > 0 {
@@ -127,8 +126,8 @@ func (c *Context) wrapIn(s *frame, t tensor.Tensor, names tags.List) Tensor {
 	return Tensor{c, h, epoch}
 }
 
-// discard takes back the header and the memory of a tensor that has ended and that a
-// frame of c owned. The memory goes to the scope holder, if there is one.
+// discard makes the header h idle and releases raw, after the end of a tensor that a frame
+// of c owned. If holder is not nil, that scope holds raw instead.
 func (c *Context) discard(h *header, raw tensor.Tensor, holder *frame) {
 	if holder != nil {
 		holder.held = append(holder.held, raw)
@@ -143,7 +142,7 @@ func (c *Context) discard(h *header, raw tensor.Tensor, holder *frame) {
 	}
 }
 
-// link adds h to what s owns. The caller is inside s's context.
+// link adds h to the items of s. The caller is inside s's context.
 func (s *frame) link(h *header) {
 	h.prev, h.next = nil, s.items
 	if h.next != nil {
@@ -152,7 +151,7 @@ func (s *frame) link(h *header) {
 	s.items = h
 }
 
-// unlink takes h from what s owns. The caller is inside s's context.
+// unlink removes h from the items of s. The caller is inside s's context.
 func (s *frame) unlink(h *header) {
 	if h.prev != nil {
 		h.prev.next = h.next
@@ -165,8 +164,8 @@ func (s *frame) unlink(h *header) {
 	h.prev, h.next = nil, nil
 }
 
-// own makes t, whose reference it takes, a Shared Tensor, and its buffer the engine's.
-// With an error, which is ErrClosed or ErrEngine, it takes nothing.
+// own returns a Shared Tensor for t, and makes the engine the owner of t's buffer. It takes
+// the reference of t, unless it fails, with ErrClosed or ErrEngine.
 func (e *Engine) own(t tensor.Tensor, names tags.List) (Tensor, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -179,7 +178,7 @@ func (e *Engine) own(t tensor.Tensor, names tags.List) (Tensor, error) {
 	return e.wrap(t, names), nil
 }
 
-// give makes s the owner of h, which has none. The caller is inside s's context.
+// give makes s the owner of h, which has no owner. The caller is inside s's context.
 func (h *header) give(s *frame) {
 	s.link(h)
 	h.mu.Lock()
@@ -187,7 +186,7 @@ func (h *header) give(s *frame) {
 	h.mu.Unlock()
 }
 
-// take takes h from its owner. The caller is inside the owner's context.
+// take removes the owner of h. The caller is inside the owner's context.
 func (h *header) take() {
 	h.owner.unlink(h)
 	h.mu.Lock()
@@ -208,7 +207,7 @@ func (h *header) ownedBy(epoch uint64) *frame {
 // failedTensor returns a tensor of context c that carries f.
 func failedTensor(c *Context, f *Failure) Tensor { return Tensor{c, &header{fail: f}, 0} }
 
-// failure returns why t failed, or nil. It is no look.
+// failure returns why t failed, or nil. It does not look at the failure.
 func (t Tensor) failure() *Failure {
 	if t.h == nil {
 		return nil
@@ -216,7 +215,7 @@ func (t Tensor) failure() *Failure {
 	return t.h.fail
 }
 
-// Errors of operands that are no tensors.
+// Errors of operands that an operation cannot use.
 var (
 	errNoTensor  = fmt.Errorf("the zero Tensor: %w", ErrReleased)
 	errNoContext = errors.New("no operand has a context; choose one with On")
@@ -232,8 +231,8 @@ func (t Tensor) live() bool {
 	return t.h.epoch == t.mark()
 }
 
-// operand is a tensor during a call that needs no context: a reference, to be released,
-// with the names of its axes.
+// operand is a reference to a tensor during a call, with the names of its axes. The call
+// releases the reference.
 type operand struct {
 	t     tensor.Tensor
 	names tags.List
@@ -254,11 +253,11 @@ func (t Tensor) use() (operand, error) {
 	return operand{t.h.t.Retained(), t.h.names}, nil
 }
 
-// Release ends the tensor early. In a frame it is never needed. A tensor that has ended,
-// failed or is zero stays as it is.
+// Release ends the tensor early. It is never needed in a frame. It does nothing to a tensor
+// that has ended, has failed or is zero.
 //
-// While a scope holds the memory, only the name ends. After Engine.Close, Release still
-// frees the memory of a Shared tensor.
+// In a Scope, Release ends the tensor, and the scope holds its memory. After Engine.Close,
+// Release still frees the memory of a Shared tensor.
 func (t Tensor) Release() {
 	if t.h == nil || t.h.fail != nil {
 		return
@@ -270,13 +269,13 @@ func (t Tensor) Release() {
 	}
 	c := s.c
 	if c.enter() != nil {
-		return // the context has closed, or someone else drives it: its frame ends the tensor
+		return // the context is closed or another goroutine drives it; the frame ends the tensor
 	}
 	defer c.exit()
 	c.release(t)
 }
 
-// endShared ends a tensor that nobody owns.
+// endShared ends a tensor that has no owner.
 func (t Tensor) endShared() {
 	h := t.h
 	h.mu.Lock()
@@ -305,8 +304,8 @@ func (c *Context) release(t Tensor) {
 	c.discard(h, raw, c.holder(slices.Index(c.frames, s)))
 }
 
-// Shared takes t out of frames, scopes and its context: it lives until Release, and any
-// context of the engine may use it. It returns t, without a context; see On.
+// Shared removes t from its frame, scope and context. t then lives until its Release, and
+// any context of the engine may use it. Shared returns t without a context; see On.
 func (t Tensor) Shared() Tensor {
 	if t.failure() != nil {
 		return t
@@ -318,7 +317,7 @@ func (t Tensor) Shared() Tensor {
 		if err := s.c.enter(); err != nil {
 			return t.complain("shared", err)
 		}
-		mine := t.h.ownedBy(t.mark()) == s // or its frame has ended before enter
+		mine := t.h.ownedBy(t.mark()) == s // false if the frame ended before enter
 		if mine {
 			t.h.take()
 		}
@@ -330,20 +329,21 @@ func (t Tensor) Shared() Tensor {
 	return Tensor{nil, t.h, t.mark()}
 }
 
-// On returns t driven by c. Its owner stays the same.
+// On returns t, driven by the context c. The owner of t does not change.
 func (t Tensor) On(c *Context) Tensor {
 	t.c = c
 	return t
 }
 
-// Move returns t with a mark in the value: the operation that takes the value ends t, also
-// if it fails. Only what the innermost frame owns can be moved.
+// Move returns t with a mark in the value. The operation that takes the marked value ends t,
+// even if the operation fails. If the innermost frame does not own t, that operation fails
+// with ErrNotOwned.
 func (t Tensor) Move() Tensor {
 	t.epoch |= moved
 	return t
 }
 
-// errEnded says what is wrong with a tensor that is not live.
+// errEnded returns the error of using t, which is not live.
 func errEnded(t Tensor) error {
 	if t.h == nil {
 		return errNoTensor

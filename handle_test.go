@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A header serves one tensor after another of its engine; a tensor of an earlier epoch
-// stays stale.
+// An engine reuses a header for one tensor after another. A Tensor of an earlier epoch
+// remains stale.
 func TestHeaderReuse(t *testing.T) {
 	e, c := openCPU(t)
 	first := scalar(c, 1)
@@ -38,7 +38,8 @@ func TestHeaderReuse(t *testing.T) {
 	}
 }
 
-// A scope releases the newest first, so that its oldest header is the next to serve.
+// A scope releases its newest tensor first, so the header of its oldest tensor is reused
+// first.
 func TestScopeReleasesHeaders(t *testing.T) {
 	e, c := openCPU(t)
 	s := c.Scope()

@@ -9,9 +9,8 @@ import (
 	"github.com/fucina-go/fucina"
 )
 
-// Under the tag invariants a use of lent elements after the call faults where it is.
-// Without it the write would be lost or land in the next tensor of that size, depending
-// on the provider.
+// With the build tag invariants, a use of lent elements after the call faults. Without the
+// tag, a write would be lost or would change a later tensor of that size.
 func TestLateUseFaults(t *testing.T) {
 	faults := func(f func()) (fault bool) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

@@ -18,8 +18,8 @@ import (
 	"github.com/fucina-go/fucina/tests/leak"
 )
 
-// inContext returns the result of every operation, driven by c, for x, which is a vector
-// along "d", and y.
+// inContext returns the result of every operation on x, a vector along "d", and y, driven by
+// c. Every result is a failed tensor.
 func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 	x, y = x.On(c), y.On(c)
 	attention := func(q, k, v fucina.Tensor) fucina.Tensor {
@@ -82,8 +82,8 @@ func TestEveryOperation(t *testing.T) {
 	end()
 }
 
-// A released tensor is never someone else's: its header serves another tensor, and
-// the stale copy is still refused everywhere.
+// A Tensor whose header has been reused for another tensor is stale, and every operation on
+// it fails with ErrReleased.
 func TestStaleHandles(t *testing.T) {
 	c, end := open(t)
 	x := numbered(c, "d:3")
@@ -126,14 +126,14 @@ func TestStaleHandles(t *testing.T) {
 		t.Errorf("released tensor describes itself as %v", x)
 	}
 	if !y.Valid() || y.Len() != 3 || x.Same(y) {
-		t.Error("the new tensor suffered")
+		t.Error("the new tensor changed")
 	}
 	want(t, y, "f32 {d:3}", []float32{1, 2, 3})
 	end()
 }
 
-// Replace keeps the old value when there is no new one, and gives the new one the owner
-// and the context of the old one.
+// If the new value has failed, Replace keeps the old value. Otherwise the new value gets the
+// owner and the context of the old value.
 func TestReplace(t *testing.T) {
 	c, end := open(t)
 	far, endFar := open(t)
@@ -163,7 +163,8 @@ func TestReplace(t *testing.T) {
 		t.Errorf("replaced by itself: %v", err)
 	}
 
-	// By what two contexts, or none, own.
+	// The old value, or none, in one context, and the new value in the same context, another
+	// context or none.
 	c2, err := e.NewContext()
 	if err != nil {
 		t.Fatal(err)
@@ -172,9 +173,9 @@ func TestReplace(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		old, fresh fucina.Tensor
-		same       bool            // the result is fresh itself
-		c          *fucina.Context // of the result
-		more       int64           // tensors
+		same       bool            // whether the result is fresh itself
+		c          *fucina.Context // the context of the result
+		more       int64           // how many tensors Replace adds
 	}{
 		{"one of another context", x.Ref(), c2.Ones(fucina.F32), true, c, -1},
 		{"a shared one", x.Ref(), w, false, c, 0},
@@ -191,7 +192,7 @@ func TestReplace(t *testing.T) {
 			t.Errorf("%s: %d more tensors, want %d", tt.name, n, tt.more)
 		}
 		if tt.c == nil && !got.Same(w) {
-			got.Release() // nobody else does
+			got.Release() // a Shared tensor has no owner that ends it
 		}
 	}
 	if err := c2.Close(); err != nil {
@@ -207,9 +208,8 @@ func TestReplace(t *testing.T) {
 	end()
 }
 
-// Guards this fault: an operation that returns its input makes the pool get a buffer
-// twice. Every operation that might changes nothing here, and its result is
-// released on its own.
+// Guards this fault: an operation that had nothing to compute returned its input, and the
+// buffer went back to the pool twice. Each result here is released by itself.
 func TestResultsAreDistinct(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x := numbered(c, "d:4")
@@ -240,7 +240,7 @@ func TestResultsAreDistinct(t *testing.T) {
 	})
 }
 
-// Guards this fault: memory that no pool owns leaks when it is released into one.
+// Guards this fault: memory that no pool owns leaked when it was released into a pool.
 func TestUnpooledMemoryIsFreed(t *testing.T) {
 	c, end := open(t)
 	e := c.Engine()
@@ -267,7 +267,7 @@ func TestUnpooledMemoryIsFreed(t *testing.T) {
 		t.Error("after ten steps:", err)
 	}
 
-	// A failed Weight leaves the reference with the caller.
+	// If Weight fails, the caller keeps the reference.
 	released := false
 	buf := storage.Borrow(make([]byte, 8), storage.BorrowOptions{OnRelease: func() { released = true }})
 	if _, err := e.Weight(buf, fucina.F32, fucina.Ax("d", 3)); !errors.Is(err, fucina.ErrInvalidDataLength) {
@@ -287,8 +287,8 @@ func TestUnpooledMemoryIsFreed(t *testing.T) {
 	end()
 }
 
-// A chain of 32 operations lives in 2 buffers where intermediates are
-// released at once, and in 32 where a scope holds them.
+// A chain of 32 operations uses 2 buffers if its intermediate results are released at once,
+// and 32 buffers if a scope holds them.
 func TestScopeHoldsBuffers(t *testing.T) {
 	chain := func(c *fucina.Context) int {
 		seen := make(map[*byte]bool)
@@ -320,9 +320,9 @@ func TestScopeHoldsBuffers(t *testing.T) {
 	end()
 }
 
-// A scope releases the newest first, so that the oldest comes back first from the
-// pool; closing a scope closes those inside it; closing again does nothing. A tensor that
-// was released in a scope has ended as elsewhere, and its memory stays.
+// A scope releases its newest tensor first, so that the pool reuses the oldest buffer first.
+// Closing a scope closes the scopes inside it, and closing it again does nothing. A tensor
+// that is released in a scope ends, and the scope holds its memory.
 func TestScopeOrder(t *testing.T) {
 	c, end := open(t)
 	e := c.Engine()
@@ -330,7 +330,7 @@ func TestScopeOrder(t *testing.T) {
 	a := numbered(c, "d:5")
 	inner := c.Scope()
 	b, view := numbered(c, "d:5"), a.Rename("d", "e")
-	cache := check{t}.of(e.Empty(fucina.F32, fucina.Ax("d", 5))) // no scope's
+	cache := check{t}.of(e.Empty(fucina.F32, fucina.Ax("d", 5))) // has no owner
 	oldest, newest := fucina.Memory(a), fucina.Memory(b)
 	before := e.Stats().Pool.Outstanding
 	drop(b, view, b, view)
@@ -350,7 +350,7 @@ func TestScopeOrder(t *testing.T) {
 	}
 	cache.Release()
 
-	// Those that are still open end with their context.
+	// Scopes that are still open end with their context.
 	left := c.Scope()
 	z := numbered(c, "d:5")
 	if err := c.Close(); err != nil || z.Valid() {
@@ -360,8 +360,8 @@ func TestScopeOrder(t *testing.T) {
 	end()
 }
 
-// Whatever comes after Close says what is closed, of the context or of its engine, and
-// leaves nothing behind. What was Shared lives on until its Release.
+// After a Close, every error says whether the context or its engine is closed, and no call
+// leaks anything. Shared tensors live until their Release.
 func TestClosed(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e := c.Engine()
@@ -398,7 +398,7 @@ func TestClosed(t *testing.T) {
 			}
 		}
 		closed(c, "context is closed", map[string]error{})
-		y := x.On(other).Add(x).Shared() // Shared tensors belong to no context
+		y := x.On(other).Add(x).Shared() // a Shared tensor has no context
 
 		refused(t, e.Close(), fucina.ErrLeak, "2 of them")
 		for _, z := range []fucina.Tensor{x, y} {
@@ -423,7 +423,7 @@ func TestClosed(t *testing.T) {
 		_, rope := e.RoPETable(fucina.RoPE{Dims: 2, FreqBase: 10000}, 2, "pos")
 		buf := storage.Borrow(make([]byte, 8), storage.BorrowOptions{})
 		_, weight := e.Weight(buf, fucina.F32, fucina.Ax("d", 2))
-		buf.Release() // still ours
+		buf.Release() // the failed Weight did not take it
 		closed(other, e.String()+" is closed", map[string]error{
 			"new context: " + e.String(): err, "empty {d:2}": empty, "rope table": rope, "weight {d:2}": weight,
 		})
@@ -434,8 +434,7 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// A provider that is closed under a call answers with its own error, which is ErrClosed
-// too.
+// If a provider is closed during a call, its own error is ErrClosed too.
 func TestProviderClosed(t *testing.T) {
 	p, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {
@@ -448,7 +447,7 @@ func TestProviderClosed(t *testing.T) {
 	refused(t, err, fucina.ErrClosed)
 }
 
-// Close reports what was not released, and its release still frees it.
+// Close reports Shared tensors that were not released, and their Release still frees them.
 func TestLeakReport(t *testing.T) {
 	e, err := fucina.Open(fucina.WithProvider("cpu"))
 	if err != nil {
@@ -473,8 +472,8 @@ func TestLeakReport(t *testing.T) {
 	}
 }
 
-// Goroutines with contexts of their own share an engine; those that share a context
-// are refused, and nothing else happens.
+// Goroutines that have their own contexts share an engine. Goroutines that share a context get
+// ErrBusy and no other error.
 func TestGoroutines(t *testing.T) {
 	c, end := open(t)
 	e := c.Engine()
@@ -505,7 +504,7 @@ func TestGoroutines(t *testing.T) {
 	}
 	wg.Wait()
 	if n := worked.Load(); n < 400 {
-		t.Errorf("%d operations worked, want those of the contexts of their own at least", n)
+		t.Errorf("%d operations succeeded, want at least those of the goroutines with their own contexts", n)
 	}
 	x.Release()
 	end()

@@ -7,7 +7,7 @@ import (
 	"github.com/fucina-go/fucina/internal/invariants"
 )
 
-// sparseMemory says that memory which is never touched costs nothing: it is mapped,
-// and no check fills it.
+// sparseMemory says that memory costs nothing until it is accessed, because it is mapped and
+// no check of the build fills it.
 const sparseMemory = (runtime.GOOS == "linux" || runtime.GOOS == "darwin") && strconv.IntSize == 64 &&
 	!invariants.Enabled && !invariants.RaceEnabled

@@ -15,7 +15,7 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// on runs the test with a context on each provider of the build.
+// on runs f with a context on each provider of the build.
 func on(t *testing.T, f func(t *testing.T, c *fucina.Context)) {
 	for _, name := range providerNames {
 		t.Run(name, func(t *testing.T) {
@@ -29,8 +29,8 @@ func on(t *testing.T, f func(t *testing.T, c *fucina.Context)) {
 	}
 }
 
-// dense is a tensor as a map from the names and indices of an element to its value:
-// a model that knows no layout.
+// dense is a model of a tensor without a layout: it gives the value of an element for the
+// index along each named axis.
 type dense struct {
 	axes   []fucina.Axis
 	values []float32 // row-major
@@ -44,7 +44,7 @@ func (d dense) at(index map[string]int) float32 {
 	return d.values[i]
 }
 
-// indices calls f with every index of axes.
+// indices calls f with each index of axes.
 func indices(axes []fucina.Axis, f func(map[string]int)) {
 	n := count(axes)
 	index := make(map[string]int)
@@ -57,8 +57,8 @@ func indices(axes []fucina.Axis, f func(map[string]int)) {
 	}
 }
 
-// random returns a tensor of the given axes in memory laid out in another order, as
-// a permuted view of a narrowed one, and its model.
+// random returns a tensor of the given axes and its model. The tensor is a permuted view of a
+// narrowed tensor, so its layout differs from the order of its axes.
 func random(t *testing.T, c *fucina.Context, r *rand.Rand, axes []fucina.Axis) (fucina.Tensor, dense) {
 	t.Helper()
 	stored := append([]fucina.Axis(nil), axes...)
@@ -123,8 +123,7 @@ func has(axes []fucina.Axis, name string) bool {
 	return false
 }
 
-// Operations on tensors of random axes and layouts agree with sums over indices by
-// name.
+// Operations on tensors of random axes and layouts agree with sums over named indices.
 func TestOpsByName(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		seed := uint64(20260728)
@@ -238,7 +237,7 @@ func TestOpsByName(t *testing.T) {
 				})
 			}
 
-			// Writing through views of any layout.
+			// CopyFrom writes through views of any layout.
 			target, _ := random(t, c, r, left)
 			shuffled := append([]fucina.Axis(nil), left...)
 			r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
@@ -251,7 +250,7 @@ func TestOpsByName(t *testing.T) {
 	})
 }
 
-// rotated is RoPE of one element, by the definition.
+// rotated returns one element of RoPE, computed by its definition.
 func rotated(x []float32, i, dims, pos int, mode fucina.RoPEMode, base float64) float32 {
 	if i >= dims {
 		return x[i]
@@ -269,8 +268,8 @@ func rotated(x []float32, i, dims, pos int, mode fucina.RoPEMode, base float64) 
 	return float32(a*sin + b*cos)
 }
 
-// RoPE takes its axes by name, wherever they stand and however many others there
-// are, and leaves the elements past the rotated ones.
+// RoPE finds its axes by name in any order and among any number of other axes. It does not
+// change the elements after the rotated ones.
 func TestRoPEAxes(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		r := rand.New(rand.NewPCG(7, 7))
@@ -298,7 +297,7 @@ func TestRoPEAxes(t *testing.T) {
 	})
 }
 
-// Attention takes operands in any order of axes and over any layout.
+// Attention takes operands of any layout, with their axes in any order.
 func TestAttentionAxes(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		r := rand.New(rand.NewPCG(5, 5))
@@ -335,8 +334,7 @@ func TestAttentionAxes(t *testing.T) {
 	})
 }
 
-// The one mix of dtypes that needs no conversion is a right-hand side of 16-bit
-// floats or blocks.
+// The right operand of Dot may have 16-bit floats or blocks without a conversion.
 func TestDotMixedDTypes(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		k := check{t}
@@ -390,10 +388,10 @@ func TestDotMixedDTypes(t *testing.T) {
 	})
 }
 
-// Guards this fault: a gather from a view that ignores its strides.
+// Guards this fault: a gather from a view ignored the strides of the view.
 func TestGatherOfViews(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
-		x := numbered(c, "d:4 spare:2 vocab:3") // element is 1 + 6d + 3spare + vocab
+		x := numbered(c, "d:4 spare:2 vocab:3") // the element is 1 + 6d + 3spare + vocab
 		one := x.Narrow("spare", 1, 1)
 		table := one.Merge("d", "d", "spare")
 		part := table.Narrow("d", 1, 2)
@@ -424,8 +422,9 @@ func TestGatherOfViews(t *testing.T) {
 	})
 }
 
-// Ids that an operation computed may be found wrong only when somebody looks at what
-// comes from them. The error is the same on every provider, and the context goes on.
+// If an operation computed the ids, wrong ids may become an error only when a result that was
+// computed from them is read. The error is the same on every provider, and the context
+// remains usable.
 func TestComputedIDs(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		table := numbered(c, "vocab:3 d:2")
@@ -449,15 +448,15 @@ func TestComputedIDs(t *testing.T) {
 	})
 }
 
-// Guards this fault: indices of 32 bits chosen by the number of elements, where the
-// layout reaches further.
+// Guards this fault: 32-bit indices were chosen by the number of elements, although the
+// layout of the view extended further.
 func TestViewPast32Bits(t *testing.T) {
 	if testing.Short() || !sparseMemory {
 		t.Skip("needs gigabytes of address space that cost nothing untouched")
 	}
 	c, end := open(t)
 	k := check{t}
-	reach := int64(1<<31 + 8) // no constant, so that the test compiles for 32 bits too
+	reach := int64(1<<31 + 8) // a variable, so that the test also compiles for 32 bits
 	half := int(reach)
 	x := k.of(c.Engine().Empty(dtype.U8, fucina.Ax("row", 2), fucina.Ax("col", half))).On(c)
 	far := x.Narrow("col", half-3, 3)
@@ -473,7 +472,7 @@ func TestViewPast32Bits(t *testing.T) {
 	end()
 }
 
-// Guards this fault: a write through an axis that repeats.
+// Guards this fault: an operation wrote through an axis that repeats.
 func TestWriteThroughBroadcast(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x, src := numbered(c, "d:3"), numbered(c, "batch:2 d:3")
@@ -484,7 +483,7 @@ func TestWriteThroughBroadcast(t *testing.T) {
 	})
 }
 
-// Guards this fault: a softmax of nothing but -Inf, and a maximum that drops a NaN.
+// Guards these faults: a softmax over -Inf alone was not NaN, and a maximum ignored a NaN.
 func TestSpecialValues(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		inf, nan := float32(math.Inf(-1)), float32(math.NaN())
@@ -504,7 +503,7 @@ func TestSpecialValues(t *testing.T) {
 	})
 }
 
-// A scalar has no axes, and takes part in every operation that needs none.
+// A scalar has no axes. Every operation that needs no axis takes it.
 func TestScalars(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		two := fucina.FromSlice(c, []float32{2})
@@ -531,7 +530,8 @@ func TestScalars(t *testing.T) {
 	})
 }
 
-// Views share storage, keep it alive, and are contiguous where positions say so.
+// Views share the storage of their tensor and keep it alive. A view is contiguous if its
+// strides are those of a contiguous tensor.
 func TestViews(t *testing.T) {
 	c, end := open(t)
 	x := numbered(c, "a:2 b:3 c:4")
@@ -543,7 +543,7 @@ func TestViews(t *testing.T) {
 	}
 	turned := a1.Permute("c", "a", "b")
 	if got := values[float32](t, turned); got[3] != 20 {
-		t.Errorf("axes of size 1 have no place in memory, got %v", got)
+		t.Errorf("a permutation of axes of size 1 gives %v", got)
 	}
 	xt := x.Permute("c", "b", "a")
 	s := xt.Split("c", ax("c:2 e:2")...)
@@ -562,7 +562,8 @@ func TestViews(t *testing.T) {
 	end()
 }
 
-// Every refusal names the operation, the axes and the reason.
+// The error of operands that an operation refuses names the operation, the axes and the
+// reason.
 func TestRefusals(t *testing.T) {
 	c, end := open(t)
 	k := check{t}
@@ -680,7 +681,7 @@ func TestRefusals(t *testing.T) {
 	end()
 }
 
-// Conversions go through every float width; same-dtype conversion is a copy.
+// To converts between the float formats. A conversion to the same dtype copies.
 func TestTo(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x := numbered(c, "d:3")
@@ -696,7 +697,7 @@ func TestTo(t *testing.T) {
 	})
 }
 
-// CopyOut reads views at an offset, in a row or not, of results that a device may hold.
+// CopyOut reads views with an offset, contiguous or not, of results that a device may hold.
 func TestCopyOut(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x := numbered(c, "a:3 b:2")
@@ -729,8 +730,8 @@ func TestSub(t *testing.T) {
 	})
 }
 
-// An axis of size 1 repeats against the other side's, whatever lies behind it in
-// memory.
+// An axis of size 1 repeats to the size of the other operand's axis. The bytes that follow it
+// in memory do not matter.
 func TestPointwiseStretches(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x, all := numbered(c, "a:2 b:3"), numbered(c, "a:2 b:3")

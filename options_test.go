@@ -7,8 +7,8 @@ import (
 	"github.com/fucina-go/fucina/providers"
 )
 
-// A provider that is asked for by name, by option or by variable, is set up by Open;
-// one that is only the best of those at hand, or that the program opened, is not.
+// Open sets up the device of a provider that an option or the variable names. It does not set
+// up a device that "auto" chose or that the program opened.
 func TestChoiceOfProvider(t *testing.T) {
 	type device struct{ provider.Device }
 	for _, tt := range []struct {

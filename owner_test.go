@@ -12,14 +12,15 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 )
 
-// An operand of another engine once gave that engine's memory at the same address, or
-// was written over it: every operation refuses it, and says which engines it is about.
+// Guards this fault: an operation read or wrote the memory of another engine at the address
+// of its operand. Every operation refuses an operand of another engine, and names both
+// engines.
 func TestTensorOfAnotherEngine(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		for _, name := range providerNames {
 			far, end := open(t, fucina.WithProvider(name), fucina.WithThreads(1))
 			x, y := numbered(far, "d:3"), numbered(c, "d:3")
-			x, y = x.Add(x), y.Add(y) // on the devices
+			x, y = x.Add(x), y.Add(y) // the results are on the devices
 			here, there := c.Engine().String(), far.Engine().String()
 			if here == there || !strings.HasSuffix(there, "("+name+")") {
 				t.Errorf("engines called %s and %s", here, there)
@@ -39,8 +40,8 @@ func TestTensorOfAnotherEngine(t *testing.T) {
 	})
 }
 
-// A buffer is one engine's for life: a device of another one would have a second copy
-// that the first knows nothing of.
+// A buffer belongs to one engine for life. A device of another engine would have a second
+// copy, and the first engine would not invalidate it.
 func TestWeightOfAnotherEngine(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		k := check{t}
@@ -68,7 +69,8 @@ func TestWeightOfAnotherEngine(t *testing.T) {
 	})
 }
 
-// A weight has the bytes that its axes say: with more, a wrong size went unnoticed.
+// Weight fails if the size of the buffer is not the size that the axes give. A buffer that is
+// too large would hide an axis with a wrong size.
 func TestWeightSize(t *testing.T) {
 	c, end := open(t)
 	buf, err := storage.New(64 * 64 * 4)
@@ -85,8 +87,8 @@ func TestWeightSize(t *testing.T) {
 	end()
 }
 
-// Tied weights: a buffer becomes a second weight while another goroutine computes with
-// the first, which the race detector watches.
+// A buffer becomes a second weight while another goroutine computes with the first, as with
+// tied weights. The race detector finds unsynchronized access.
 func TestTiedWeights(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		k, e := check{t}, c.Engine()
@@ -108,15 +110,15 @@ func TestTiedWeights(t *testing.T) {
 	})
 }
 
-// Every method, called with arguments that are zero, ends in an error at worst: on nil,
-// on the zero value and on a live receiver, with and without a live context.
+// No method panics if its arguments are zero: not on nil, on the zero value or on a live
+// receiver, and neither with nor without a live context.
 func TestZeroArguments(t *testing.T) {
 	c, end := open(t)
 	x := numbered(c, "d:2")
 	for _, tt := range []struct {
 		name     string
 		receiver any
-		dead     bool // was never opened: every method that may fail does
+		dead     bool // the receiver was never opened, so every method that can fail does
 	}{
 		{"nil context", (*fucina.Context)(nil), true},
 		{"zero context", new(fucina.Context), true},
@@ -140,8 +142,8 @@ func TestZeroArguments(t *testing.T) {
 			}
 			for _, with := range []*fucina.Context{nil, {}, c} {
 				err, fails := callWithZeros(t, tt.name+": "+method, m, with)
-				// Err of what has not failed, the second Close, and what returns its
-				// receiver give no error.
+				// Err of a receiver that has not failed, the second Close, and methods that
+				// return their receiver give no error.
 				fine := method == "Err" || method == "Close" || method == "On" || method == "Move" || method == "FailIf"
 				if err == nil && tt.dead && fails && !fine {
 					t.Errorf("%s: %s gives no error", tt.name, method)
@@ -181,9 +183,9 @@ func TestZeroArguments(t *testing.T) {
 	end()
 }
 
-// callWithZeros calls the method with the context where it takes one and zeros elsewhere.
-// It returns the error of the call, and whether it can have one. What is made without an
-// owner is given back.
+// callWithZeros calls the method with the context for its parameters of type *Context, and
+// with zeros for the others. It returns the error of the call, and whether the method can
+// fail. It releases results that have no owner.
 func callWithZeros(t *testing.T, name string, m reflect.Value, c *fucina.Context) (err error, fails bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -196,7 +198,7 @@ func callWithZeros(t *testing.T, name string, m reflect.Value, c *fucina.Context
 		switch args[i].Type() {
 		case reflect.TypeFor[*fucina.Context]():
 			args[i] = reflect.ValueOf(c)
-		case reflect.TypeFor[fmt.State](): // fmt has none that is nil
+		case reflect.TypeFor[fmt.State](): // fmt never passes nil
 			return nil, false
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/fucina-go/fucina"
 )
 
-// decoder is a layer of a language model with a KV cache that its owner keeps.
+// decoder is a layer of a language model with a KV cache.
 type decoder struct {
 	tokens, q, kv, o fucina.Tensor // {vocab model}, {model o}, {model o}, {o model}
 	k, v             fucina.Tensor // {key kv_head d}
@@ -53,8 +53,8 @@ func (m *decoder) generate(ctx context.Context, c *fucina.Context, prompt []int3
 	return out, nil
 }
 
-// A loop of decoding holds one step's values, and a write to the cache that fails is the
-// step's failure, though nothing reads the result of the write.
+// A loop of decoding holds the tensors of one step. If a write to the cache fails, the step
+// fails, although nothing reads the result of the write.
 func TestDecoderProgram(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		k, e, r := check{t}, c.Engine(), rand.New(rand.NewPCG(1, 2))
@@ -68,7 +68,7 @@ func TestDecoderProgram(t *testing.T) {
 		if err != nil || len(all) != 10 {
 			t.Fatal(all, err)
 		}
-		// The same tokens at once, and from what the cache holds.
+		// The same tokens in one step, and one token with the contents of the cache.
 		prompt := []int32{1, 2, 3}
 		for _, id := range all[:5] {
 			prompt = append(prompt, int32(id))
@@ -94,10 +94,11 @@ func TestDecoderProgram(t *testing.T) {
 	})
 }
 
-// last runs a gated recurrence over time, in the memory of one step.
+// last returns the final state of a gated recurrence over time. It holds the tensors of one
+// step.
 func last(x, w, h0 fucina.Tensor) fucina.Tensor {
 	f := x.Frame()
-	h := h0.Ref() // one of its own, as Replace ends it
+	h := h0.Ref() // Replace ends h, so h must not be the argument
 	for i := range x.Context().Frames(x.Dim("time")) {
 		in := x.Narrow("time", i, 1).Merge("in", "time", "in")
 		next := h.Scale(0.5).Add(in.Dot(w, "in").SwiGLU(h))
@@ -108,8 +109,8 @@ func last(x, w, h0 fucina.Tensor) fucina.Tensor {
 	return f.Return(h)
 }
 
-// A recurrence takes as much memory for any number of steps, and an input that failed, for
-// which the loop runs zero times, does not give the first state as if all were well.
+// A recurrence uses the same amount of memory for any number of steps. With an input that has
+// failed, the loop runs zero times, and the result is that failure and not the first state.
 func TestRecurrenceProgram(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e, r := c.Engine(), rand.New(rand.NewPCG(5, 6))
@@ -133,8 +134,8 @@ func TestRecurrenceProgram(t *testing.T) {
 	})
 }
 
-// Four workers with a context each share a weight. One fails, which ends the others, and
-// all that they made ends with their contexts.
+// Four workers share a weight, and each has a context. When one worker fails, the others stop,
+// and every tensor that they made ends with its context.
 func TestWorkersProgram(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e := c.Engine()
@@ -181,7 +182,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := <-s.pool
 	defer func() { s.pool <- c }()
 	f := c.Frame()
-	defer f.Close() // early return, panic, disconnect: all that the request made ends
+	defer f.Close() // ends every tensor of the request on return, panic and disconnect
 	c.SetCancel(r.Context())
 	defer c.SetCancel(nil)
 
@@ -212,8 +213,8 @@ func (s *server) model(x fucina.Tensor) fucina.Tensor {
 	return f.Return(y.Softmax("class"))
 }
 
-// A handler leaks on no path, and what one request failed of, or panicked, is not the next
-// one's failure.
+// A handler leaks nothing on any path. The failure or the panic of one request does not affect
+// the next request.
 func TestHandlerProgram(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e := c.Engine()
@@ -257,7 +258,7 @@ func TestHandlerProgram(t *testing.T) {
 	})
 }
 
-// power returns the first principal axis {d} of x {row d} and how many rounds it took.
+// power returns the first principal axis {d} of x {row d} and the number of rounds.
 func power(x fucina.Tensor, limit int) (v fucina.Tensor, rounds int, err error) {
 	f := x.Frame()
 	defer f.Close()
@@ -287,7 +288,7 @@ func power(x fucina.Tensor, limit int) (v fucina.Tensor, rounds int, err error) 
 	return v, rounds, v.Err()
 }
 
-// A loop with host branches, a write in place and an early exit.
+// A loop can branch on values on the host, write in place and exit early.
 func TestPowerProgram(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x := fucina.FromSlice(c, []float32{3, 4, 6, 8, -4, 3}, ax("row:3 d:2")...) // 125 along 3:4, 25 across
@@ -303,15 +304,15 @@ func TestPowerProgram(t *testing.T) {
 		refused(t, err, fucina.ErrTag, `dot over "row": left {rows:3}, right {rows:3 d:2}: no axis "row"`)
 		_, _, err = power(x.Rename("d", "e"), 100)
 		refused(t, err, fucina.ErrInvalidShape, "to {d:0}")
-		refused(t, c.Err(), fucina.ErrTag, `program_test.go:`, `dim of f32 {row:3 e:2}: no axis "d"`) // the cause
+		refused(t, c.Err(), fucina.ErrTag, `program_test.go:`, `dim of f32 {row:3 e:2}: no axis "d"`) // the first failure
 		v.Release()
-		if n := c.Engine().Stats().Handles - before; n != 2 { // the renamed arguments
+		if n := c.Engine().Stats().Handles - before; n != 2 { // the two renamed arguments
 			t.Errorf("%d tensors left", n)
 		}
 	})
 }
 
-// groupNorm normalises x over groups of channels by their root mean square.
+// groupNorm divides each group of channels of x by the root mean square of the group.
 func groupNorm(x fucina.Tensor, channel string, groups int, weight fucina.Tensor) fucina.Tensor {
 	f := x.Frame()
 	if groups < 1 {
@@ -322,8 +323,8 @@ func groupNorm(x fucina.Tensor, channel string, groups int, weight fucina.Tensor
 	return f.Return(g.RMSNorm(one, "in group", 1e-6).Merge(channel, "group", "in group").Mul(weight))
 }
 
-// An operation that is composed of others checks its plain arguments like they do, and has
-// their errors.
+// A function that is composed of operations returns their errors, and checks its own arguments
+// with FailIf.
 func TestComposedProgram(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e := c.Engine()
@@ -369,7 +370,7 @@ func TestComposedProgram(t *testing.T) {
 	})
 }
 
-// layer is a helper of network: its line alone does not say which of its calls failed.
+// layer is a helper of network. Its line alone does not show which call of it failed.
 func layer(x, w, b fucina.Tensor) fucina.Tensor {
 	f := x.Frame()
 	return f.Return(x.Dot(w, "in").Add(b).Rename("hidden", "in"))
@@ -383,8 +384,9 @@ func network(x fucina.Tensor, ws, bs []fucina.Tensor) fucina.Tensor {
 	return f.Return(x.Softmax("in"))
 }
 
-// A misspelled bias is an outer product, which Expect finds at the end and the trace where
-// it happens. The callers of a failure say on which way a shared helper was reached.
+// A misspelled axis of a bias gives an outer product. Expect reports it at the end, and the
+// trace shows where it happened. The callers of a failure show which call of a shared helper
+// failed.
 func TestDebuggingProgram(t *testing.T) {
 	c, end := open(t)
 	x := c.Ones(fucina.F32, ax("batch:2 in:3")...)

@@ -9,8 +9,8 @@ import (
 	. "github.com/fucina-go/fucina"
 )
 
-// opened returns an engine on the CPU and a context, and checks at the end that nothing is
-// left but so many Shared tensors.
+// opened returns an engine on the CPU and a context. At the end it checks that the given
+// number of Shared tensors is left and no other tensor.
 func opened(t *testing.T, shared int64) (*Engine, *Context) {
 	t.Helper()
 	e, err := Open(WithProvider("cpu"), WithThreads(1))
@@ -34,7 +34,7 @@ func opened(t *testing.T, shared int64) (*Engine, *Context) {
 
 func neg(t Tensor) Tensor { return t.Scale(-1) }
 
-// The rules of ownership, each as a fact.
+// The rules of ownership hold.
 func TestRules(t *testing.T) {
 	e, c := opened(t, 1)
 	w := c.Zeros(F32, Ax("d", 2)).Shared()
@@ -48,14 +48,16 @@ func TestRules(t *testing.T) {
 		}
 	}
 
-	// The frame was forgotten: what is left ends with the frame around, or the context.
+	// The tensors of a frame that is never closed end with the frame around it, or with the
+	// context.
 	f := c.Frame()
 	neg(x.Add(w).Scale(2))
 	check("open", 3, true)
 	f.Close()
 	check("closed", 0, true)
 
-	// A callee forgot to close; the caller's frame closes it, and Return takes from inside.
+	// A callee does not close its frame. The caller's frame closes it, and Return keeps a tensor
+	// of the inner frame.
 	f = c.Frame()
 	x.Frame()
 	y := x.Add(w)
@@ -63,7 +65,8 @@ func TestRules(t *testing.T) {
 	check("callee forgot", 1, y.Err() == nil)
 	y.Release()
 
-	// A view of a temporary, of a captured tensor, and the captured tensor itself.
+	// A function returns a view of a temporary tensor, a view of a captured tensor, or the
+	// captured tensor itself.
 	f = c.Frame()
 	y = f.Return(x.Add(w).Rename("d", "e"))
 	f2 := c.Frame()
@@ -78,7 +81,7 @@ func TestRules(t *testing.T) {
 	f.Close()
 	check("x and w live on", 0, x.Dim("d") == 2 && w.Dim("d") == 2)
 
-	// Two results: Keep both. Return first is an error that shows.
+	// A function with two results keeps both. Keep after Return fails.
 	two := func() (Tensor, Tensor) {
 		f := x.Frame()
 		defer f.Close()
@@ -94,7 +97,7 @@ func TestRules(t *testing.T) {
 	a.Release()
 	start = live()
 
-	// A nested Keep goes one level; a struct's state lives by Replace or Shared.
+	// Keep moves a tensor out by one frame. Replace or Shared keeps the state of a struct alive.
 	var state struct{ h Tensor }
 	f = c.Frame()
 	g := c.Frame()
@@ -111,7 +114,7 @@ func TestRules(t *testing.T) {
 	s.Release()
 	start = live()
 
-	// Stored without Keep: visible.
+	// A tensor that is stored without Keep is an error at its next use.
 	f = c.Frame()
 	state.h = neg(x)
 	f.Close()
@@ -119,7 +122,8 @@ func TestRules(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A Frame inside a Scope: names end as elsewhere, memory stays for Backward.
+	// In a Frame inside a Scope, tensors end as elsewhere, and the scope holds their memory for
+	// Backward.
 	outstanding := func() int64 { return e.Stats().Pool.Outstanding }
 	mem := outstanding()
 	sc := c.Scope()
@@ -135,7 +139,7 @@ func TestRules(t *testing.T) {
 	sc.Close()
 	check("scope closed", 0, outstanding() == mem)
 
-	// A scope inside a frame; closing the outer one closes it; closing again does nothing.
+	// Closing a frame closes the scope inside it. Closing the scope again does nothing.
 	f = c.Frame()
 	sc = c.Scope()
 	x.Scale(2)
@@ -144,19 +148,19 @@ func TestRules(t *testing.T) {
 	f.Close()
 	check("order", 0, true)
 
-	// Move: the mark is in the value, so that x lives until the op that takes it.
+	// Move marks the value, and x lives until the operation that takes the marked value.
 	f = c.Frame()
 	h := x.Scale(2)
 	h = h.Move().Add(neg(h).Scale(3))
 	check("move", 3, h.Err() == nil)
 	if err := x.Move().Add(h).Err(); !errors.Is(err, ErrNotOwned) {
-		t.Error("moved what a frame around owns", err)
+		t.Error("moved a tensor that an outer frame owns", err)
 	}
 	bad := h.Move().Rename("nope", "n")
 	check("move of a failed op", 2, bad.Err() != nil && h.Scale(2).Err() != nil)
 	f.Close()
 
-	// A thousand steps under one frame, and under a frame each.
+	// A thousand steps run in one frame, or each step in its own frame.
 	f = c.Frame()
 	h = x
 	for range 1000 {
@@ -176,7 +180,8 @@ func TestRules(t *testing.T) {
 	check("frames", 1, most <= 2)
 	f.Close()
 
-	// Never read: the frame's result carries it; outside frames Context.Err and Close do.
+	// If a failed result is never used, the result of the frame carries the failure. Outside of
+	// frames, Context.Err and Close return it.
 	f = x.Frame()
 	x.Rename("nope", "n")
 	y = f.Return(x.Scale(2))
@@ -185,9 +190,9 @@ func TestRules(t *testing.T) {
 	}
 	x.CopyFrom(c.Zeros(F32, Ax("d", 3)))
 	if c.Err() == nil || c.Err() != nil {
-		t.Error("Err is the first, then nil")
+		t.Error("Err does not return the first failure and then nil")
 	}
-	// Looked at and handled: nobody hears of it again.
+	// A failure that has been looked at is not reported again.
 	f = x.Frame()
 	if x.Rename("nope", "n").Err() != nil {
 		y = f.Return(x.Scale(2))
@@ -195,7 +200,7 @@ func TestRules(t *testing.T) {
 	if y.Err() != nil {
 		t.Error(y)
 	}
-	// No context.
+	// An operation without a context fails.
 	if err := w.Add(w).Err(); err == nil {
 		t.Error("no context")
 	}
@@ -215,8 +220,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Edges: returns out of a loop of frames, a panic in one, moves twice, cancelled reads, a
-// look by another goroutine, failures of a pooled context.
+// The rules hold in rare cases: a return out of a loop of frames, a panic in a frame, a tensor
+// that is moved twice, a read that is cancelled, a look by another goroutine, and the failures
+// of a pooled context.
 func TestEdges(t *testing.T) {
 	e, c := opened(t, 0)
 	x := c.Ones(F32, Ax("d", 2))
@@ -227,7 +233,7 @@ func TestEdges(t *testing.T) {
 		for i := range c.Frames(100) {
 			y := x.Scale(2)
 			if i == 7 {
-				return f.Keep(y) // from the loop's frame past f
+				return f.Keep(y) // y belongs to the frame of the loop
 			}
 		}
 		return f.Keep(x)
@@ -263,7 +269,7 @@ func TestEdges(t *testing.T) {
 	f := c.Frame()
 	m := x.Scale(2).Move()
 	neg(m)
-	if err := neg(m).Err(); !errors.Is(err, ErrReleased) { // taken twice
+	if err := neg(m).Err(); !errors.Is(err, ErrReleased) { // an operation has already taken it
 		t.Error(err)
 	}
 	h := x.Scale(2)
@@ -284,9 +290,10 @@ func TestEdges(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- bad.Err() }()
 	if <-done == nil || c.Err() != nil {
-		t.Error("a look from elsewhere counts")
+		t.Error("a look by another goroutine does not count")
 	}
-	// A failed tensor crosses contexts, and wins over the mismatch of contexts.
+	// A failed tensor may be used on another context. Its failure takes precedence over the
+	// mismatch of contexts.
 	c2, err := e.NewContext()
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +307,7 @@ func TestEdges(t *testing.T) {
 	if err := x.On(c2).Add(c2.Zeros(F32)).Err(); err != nil {
 		t.Error(err)
 	}
-	// An earlier request's failure does not reach the next one's frame.
+	// The failure of an earlier request does not reach the frame of the next request.
 	g := c.Frame()
 	x.Rename("no", "n")
 	g.Close()
@@ -310,7 +317,7 @@ func TestEdges(t *testing.T) {
 	} else {
 		z.Release()
 	}
-	if c.Err() == nil { // but the context remembers it
+	if c.Err() == nil { // the context still reports it
 		t.Error("lost")
 	}
 	if err := c2.Close(); err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/fucina-go/fucina/tags"
 )
 
-// MaxRank is the largest number of axes of a tensor.
+// MaxRank is the largest number of axes that a tensor can have.
 const MaxRank = shape.MaxRank
 
 // Axis is a named axis and its size.
 type Axis = tagged.Axis
 
-// Ax returns the axis called name of the given size.
+// Ax returns an axis with the given name and size.
 func Ax(name string, size int) Axis { return Axis{Name: name, Size: size} }
 
-// layout returns names and shape of axes.
+// layout returns the names and the shape of axes. Its errors begin with what.
 func layout(what string, axes []Axis) (tags.List, shape.Shape, error) {
 	names, s, err := tagged.Layout(axes)
 	if err != nil {
@@ -28,13 +28,13 @@ func layout(what string, axes []Axis) (tags.List, shape.Shape, error) {
 	return names, s, nil
 }
 
-// Err returns why t failed, or nil. It is a look at the failure.
+// Err returns why t failed, or nil. It looks at the failure.
 func (t Tensor) Err() error { return t.failure().look() }
 
-// IsZero reports whether t is the zero Tensor, which options take for absent.
+// IsZero reports whether t is the zero Tensor.
 func (t Tensor) IsZero() bool { return t == Tensor{} }
 
-// Same reports whether t and u name the same tensor, whatever drives them.
+// Same reports whether t and u denote the same tensor. It ignores their contexts.
 func (t Tensor) Same(u Tensor) bool { return t.h == u.h && t.mark() == u.mark() }
 
 // Context returns the context that drives t, or nil.
@@ -43,19 +43,20 @@ func (t Tensor) Context() *Context { return t.c }
 // Valid reports whether t has neither ended nor failed.
 func (t Tensor) Valid() bool { return t.live() }
 
-// complain returns a failed tensor of t's context, for a call that is no operation.
+// complain returns a failed tensor of t's context. Its error is err with the name of the
+// call, what, in front.
 func (t Tensor) complain(what string, err error) Tensor {
 	return t.c.fail(fmt.Errorf("%s: %w", what, err))
 }
 
-// wrong returns the error of a call that returns one, so that it is looked at.
+// wrong returns the failure of a call that returns an error. The failure counts as looked at.
 func wrong(what string, err error) error {
 	f := newFailure(nil, fmt.Errorf("%s: %w", what, err))
 	f.seen.Store(true)
 	return f
 }
 
-// FailIf returns t, or a failed tensor that carries err if err is not nil.
+// FailIf returns t if err is nil, and otherwise a failed tensor that carries err.
 func (t Tensor) FailIf(err error) Tensor {
 	if err == nil || t.failure() != nil {
 		return t
@@ -63,8 +64,7 @@ func (t Tensor) FailIf(err error) Tensor {
 	return t.c.Fail(err)
 }
 
-// Expect returns t, or a failed tensor unless t has these axes and no others, in any
-// order.
+// Expect returns t if t has exactly these axes, in any order, and otherwise a failed tensor.
 func (t Tensor) Expect(axes ...string) Tensor {
 	if t.failure() != nil {
 		return t
@@ -81,11 +81,11 @@ func (t Tensor) Expect(axes ...string) Tensor {
 	if ok {
 		return t
 	}
-	want := append([]string(nil), axes...) // what reaches fmt would escape
+	want := append([]string(nil), axes...) // a copy, because a slice that reaches fmt escapes
 	return t.c.fail(&opError{fmt.Sprintf("expect: have %s, want {%s}", o.describe(), strings.Join(want, " ")), ErrTag})
 }
 
-// DType returns the element format; dtype.Invalid for a tensor that has ended or failed.
+// DType returns the element format, or dtype.Invalid for a tensor that has ended or failed.
 func (t Tensor) DType() DType {
 	if t.failure() != nil {
 		return dtype.Invalid
@@ -98,8 +98,8 @@ func (t Tensor) DType() DType {
 	return o.t.DType()
 }
 
-// Dim returns the size of the axis. If there is none, it returns 0 and leaves a failure
-// on the context.
+// Dim returns the size of the axis. If t has no such axis, Dim returns 0 and records a
+// failure on the context.
 func (t Tensor) Dim(axis string) int {
 	if t.failure() != nil {
 		return 0
@@ -118,8 +118,8 @@ func (t Tensor) Dim(axis string) int {
 	return o.t.Dim(i)
 }
 
-// Axes returns the axes, outermost first; none for a scalar or a tensor that has ended or
-// failed.
+// Axes returns the axes, outermost first. A scalar, and a tensor that has ended or failed,
+// has none.
 func (t Tensor) Axes() []Axis {
 	if t.failure() != nil {
 		return nil
@@ -136,7 +136,7 @@ func (t Tensor) Axes() []Axis {
 	return axes
 }
 
-// Len returns the number of elements; 0 for a tensor that has ended or failed.
+// Len returns the number of elements, or 0 for a tensor that has ended or failed.
 func (t Tensor) Len() int {
 	if t.failure() != nil {
 		return 0
@@ -149,17 +149,17 @@ func (t Tensor) Len() int {
 	return o.t.Len()
 }
 
-// Raw is the layout of a tensor at the moment it was asked for.
+// Raw is the memory layout of a tensor.
 type Raw struct {
 	DType DType
 	Shape []int // logical sizes; {1} for a scalar
-	// Strides and Offset count storage elements: blocks, for a block format.
+	// Strides and Offset count storage elements, which are blocks for a block format.
 	Strides    []int
 	Offset     int
 	Contiguous bool
 }
 
-// AsRaw returns the layout, for inspection.
+// AsRaw returns the memory layout of t, for inspection.
 func (t Tensor) AsRaw() (Raw, error) {
 	if t.failure() != nil {
 		return Raw{}, t.Err()

@@ -14,7 +14,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 )
 
-// What a context makes from numbers alone has the dtype and the axes that were asked for.
+// The constructors of a context return tensors with the given dtype and axes.
 func TestConstructors(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		want(t, c.Zeros(fucina.F32, ax("a:2 b:2")...), "f32 {a:2 b:2}", make([]float32, 4))
@@ -83,8 +83,8 @@ func floatOf(t *testing.T, x fucina.Tensor) float64 {
 	return v
 }
 
-// Item takes the element as it is, Float and Int convert it, and none of them leaves
-// anything behind.
+// Item returns the element unchanged, Float and Int convert it, and none of them leaks a
+// tensor.
 func TestItem(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e := c.Engine()
@@ -128,7 +128,7 @@ func TestItem(t *testing.T) {
 	})
 }
 
-// All yields every element with its place in the order of the axes, of any layout.
+// All yields each element with its indices, in the order of the axes, for any layout.
 func TestAll(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		x := numbered(c, "a:2 b:3")
@@ -160,7 +160,7 @@ func TestAll(t *testing.T) {
 	})
 }
 
-// %v prints dtype and axes, %+v the elements too, shortened as NumPy does.
+// %v prints the dtype and the axes. %+v also prints the elements, shortened as NumPy does.
 func TestPrinting(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		ended := c.Ones(fucina.F32)
@@ -173,7 +173,7 @@ func TestPrinting(t *testing.T) {
 		for _, tt := range []struct {
 			x     fucina.Tensor
 			brief string
-			long  string // after brief
+			long  string // %+v prints it after brief
 		}{
 			{fucina.Tensor{}, "no tensor", ""},
 			{ended, "ended tensor", ""},
@@ -205,7 +205,7 @@ func TestPrinting(t *testing.T) {
 				t.Errorf("%%+v is\n%s\nwant\n%s", got, tt.brief+tt.long)
 			}
 		}
-		// A context that cannot run says so, and is not the worse for it.
+		// Printing shows the error of a context that cannot run, and records no failure on it.
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		c.SetCancel(ctx)
@@ -219,8 +219,8 @@ func TestPrinting(t *testing.T) {
 	})
 }
 
-// One operation has one context. Another one is an error that names both, until On says
-// which; a tensor without a context takes the other operand's.
+// An operation runs on one context. Operands with different contexts are an error that names
+// both contexts; On resolves it. A tensor without a context runs on that of the other operand.
 func TestContexts(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		e := c.Engine()
@@ -259,7 +259,7 @@ func TestContexts(t *testing.T) {
 		if w.Context() != nil || w.On(c).Shared().Context() != nil || !w.On(c).Same(w) || x.On(c2).Context() != c2 {
 			t.Error("contexts of Shared and On")
 		}
-		// On says who drives, not who owns.
+		// On changes the context that drives a tensor, not its owner.
 		z := x.On(c2)
 		if err := errors.Join(c2.Close(), z.On(c).Scale(2).Err()); err != nil || !x.Valid() || y.Valid() {
 			t.Errorf("after the second context: %v, %v, %v", err, x, y)
@@ -267,8 +267,7 @@ func TestContexts(t *testing.T) {
 	})
 }
 
-// Tensors go from one goroutine to another as Shared ones, and each uses a context of its
-// own.
+// Goroutines exchange Shared tensors, and each goroutine uses its own context.
 func TestSharedAcrossGoroutines(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		const n = 50
@@ -285,11 +284,11 @@ func TestSharedAcrossGoroutines(t *testing.T) {
 				for i, f := range own.Frames(n) {
 					y := f.Keep(own.Full(fucina.F32, float64(worker*n+i), ax("d:3")...).Scale(2))
 					if i == 7 {
-						y = y.Rename("no", "n") // failed ones too
+						y = y.Rename("no", "n") // sends a failed tensor too
 					}
 					results <- y.Shared()
 				}
-				// Close has the failure unless the receiver has looked at it.
+				// Close returns the failure unless the receiver has looked at it.
 				if err := own.Close(); err != nil && !errors.Is(err, fucina.ErrTag) {
 					t.Error(err)
 				}
@@ -311,8 +310,7 @@ func TestSharedAcrossGoroutines(t *testing.T) {
 	})
 }
 
-// Whatever becomes of the operation, it ends the tensors that it takes by Move, and those
-// only.
+// An operation ends the moved operands and no others, whether it succeeds or fails.
 func TestMove(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		w := numbered(c, "d:2").Shared()
@@ -326,7 +324,7 @@ func TestMove(t *testing.T) {
 			name string
 			do   func(x, y fucina.Tensor) fucina.Tensor
 			err  error
-			x, y bool // live on
+			x, y bool // whether x and y are still valid
 		}{
 			{"one", func(x, y fucina.Tensor) fucina.Tensor { return x.Move().Scale(2) }, nil, false, true},
 			{"left", func(x, y fucina.Tensor) fucina.Tensor { return x.Move().Add(y) }, nil, false, true},

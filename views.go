@@ -8,8 +8,8 @@ import (
 // Ref returns a new tensor over the same memory.
 func (t Tensor) Ref() Tensor { return apply(tagged.Ref, op.Params{}, "", t) }
 
-// Narrow returns the view of count entries of the axis from start on. The last axis
-// of a block format can only be taken whole.
+// Narrow returns a view of count entries of the axis, from index start on. The last axis of
+// a block format can only be taken whole.
 func (t Tensor) Narrow(axis string, start, count int) Tensor {
 	c, failed := begin(tagged.Narrow, t)
 	if c == nil {
@@ -20,7 +20,7 @@ func (t Tensor) Narrow(axis string, start, count int) Tensor {
 	return c.finish()
 }
 
-// Rename returns the view with the axis old called name.
+// Rename returns a view in which the axis old has the given name.
 func (t Tensor) Rename(old, name string) Tensor {
 	c, failed := begin(tagged.Rename, t)
 	if c == nil {
@@ -31,8 +31,8 @@ func (t Tensor) Rename(old, name string) Tensor {
 	return c.finish()
 }
 
-// Permute returns the view whose axes stand in the given order, which names each of
-// them once. The last axis of a block format stays last.
+// Permute returns a view whose axes have the given order. axes contains the name of each
+// axis once. The last axis of a block format must remain last.
 func (t Tensor) Permute(axes ...string) Tensor {
 	c, failed := begin(tagged.Permute, t)
 	if c == nil {
@@ -43,9 +43,8 @@ func (t Tensor) Permute(axes ...string) Tensor {
 	return c.finish()
 }
 
-// BroadcastTo returns the view with the given axes, of the given sizes, without
-// copying: axes that t does not have, or has with size 1, repeat. Nothing can be
-// written through the repetition.
+// BroadcastTo returns a view with the given axes and sizes. An axis that t lacks, or has
+// with size 1, repeats. A view that repeats cannot be written to.
 func (t Tensor) BroadcastTo(axes ...Axis) Tensor {
 	c, failed := begin(tagged.BroadcastTo, t)
 	if c == nil {
@@ -56,10 +55,10 @@ func (t Tensor) BroadcastTo(axes ...Axis) Tensor {
 	return c.finish()
 }
 
-// Split returns the view with the axis divided into the given axes, outermost
-// first, whose sizes multiply to its own; one of them may be -1, which stands for what
-// remains. Each name is new, or that of the axis. Every layout can be split, but the last
-// axis of a block format cannot.
+// Split returns a view in which the axes into, outermost first, replace the axis. The product
+// of their sizes is the size of the axis; one size may be -1, and follows from the others.
+// Each name is new or is the name of the axis. An axis of any stride can be split, except
+// the last axis of a block format.
 func (t Tensor) Split(axis string, into ...Axis) Tensor {
 	c, failed := begin(tagged.Split, t)
 	if c == nil {
@@ -71,9 +70,9 @@ func (t Tensor) Split(axis string, into ...Axis) Tensor {
 	return c.finish()
 }
 
-// Merge returns the view with the given axes, which stand side by side and in this
-// order, as the one axis out. Their strides must be those of an axis that was
-// split, else it fails with ErrUnsupportedView: nothing is copied silently.
+// Merge returns a view in which one axis, out, replaces the given axes, which are adjacent in
+// t and in this order. Their strides must be those of an axis that was split; otherwise Merge
+// fails with ErrUnsupportedView. It never copies.
 func (t Tensor) Merge(out string, axes ...string) Tensor {
 	c, failed := begin(tagged.Merge, t)
 	if c == nil {
