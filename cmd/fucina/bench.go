@@ -12,8 +12,8 @@ import (
 	"github.com/fucina-go/fucina/llm"
 )
 
-// measurement is one test of the bench command, as -o json lists them: rates in
-// tokens per second over the repetitions.
+// measurement is the result of one test of the bench command, as -o json prints it. The
+// rates are in tokens per second, over the repetitions of the test.
 type measurement struct {
 	Test     string  `json:"test"` // "pp512": 512 prompt tokens; "tg48": 48 tokens one by one
 	Median   float64 `json:"median"`
@@ -30,11 +30,11 @@ func (t *tool) bench(ctx context.Context, args []string) (err error) {
 	m := fs.model()
 	prompt := fs.size("p", 512, 0, maxTokens, "prompt `tokens` to process at once; 0 skips the test")
 	fs.alias("p", "n-prompt")
-	gen := fs.size("n", 48, 0, maxTokens, "`tokens` to process one by one; 0 skips the test")
+	gen := fs.size("n", 48, 0, maxTokens, "`tokens` to process one at a time; 0 skips the test")
 	fs.alias("n", "n-gen")
-	reps := fs.size("r", 3, 1, 1<<20, "`times` to repeat each test, after one that is not counted")
+	reps := fs.size("r", 3, 1, 1<<20, "`times` to repeat each test, after one run that does not count")
 	fs.alias("r", "repetitions")
-	fs.note = "llama-bench's defaults, -n 128 and -r 5, take longer; it prints means, this medians."
+	fs.note = "The defaults of llama-bench, -n 128 and -r 5, take longer. llama-bench prints means, and\nthis command prints medians."
 	out := fs.format()
 	if err := fs.parse(t, args, 0); err != nil {
 		return err
@@ -81,14 +81,14 @@ func (t *tool) bench(ctx context.Context, args []string) (err error) {
 			Memory:   m.budget(l),
 		})
 	}
-	// An interrupt, or an error, takes nothing from what was measured before.
+	// After an interrupt or an error, the measurements before it are printed.
 	if len(list) > 0 {
 		err = errors.Join(err, t.tell(list, *out))
 	}
 	return err
 }
 
-// tell prints the results.
+// tell prints the measurements.
 func (t *tool) tell(list []measurement, out format) error {
 	if out == jsonl {
 		return t.writeJSON(list)
@@ -101,7 +101,7 @@ func (t *tool) tell(list []measurement, out format) error {
 	return w.Flush()
 }
 
-// syntheticIDs returns n tokens of a vocabulary, always the same.
+// syntheticIDs returns n token ids below vocabulary. The same arguments give the same ids.
 func syntheticIDs(n, vocabulary int) []int32 {
 	random := rand.New(rand.NewPCG(1, 2))
 	ids := make([]int32, n)
@@ -118,8 +118,8 @@ type benchmark struct {
 	logits []float32
 }
 
-// repeat runs a test of n tokens once to warm up and then reps times, each on an
-// empty session, and returns the rates in tokens per second.
+// repeat runs a test of n tokens once to warm up and then reps times, each time on an empty
+// session. It returns the rates of the repetitions in tokens per second.
 func (b *benchmark) repeat(ctx context.Context, reps, n int, test func(ctx context.Context, n int) error) ([]float64, error) {
 	rates := make([]float64, 0, reps)
 	for i := range reps + 1 {
@@ -150,8 +150,7 @@ func (b *benchmark) generate(ctx context.Context, n int) error {
 	return nil
 }
 
-// median returns the middle of values, the mean of two where there are two. It
-// sorts values.
+// median returns the median of values, and sorts values.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)

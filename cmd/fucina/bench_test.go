@@ -50,7 +50,8 @@ func TestBenchSkips(t *testing.T) {
 	}
 }
 
-// The prompt may be longer than what the model was trained for, and a warning says so.
+// The prompt may be longer than the context that the model was trained for. A warning says
+// so.
 func TestBenchText(t *testing.T) {
 	model := tinyModel(t)
 	invoke(t, "bench", "-m", model, "-p", "256", "-n", "0", "-r", "1").ok(t)
@@ -62,7 +63,7 @@ func TestBenchText(t *testing.T) {
 	}
 }
 
-// Measuring needs no tokenizer; writing text does.
+// bench runs a model without a tokenizer, and run does not.
 func TestBenchNoVocabulary(t *testing.T) {
 	m := tinyllama.New(tinyllama.Options{})
 	for _, key := range []string{"model", "tokens", "scores", "token_type"} {
@@ -89,7 +90,7 @@ func TestBenchErrors(t *testing.T) {
 	}
 }
 
-// What was measured before an interrupt is told.
+// The measurements before an interrupt are printed.
 func TestBenchInterrupted(t *testing.T) {
 	model := tinyModel(t)
 	some := false

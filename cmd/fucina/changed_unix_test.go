@@ -17,14 +17,14 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// working are commands on in.gguf, and the text after which the file changes.
+// working has commands on in.gguf, and the output after which the file changes.
 var working = []struct {
 	name  string
 	args  []string
 	stdin string
 	after string
-	tty   bool // stderr is a terminal
-	// done says that the command has read all that it needs by then.
+	tty   bool // whether stderr is a terminal
+	// done says that the command has read all that it needs before the change.
 	done bool
 }{
 	{name: "run", args: []string{"run", "-m", "in.gguf", "-p", "a b", "-n", "30", "--temp", "0"}, after: "a b"},
@@ -38,9 +38,9 @@ var working = []struct {
 	{name: "tokenize", args: []string{"tokenize", "-m", "in.gguf", "-p", "a b"}, after: "a", done: true},
 }
 
-// If a model file is cut or written over while a command works on it, the command ends
-// with one line and status 1, and leaves no output. If another file replaces it, or the
-// command has read it before the change, the command succeeds.
+// If a model file is truncated or overwritten while a command works on it, the command ends
+// with one line on standard error and status 1, and leaves no output file. If another file
+// replaces it, or the command has read it before the change, the command succeeds.
 func TestFileChangesAtWork(t *testing.T) {
 	sigbus.Need(t)
 	image := tinyllama.GGUF(tinyllama.Options{})
@@ -75,7 +75,7 @@ func TestFileChangesAtWork(t *testing.T) {
 				if err := os.WriteFile("in.gguf", image, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				// A write may come sooner than the clock of files tells it from this one.
+				// The modification time may be too coarse to distinguish the later write.
 				if err := os.Chtimes("in.gguf", time.Time{}, time.Unix(1e9, 0)); err != nil {
 					t.Fatal(err)
 				}
@@ -106,7 +106,7 @@ func TestFileChangesAtWork(t *testing.T) {
 						results[name] = r
 					}
 				} else {
-					// Other messages to a terminal come before.
+					// A terminal gets other messages before the error.
 					r.stderr = r.stderr[max(0, strings.LastIndex(r.stderr, "fucina: ")):]
 					r.failed(t, exitError, "file changed while it was in use: ")
 					if !strings.Contains(r.stderr, "in.gguf has ") {
@@ -127,8 +127,8 @@ func TestFileChangesAtWork(t *testing.T) {
 	}
 }
 
-// If the disk fills up, the error names the file that was asked for, and no file is left.
-// A limit on the size of files takes the place of a full disk.
+// If the disk becomes full, the error names the output file, and no file is left. A limit on
+// the size of files stands in for a full disk.
 func TestQuantizeDiskFull(t *testing.T) {
 	in, dir := tinyModel(t), t.TempDir()
 	out := filepath.Join(dir, "out.gguf")

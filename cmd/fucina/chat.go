@@ -19,15 +19,15 @@ import (
 var chatCommands = []string{"/clear", "/exit", "/help"}
 
 const chatHelp = `/clear  forget the conversation
-/exit   end the program, as the end of input does
-/help   show this
-Ctrl-C cuts an answer short; at the prompt it ends the program.
+/exit   end the program, like the end of the input
+/help   show this help
+Ctrl-C ends an answer; at the prompt it ends the program.
 `
 
-// chatFlags describe a conversation.
+// chatFlags are the flags of a conversation.
 type chatFlags struct {
 	on       bool
-	single   bool // for one answer
+	single   bool // the conversation ends after the first answer
 	template templateName
 	system   string
 }
@@ -40,7 +40,7 @@ func (v *templateName) String() string { return string(*v) }
 func (v *templateName) words() []string { return chat.Names() }
 
 func (v *templateName) Set(s string) error {
-	if s != "" { // as if it were not given
+	if s != "" { // "" means that no template is given
 		if err := oneOf(s, v.words()); err != nil {
 			return err
 		}
@@ -51,11 +51,11 @@ func (v *templateName) Set(s string) error {
 
 func (f *flags) chat() *chatFlags {
 	c := &chatFlags{}
-	f.BoolVar(&c.on, "chat", false, "talk to the model, a line at a time; /help says more")
-	f.Var(&c.template, "chat-template", "`name` of the chat template (default the file's own)")
-	f.StringVar(&c.system, "sys", "", "`message` that the model is given before the conversation")
+	f.BoolVar(&c.on, "chat", false, "hold a conversation with the model, one message per line; /help lists its commands")
+	f.Var(&c.template, "chat-template", "`name` of the chat template (default the template of the file)")
+	f.StringVar(&c.system, "sys", "", "system `message` before the conversation")
 	f.alias("chat", "cnv", "conversation")
-	f.not(&c.on, "no-conversation", "do not talk, which is the default")
+	f.not(&c.on, "no-conversation", "hold no conversation, which is the default")
 	f.alias("no-conversation", "no-cnv")
 	f.BoolVar(&c.single, "single-turn", false, "end the conversation after the first answer")
 	f.alias("single-turn", "st")
@@ -68,28 +68,28 @@ func (c *chatFlags) check(out format, n int) error {
 	case !c.on && (c.template != "" || c.system != "" || c.single):
 		return usagef("run: -chat-template, -sys and -single-turn go with -chat")
 	case c.on && out == jsonl:
-		return usagef("run: -chat writes text: give no -o json")
+		return usagef("run: -chat does not go with -o json")
 	case c.on && n == 0:
-		return usagef("run: -chat with answers of -n 0 tokens")
+		return usagef("run: -chat does not go with -n 0")
 	}
 	return nil
 }
 
-// conversation is what a chat goes by.
+// conversation holds the settings of a chat.
 type conversation struct {
 	flags   *chatFlags
 	opt     llm.GenerateOptions
-	verbose bool    // tell the timings of each answer
-	load    float64 // seconds, for the timings of the first
+	verbose bool    // print the timings of each answer
+	load    float64 // the seconds of loading, for the timings of the first answer
 
-	// interactive says that a person types the input: there is a prompt, and an interrupt
-	// during an answer ends no more than that.
+	// interactive says that the input is a terminal. converse then shows a prompt, and an
+	// interrupt during an answer ends only the answer.
 	interactive bool
 }
 
-// converse runs a conversation from standard input to standard output, beginning
-// with the text first unless it is empty. It ends with the input, at /exit, or when
-// ctx is done.
+// converse holds a conversation on standard input and standard output. If first is not
+// empty, it is the first message. The conversation ends with the input, at /exit, or when ctx
+// is done.
 func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, first string) error {
 	talk, err := s.NewConversation(string(c.flags.template), c.flags.system)
 	if errors.Is(err, chat.ErrTemplate) && c.flags.template == "" {
@@ -131,8 +131,8 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 		case err != nil && !c.interactive:
 			return err
 		case errors.Is(err, llm.ErrContextFull):
-			// The conversation has outgrown the session; the person decides.
-			fmt.Fprintln(t.stderr, "fucina: the context is full: /clear begins anew")
+			// The user decides whether to give up the earlier messages.
+			fmt.Fprintln(t.stderr, "fucina: the context is full; /clear starts a new conversation")
 		case errors.Is(err, chat.ErrMessage):
 			t.report(err)
 		case err != nil:
@@ -144,14 +144,14 @@ func (t *tool) converse(ctx context.Context, s *llm.Session, c *conversation, fi
 	}
 }
 
-// mistyped reports whether a message that is no command looks like one: a slash and
-// letters.
+// mistyped reports whether message, which is not a command, looks like one: a slash followed
+// by letters.
 func mistyped(message string) bool {
 	name, ok := strings.CutPrefix(message, "/")
 	return ok && name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// ask returns the next line, if there is one more.
+// ask returns the next line. more is false at the end of the input.
 func (t *tool) ask(ctx context.Context, lines <-chan inputLine, interactive bool) (text string, more bool, err error) {
 	line := &lineWriter{w: t.stdout}
 	if interactive {
@@ -171,8 +171,8 @@ func (t *tool) ask(ctx context.Context, lines <-chan inputLine, interactive bool
 	return "", false, errors.Join(err, line.end())
 }
 
-// answer writes the answer to text. An interrupt keeps what there is of it; before
-// there is any, it takes the question back.
+// answer writes the answer to text. An interrupt ends the answer, and the conversation keeps
+// the part that was written. If nothing was written yet, the conversation drops text too.
 func (t *tool) answer(ctx context.Context, talk *llm.Conversation, text string, c *conversation) (err error) {
 	turn, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -214,7 +214,8 @@ func (t *tool) answer(ctx context.Context, talk *llm.Conversation, text string, 
 	return err
 }
 
-// turn is an answer under way that an interrupt ends, in place of the program.
+// turn holds the function that ends the current answer. An interrupt calls it instead of
+// ending the program.
 type turn struct {
 	mu   sync.Mutex
 	stop func()
@@ -230,8 +231,8 @@ func (u *turn) set(stop func()) {
 	u.stop = stop
 }
 
-// interrupt ends the answer, and reports whether there was one. There is none any
-// more afterwards, however long its end may take.
+// interrupt asks the current answer to end, and reports whether there was one. A second
+// interrupt finds no answer, even if the first answer has not ended yet.
 func (u *turn) interrupt() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -248,9 +249,9 @@ type inputLine struct {
 	err  error
 }
 
-// readLines reads in the background, because a read of a terminal cannot be given
-// up. The channel is closed at the end of input, after an error, and after a line of
-// more than limit bytes, its end included.
+// readLines reads lines in a goroutine, because a read of a terminal cannot be cancelled. It
+// closes the channel at the end of the input, after an error, and after a line of more than
+// limit bytes, including the line ending.
 func readLines(r io.Reader, limit int) <-chan inputLine {
 	lines := make(chan inputLine)
 	go func() {
@@ -272,7 +273,8 @@ func readLines(r io.Reader, limit int) <-chan inputLine {
 	return lines
 }
 
-// readLine reads a line with its end. What it returns with an error is what there was.
+// readLine reads a line with its line ending. At the end of the input, it returns the rest
+// with the error.
 func readLine(b *bufio.Reader, limit int) (line []byte, err error) {
 	for {
 		part, err := b.ReadSlice('\n')

@@ -22,7 +22,8 @@ func chatWith(t *testing.T, ctx context.Context, input io.Reader, args ...string
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// Each line of input is a turn; commands are none; the end of input ends it.
+// Each line of input is a message unless it is a command. The end of the input ends the
+// conversation.
 func TestChat(t *testing.T) {
 	one := chatWith(t, t.Context(), strings.NewReader("hello\n")).ok(t)
 	if one == "" || !strings.HasSuffix(one, "\n") || strings.Contains(one, "<|im") {
@@ -46,7 +47,7 @@ func TestChat(t *testing.T) {
 	}
 }
 
-// A conversation for one answer leaves what comes after the first message unread.
+// With -single-turn, the conversation ends after the first message.
 func TestChatSingleTurn(t *testing.T) {
 	all := chatWith(t, t.Context(), strings.NewReader("a\nb\n")).ok(t)
 	one := chatWith(t, t.Context(), strings.NewReader("a\nb\n"), "--single-turn").ok(t)
@@ -61,23 +62,23 @@ func TestChatSingleTurn(t *testing.T) {
 func TestChatErrors(t *testing.T) {
 	m := tinyModel(t)
 	for want, args := range map[string][]string{
-		"go with -chat":   {"run", "-m", m, "-p", "x", "-sys", "y"},
-		"give no -o":      {"run", "-m", m, "--chat", "-o", "json"},
-		"-n 0":            {"run", "-m", m, "--chat", "-n", "0"},
-		"want f32, f16":   {"run", "-m", m, "-p", "x", "--cache-type", "q4_0"},
-		"a token's id":    {"run", "-m", m, "-p", "x", "--logit-bias", "7"},
-		"from 0 to 1":     {"run", "-m", m, "-p", "x", "--top-p", "1.5"},
-		"of at least 0":   {"run", "-m", m, "-p", "x", "--repeat-penalty", "NaN"},
-		"is not empty":    {"run", "-m", m, "-p", "x", "--stop", ""},
-		"integer from -1": {"run", "-m", m, "-p", "x", "--top-k", "-2"},
-		"want names from": {"run", "-m", m, "-p", "x", "--samplers", "top_k;infill"},
+		"go with -chat":                  {"run", "-m", m, "-p", "x", "-sys", "y"},
+		"-chat does not go with -o json": {"run", "-m", m, "--chat", "-o", "json"},
+		"-n 0":                           {"run", "-m", m, "--chat", "-n", "0"},
+		"want f32, f16":                  {"run", "-m", m, "-p", "x", "--cache-type", "q4_0"},
+		"the id of a token":              {"run", "-m", m, "-p", "x", "--logit-bias", "7"},
+		"from 0 to 1":                    {"run", "-m", m, "-p", "x", "--top-p", "1.5"},
+		"of at least 0":                  {"run", "-m", m, "-p", "x", "--repeat-penalty", "NaN"},
+		"is not empty":                   {"run", "-m", m, "-p", "x", "--stop", ""},
+		"integer from -1":                {"run", "-m", m, "-p", "x", "--top-k", "-2"},
+		"want names from":                {"run", "-m", m, "-p", "x", "--samplers", "top_k;infill"},
 	} {
 		invoke(t, args...).failed(t, exitUsage, want)
 	}
 	none := invoke(t, "run", "-m", m, "--chat")
 	none.failed(t, exitError, "the file carries none")
 	none.failed(t, exitError, "with -chat-template")
-	// A mistyped command is no message; what only begins with a slash is.
+	// A mistyped command is not a message. Other text that begins with a slash is.
 	for text, note := range map[string]string{
 		"/cler":      "fucina: unknown command /cler; did you mean \"/clear\"?\n",
 		"/walk":      "fucina: unknown command /walk; /help lists them\n",
@@ -89,7 +90,7 @@ func TestChatErrors(t *testing.T) {
 			t.Errorf("%q: %+v", text, r)
 		}
 	}
-	// A turn that does not fit ends a conversation without a person.
+	// A message that does not fit ends a conversation that is not interactive.
 	long := strings.Repeat("x y z ", 300)
 	r := chatWith(t, t.Context(), strings.NewReader(long+"\nhello\n"))
 	if r.code != exitError || r.stdout != "" || !strings.Contains(r.stderr, "context is full") {
@@ -97,7 +98,7 @@ func TestChatErrors(t *testing.T) {
 	}
 }
 
-// An interrupt ends a conversation that waits for input.
+// An interrupt ends a conversation that is waiting for input.
 func TestChatInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, out := io.Pipe()
@@ -118,7 +119,7 @@ func TestChatInterrupted(t *testing.T) {
 	}
 }
 
-// Each answer has its timings, the first with the time of loading.
+// Each answer has its timings. Those of the first answer contain the time of loading.
 func TestChatTimings(t *testing.T) {
 	r := chatWith(t, t.Context(), strings.NewReader("hello\nhello\n/help\n"), "-v", "-s", "7", "-temp", "0.5")
 	lines := strings.Split(r.stderr, "\n")
@@ -136,10 +137,10 @@ func TestChatTimings(t *testing.T) {
 	}
 }
 
-// person is input that comes a line at a time, each when the one before is done with.
-type person struct{ lines chan string }
+// lineReader is input that arrives one line at a time.
+type lineReader struct{ lines chan string }
 
-func (p *person) Read(b []byte) (int, error) {
+func (p *lineReader) Read(b []byte) (int, error) {
 	line, ok := <-p.lines
 	if !ok {
 		return 0, io.EOF
@@ -147,7 +148,7 @@ func (p *person) Read(b []byte) (int, error) {
 	return copy(b, line), nil
 }
 
-// openSession returns a session of the tiny model, which ends with the test.
+// openSession returns a session of the tiny model. The end of the test closes it.
 func openSession(t *testing.T) *llm.Session {
 	t.Helper()
 	eng, err := fucina.Open()
@@ -168,27 +169,27 @@ func openSession(t *testing.T) *llm.Session {
 	return s
 }
 
-// A person is told of a turn that does not fit, and goes on.
+// After a message that does not fit, an interactive conversation says so and continues.
 func TestChatFull(t *testing.T) {
-	in := &person{lines: make(chan string, 2)}
+	in := &lineReader{lines: make(chan string, 2)}
 	in.lines <- strings.Repeat("x y z ", 300) + "\n"
 	in.lines <- "hello\n"
 	close(in.lines)
 	var out, errs bytes.Buffer
 	c := &conversation{flags: &chatFlags{template: "chatml"}, interactive: true, opt: llm.GenerateOptions{MaxTokens: 4}}
 	err := newTool(in, &out, &errs, false, false).converse(t.Context(), openSession(t), c, "")
-	if err != nil || errs.String() != "fucina: the context is full: /clear begins anew\n" || strings.Trim(out.String(), "> \n") == "" {
+	if err != nil || errs.String() != "fucina: the context is full; /clear starts a new conversation\n" || strings.Trim(out.String(), "> \n") == "" {
 		t.Errorf("%v, stdout %q, stderr %q", err, out.String(), errs.String())
 	}
 }
 
-// With a person, an interrupt ends an answer, and keeps what there is of it; the
-// next one, at the prompt, ends the program.
+// In an interactive conversation, an interrupt during an answer ends the answer. An interrupt
+// at the prompt ends the program.
 func TestChatAnswerInterrupted(t *testing.T) {
 	s := openSession(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	in := &person{lines: make(chan string, 2)}
+	in := &lineReader{lines: make(chan string, 2)}
 	in.lines <- "hello\n"
 	var tl *tool
 	pieces := 0
@@ -197,14 +198,14 @@ func TestChatAnswerInterrupted(t *testing.T) {
 		switch last := out.writes[n-1]; {
 		case last == "> " && pieces > 0:
 			if tl.turn.interrupt() {
-				t.Error("there is an answer to interrupt at the prompt")
+				t.Error("an interrupt at the prompt found an answer")
 			}
 			cancel()
 		case last != "> " && last != "\n":
 			if pieces++; pieces == 3 && !tl.turn.interrupt() {
-				t.Error("no answer to interrupt")
+				t.Error("the interrupt found no answer")
 			} else if pieces == 3 && tl.turn.interrupt() {
-				t.Error("the same answer to interrupt again")
+				t.Error("a second interrupt found the same answer")
 			}
 		}
 		return nil
@@ -219,13 +220,13 @@ func TestChatAnswerInterrupted(t *testing.T) {
 	}
 }
 
-// An interrupt ends a prompt that is still being read.
+// An interrupt ends the reading of a prompt.
 func TestPromptInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, out := io.Pipe()
 	defer out.Close()
 	go func() {
-		_, _ = io.WriteString(out, "some text") // read, but the end never comes
+		_, _ = io.WriteString(out, "some text") // the end of the input does not follow
 		cancel()
 	}()
 	var stdout, stderr bytes.Buffer
@@ -277,7 +278,7 @@ func TestRunSampling(t *testing.T) {
 			t.Errorf("%v over no tokens: %v, want %v", args, got, greedy)
 		}
 	}
-	// A stage that is not named is left out: greedy too, and then top-k 1 alone.
+	// -samplers leaves out the stages that it does not name, such as the temperature.
 	if got := ids("--temp", "0", "--samplers", "penalties"); slices.Equal(got, greedy) {
 		t.Errorf("without temperature 0 the draw is as with it: %v", got)
 	}

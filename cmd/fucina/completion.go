@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// described is a command with its flags, for completion.
+// described is a command with its flags, for the completion scripts.
 type described struct {
 	command
 	flags    []describedFlag
-	operands []string // words that an operand may be
-	files    bool     // an operand may be a file
+	operands []string // the words that an operand may be
+	files    bool     // whether an operand may be a file
 }
 
-// describedFlag is a flag by all its names.
+// describedFlag is a flag with all its names.
 type describedFlag struct {
 	names []string
 	usage string
-	value bool     // a value follows
-	words []string // the values that there are, or nil
-	file  bool     // the value is a file
+	value bool     // whether a value follows the flag
+	words []string // the possible values, or nil
+	file  bool     // whether the value is a file
 }
 
 // completion is the completion command.
@@ -33,7 +33,7 @@ func (t *tool) completion(ctx context.Context, args []string) error {
 	fs := newFlags("completion", "bash|zsh|fish")
 	fs.operandWords = []string{"bash", "zsh", "fish"}
 	fs.note = `bash: source <(fucina completion bash)
-zsh:  source <(fucina completion zsh), after compinit; or keep it as _fucina in $fpath
+zsh:  source <(fucina completion zsh) after compinit, or store the script as _fucina in $fpath
 fish: fucina completion fish | source`
 	if err := fs.parse(t, args, 1); err != nil {
 		return err
@@ -44,12 +44,12 @@ fish: fucina completion fish | source`
 	return shells[fs.Arg(0)](t.stdout, t.describe(ctx))
 }
 
-// describe returns all commands, and help as one of them.
+// describe returns the commands and their flags, with help as the first command.
 func (t *tool) describe(ctx context.Context) []described {
 	list := []described{{command: command{name: "help", summary: "describe a command and its flags"}}}
 	for _, c := range t.commands {
 		d := described{command: c}
-		// A tool that takes the flags runs nothing.
+		// If described is set, a command passes its flags to it and does nothing else.
 		taker := &tool{commands: t.commands, described: func(f *flags) {
 			d.flags, d.operands, d.files = f.describe(), f.operandWords, f.operandFiles
 		}}
@@ -60,7 +60,7 @@ func (t *tool) describe(ctx context.Context) []described {
 	return list
 }
 
-// describe returns the flags by their main names, and -h.
+// describe returns -h and the flags of f, each with its main name first.
 func (f *flags) describe() []describedFlag {
 	list := []describedFlag{{names: []string{"h", "help"}, usage: "describe the command and its flags"}}
 	at := make(map[string]int)
@@ -85,7 +85,7 @@ func (f *flags) describe() []describedFlag {
 	return list
 }
 
-// names returns the names of all flags.
+// names returns the names of the command's flags.
 func (d *described) names() []string {
 	var names []string
 	for _, fl := range d.flags {
@@ -94,7 +94,7 @@ func (d *described) names() []string {
 	return names
 }
 
-// patterns returns a shell's alternatives for the flags of list, with one dash and two.
+// patterns returns a shell pattern for the flags of list, with one dash and with two.
 func patterns(list []describedFlag) string {
 	var words []string
 	for _, fl := range list {
@@ -105,9 +105,10 @@ func patterns(list []describedFlag) string {
 	return strings.Join(words, "|")
 }
 
-// bySuccessor groups the flags by what may follow them: one of a few words, under these
-// words; a file; any other value. Flags that take no value are left out. Flags that may
-// be given without a value are under the words that they may have.
+// bySuccessor groups the flags by the word that may follow them. words has the flags whose
+// value is one of a few words, with these words as the key, even if the flag may be given
+// without a value. files has the flags whose value is a file, and free those with any other
+// value. Flags without a value are in no group.
 func bySuccessor(list []describedFlag) (words map[string][]describedFlag, files, free []describedFlag) {
 	words = make(map[string][]describedFlag)
 	for _, fl := range list {
@@ -124,9 +125,10 @@ func bySuccessor(list []describedFlag) (words map[string][]describedFlag, files,
 	return words, files, free
 }
 
-// writeCases writes, for bash and zsh alike, what follows the words $command and $prev:
-// it sets the flags, without dashes, and the operands, and calls _fucina_files. Words
-// hold only letters, digits, dashes and underscores, so none of them needs quotes.
+// writeCases writes the part of the scripts for bash and zsh that depends on the words
+// $command and $prev. That part sets the variables flags (without dashes), operands and
+// files, and calls _fucina_files. All words consist of letters, digits, dashes and
+// underscores, so they need no quotes.
 func writeCases(b *strings.Builder, commands []described) {
 	b.WriteString("    case $command in\n")
 	for _, c := range commands {
@@ -154,7 +156,7 @@ func writeCases(b *strings.Builder, commands []described) {
 	b.WriteString("    esac\n")
 }
 
-// completeBash writes a script for bash from 3.2.
+// completeBash writes the script for bash 3.2 and later.
 func completeBash(w io.Writer, commands []described) error {
 	var b strings.Builder
 	b.WriteString(`# Completion of fucina for bash. Written by: fucina completion bash
@@ -192,7 +194,7 @@ complete -F _fucina fucina
 	return err
 }
 
-// completeZsh writes a script for zsh.
+// completeZsh writes the script for zsh.
 func completeZsh(w io.Writer, commands []described) error {
 	var b strings.Builder
 	b.WriteString(`#compdef fucina
@@ -233,7 +235,7 @@ fi
 	return err
 }
 
-// completeFish writes a script for fish.
+// completeFish writes the script for fish.
 func completeFish(w io.Writer, commands []described) error {
 	var b strings.Builder
 	b.WriteString(`# Completion of fucina for fish. Written by: fucina completion fish
@@ -282,5 +284,5 @@ complete -c fucina -f
 // quoted returns s as one word of zsh.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// fishQuoted returns s as one word of fish, where a backslash escapes also in quotes.
+// fishQuoted returns s as one word of fish. In fish, a backslash escapes in quotes too.
 func fishQuoted(s string) string { return quoted(strings.ReplaceAll(s, `\`, `\\`)) }

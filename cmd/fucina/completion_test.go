@@ -16,7 +16,7 @@ func writeText(t *testing.T, path, text string) {
 	}
 }
 
-// script writes the completion script of a shell, and returns its path and text.
+// script writes the completion script of a shell to a file, and returns its path and text.
 func script(t *testing.T, shell string) (path, text string) {
 	t.Helper()
 	text = invoke(t, "completion", shell).ok(t)
@@ -25,7 +25,7 @@ func script(t *testing.T, shell string) (path, text string) {
 	return path, text
 }
 
-// shell runs a shell, if this machine has it, without the user's files.
+// shell runs a shell without the user's files, if this machine has the shell.
 func shell(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -41,7 +41,7 @@ func shell(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// Every script parses, and names all commands and all their flags.
+// Every script parses, and names all commands and their flags.
 func TestCompletionScripts(t *testing.T) {
 	commands := newTool(nil, nil, nil, false, false).describe(t.Context())
 	if len(commands) != len(newTool(nil, nil, nil, false, false).commands)+1 {
@@ -64,8 +64,8 @@ func TestCompletionScripts(t *testing.T) {
 	}
 }
 
-// completions are command lines, the last word of which is to be completed, and words
-// that must come, or with a minus must not.
+// completions has command lines, whose last word is completed, and the words that must be
+// among the completions. A word with a minus in front must not be among them.
 var completions = []struct{ line, want string }{
 	{"fucina ", "run inspect quantize help completion"},
 	{"fucina per", "perplexity"},
@@ -125,7 +125,7 @@ func TestCompletionBash(t *testing.T) {
 	}
 }
 
-// zsh offers what the script gives to its builtins.
+// zsh completes the words that the script passes to its builtins.
 func TestCompletionZsh(t *testing.T) {
 	path, _ := script(t, "zsh")
 	for _, tc := range completions {
@@ -146,7 +146,7 @@ func TestCompletionZsh(t *testing.T) {
 func TestCompletionFish(t *testing.T) {
 	path, _ := script(t, "fish")
 	for _, tc := range completions {
-		// To fish, one dash may begin several letters, and two do not begin one.
+		// In fish, one dash may begin several short flags, and two dashes begin a long flag.
 		if strings.Contains(tc.line, " -ng") || strings.Contains(tc.line, " -fa") || strings.Contains(tc.line, " -ids") || strings.Contains(tc.line, " --o ") {
 			continue
 		}

@@ -14,7 +14,7 @@ import (
 type providerEntry struct {
 	Provider string        `json:"provider"`
 	Devices  []deviceEntry `json:"devices"`
-	Error    string        `json:"error,omitempty"` // why there are none
+	Error    string        `json:"error,omitempty"` // why there are no devices
 }
 
 type deviceEntry struct {
@@ -22,9 +22,9 @@ type deviceEntry struct {
 	Name    string `json:"name"`
 	UUID    string `json:"uuid,omitempty"`
 	Memory  string `json:"memory"`      // "host", "unified" or "own"
-	Total   int64  `json:"total_bytes"` // of its own or unified memory
+	Total   int64  `json:"total_bytes"` // bytes of the device's memory
 	Free    int64  `json:"free_bytes"`
-	MaxSize int64  `json:"max_alloc_bytes,omitempty"` // largest single allocation, if limited
+	MaxSize int64  `json:"max_alloc_bytes,omitempty"` // the largest single allocation, if there is a limit
 }
 
 // devices is the devices command.
@@ -88,7 +88,7 @@ func describeDevice(info provider.Info) deviceEntry {
 	return d
 }
 
-// sizeText renders a size in the largest binary unit, "-" if it is unknown.
+// sizeText returns a size in the largest binary unit that fits, or "-" if it is unknown.
 func sizeText(n int64) string {
 	if n <= 0 {
 		return "-"

@@ -1,4 +1,4 @@
-// Command fucina runs language models from GGUF files and looks into them.
+// Command fucina runs, inspects, quantizes and measures language models in GGUF files.
 //
 //	fucina run -m MODEL -p PROMPT [-n N] [-t THREADS] [-c CONTEXT] [--temp T] [--seed S]
 //	fucina run -m MODEL --chat [--chat-template NAME] [-sys MESSAGE]
@@ -12,27 +12,28 @@
 //	fucina completion bash|zsh|fish
 //	fucina help [COMMAND]
 //
-// Flags have llama.cpp's names, short and long, and may be written with one dash or
-// two; fucina help run says how it differs. Flags of llama.cpp that have nothing to act
-// on here are accepted and ignored, with a note on standard error. The value -1 of a
-// count or a size is its default. An error about a mistyped name suggests the nearest
-// one. A number of bytes may end in K, M, G or T, which count in 1024. FUCINA_EXACT=1 and FUCINA_PROVIDER stand for --exact and --provider.
+// Flags have the short and long names of llama.cpp, and may be written with one dash or
+// two. "fucina help run" lists the differences. Flags of llama.cpp that have nothing to act
+// on here are accepted and ignored, with a note on standard error. The value -1 of a count
+// or a size means its default. An error about a mistyped name suggests the nearest name.
+// FUCINA_EXACT=1 and FUCINA_PROVIDER have the effect of --exact and --provider.
 //
 // Results go to standard output, as text or, with -o json, as one JSON value on one
-// line. In JSON, a text that is not valid UTF-8 is the array of its bytes instead of a
-// string. Everything else goes to standard error. A terminal gets control characters of
-// texts, names and metadata escaped.
+// line. In JSON, a text that is not valid UTF-8 is an array of its bytes instead of a
+// string. Everything else goes to standard error. On a terminal, control characters of
+// texts, names and metadata are escaped.
 //
 // The exit status is
 //
 //	0    after success
-//	1    after an error, which is one line on standard error
-//	2    after a wrong command line, likewise
+//	1    after an error; one line on standard error describes it
+//	2    after a wrong command line; one line on standard error describes the error
 //	129  after SIGHUP
 //	130  after an interrupt
 //	141  if standard output was closed
 //	143  after SIGTERM
 //
-// A signal ends a text cleanly and keeps what was printed; a second one kills. In a chat
-// on a terminal, an interrupt during an answer ends that answer and not the program.
+// A signal ends the command cleanly, and the text that was printed remains. A second signal
+// kills the process. In a chat on a terminal, an interrupt during an answer ends the answer
+// and not the program.
 package main

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// usageError is a fault of the command line.
+// usageError is an error in the command line.
 type usageError struct{ msg string }
 
 func (e usageError) Error() string { return e.msg }
@@ -23,12 +23,12 @@ func usagef(format string, args ...any) error {
 // flags is the flag set of a subcommand.
 type flags struct {
 	*flag.FlagSet
-	synopsis string            // what the usage line shows after [FLAGS]
-	note     string            // what the help ends with
-	main     map[string]string // from further names of flags to those that they stand for
-	ignored  []string          // parts of the command line that do nothing and are not inert flags
+	synopsis string            // the part of the usage line after [FLAGS]
+	note     string            // the last paragraph of the help
+	main     map[string]string // the main name of each alias
+	ignored  []string          // parts of the command line that are ignored and are not inert flags
 
-	// What operands are, for completion: files, words, or both.
+	// For completion: an operand may be a file, one of these words, or either.
 	operandFiles bool
 	operandWords []string
 }
@@ -37,7 +37,7 @@ func newFlags(name, synopsis string) *flags {
 	return &flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), synopsis: synopsis, main: make(map[string]string)}
 }
 
-// alias gives the flag name further names, which the help shows beside it.
+// alias gives the flag called name further names, which the help shows beside it.
 func (f *flags) alias(name string, others ...string) {
 	fl := f.Lookup(name)
 	for _, other := range others {
@@ -46,7 +46,7 @@ func (f *flags) alias(name string, others ...string) {
 	}
 }
 
-// columns returns words as lines of a note.
+// columns returns words as indented lines, each line with a newline in front.
 func columns(words []string) string {
 	const width = 80
 	var b strings.Builder
@@ -61,15 +61,15 @@ func columns(words []string) string {
 	return b.String()
 }
 
-// given reports whether the command line has the flag name, by whichever name.
+// given reports whether the command line has the flag called name, by any of its names.
 func (f *flags) given(name string) bool {
 	given := false
 	f.Visit(func(fl *flag.Flag) { given = given || fl.Name == name || f.main[fl.Name] == name })
 	return given
 }
 
-// parse reads args, flags and operands in any order, and wants the given number
-// of operands, which Args then returns.
+// parse reads args, which are flags and operands in any order. It fails unless there is the
+// given number of operands, which Args then returns.
 func (f *flags) parse(t *tool, args []string, operands int) error {
 	if err := f.parseSome(t, args, operands); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (f *flags) parse(t *tool, args []string, operands int) error {
 	return nil
 }
 
-// parseSome is parse where operands may be missing.
+// parseSome is like parse, but operands may be missing.
 func (f *flags) parseSome(t *tool, args []string, operands int) error {
 	if t.described != nil {
 		t.described(f)
@@ -101,8 +101,8 @@ func (f *flags) parseSome(t *tool, args []string, operands int) error {
 	return f.Parse(append([]string{"--"}, rest...))
 }
 
-// read sets the flags of args, which may stand before, between and behind operands,
-// and returns the operands. All that follows "--" are operands.
+// read sets the flags of args, which may come before, between and after operands, and
+// returns the operands. All arguments after "--" are operands.
 func (f *flags) read(args []string) (operands []string, err error) {
 	for len(args) > 0 {
 		arg := args[0]
@@ -121,7 +121,7 @@ func (f *flags) read(args []string) (operands []string, err error) {
 	return operands, nil
 }
 
-// optional is a flag that may be given alone, or before one of a few words.
+// optional is the value of a flag that may be given alone or followed by one of a few words.
 type optional interface{ optional() []string }
 
 // readFlag sets the flag arg, whose value may be the first of args, and returns the
@@ -133,7 +133,7 @@ func (f *flags) readFlag(arg string, args []string) ([]string, error) {
 	}
 	name, value, given := strings.Cut(arg[len(dash):], "=")
 	fl := f.Lookup(name)
-	if fl == nil && dash == "--" { // llama.cpp takes --ctx_size as well
+	if fl == nil && dash == "--" { // llama.cpp also accepts --ctx_size
 		fl = f.Lookup(strings.ReplaceAll(name, "_", "-"))
 	}
 	if fl == nil {
@@ -160,14 +160,13 @@ func (f *flags) readFlag(arg string, args []string) ([]string, error) {
 	return args, nil
 }
 
-// standsAlone reports whether v is the value of a flag that needs no word after it.
+// standsAlone reports whether v is the value of a flag that needs no value after it.
 func standsAlone(v flag.Value) bool {
 	b, ok := v.(interface{ IsBoolFlag() bool })
 	return ok && b.IsBoolFlag()
 }
 
-// unknown returns the error for a flag that does not exist, or flag.ErrHelp if the flag
-// asks for help.
+// unknown returns the error of a flag that does not exist, or flag.ErrHelp for -h and -help.
 func (f *flags) unknown(dash, name string) error {
 	if name == "h" || name == "help" {
 		return flag.ErrHelp
@@ -210,8 +209,7 @@ func (f *flags) help(w io.Writer, summary string) error {
 	return err
 }
 
-// intValue is an integer flag that only takes values of a range, and -1 for def if
-// back is set.
+// intValue is the value of an integer flag with a range. If back is set, -1 means def.
 type intValue struct {
 	p              *int
 	def, low, high int
@@ -220,7 +218,7 @@ type intValue struct {
 
 func (v intValue) String() string {
 	if v.p == nil || *v.p == 0 || *v.p < v.low {
-		return "" // no default worth showing
+		return "" // the help shows no default
 	}
 	return strconv.Itoa(*v.p)
 }
@@ -254,8 +252,8 @@ func (f *flags) intRange(name string, def, low, high int, usage string) *int {
 	return f.int(intValue{def: def, low: low, high: high}, name, usage)
 }
 
-// size defines a flag for a count or a size: it takes values from low to high, and -1
-// for the default. A default below low is not shown as a number.
+// size defines a flag for a count or a size, which takes values from low to high, and -1 for
+// the default. The help does not show a default below low.
 func (f *flags) size(name string, def, low, high int, usage string) *int {
 	return f.int(intValue{def: def, low: low, high: high, back: true}, name, usage)
 }
@@ -287,7 +285,7 @@ func (v *byteSize) Set(s string) error {
 	return nil
 }
 
-// negation is a flag that turns another off.
+// negation is the value of a flag that turns another flag off.
 type negation struct{ p *bool }
 
 func (v negation) String() string { return "" }
@@ -305,10 +303,10 @@ func (v negation) Set(s string) error {
 // not defines a flag that turns p off.
 func (f *flags) not(p *bool, name, usage string) { f.Var(negation{p}, name, usage) }
 
-// listed is a flag whose value is one of a few words, which completion offers.
+// listed is the value of a flag that is one of a few words, which completion offers.
 type listed interface{ words() []string }
 
-// oneOf returns an error that names words unless s is one of them.
+// oneOf returns nil if s is one of words, and otherwise an error that lists words.
 func oneOf(s string, words []string) error {
 	if slices.Contains(words, s) {
 		return nil
@@ -317,7 +315,7 @@ func oneOf(s string, words []string) error {
 	return errors.New("want " + strings.Join(words[:last], ", ") + " or " + words[last] + didYouMean(s, words))
 }
 
-// temperature is a finite number.
+// temperature is the value of a flag that takes a finite number.
 type temperature float32
 
 func (v *temperature) String() string { return strconv.FormatFloat(float64(*v), 'g', -1, 32) }
@@ -331,7 +329,7 @@ func (v *temperature) Set(s string) error {
 	return nil
 }
 
-// format is how results are written.
+// format is the format of results.
 type format string
 
 const (

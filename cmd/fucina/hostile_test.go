@@ -11,13 +11,13 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// write writes a model called in.gguf into a directory of its own.
+// write writes a model called in.gguf into a new directory.
 func write(t *testing.T, m *tinyllama.Model) (path string) {
 	t.Helper()
 	return m.File(t, "in.gguf")
 }
 
-// Metadata of another type than its users want stops no command but those.
+// Metadata with a wrong type is an error of the commands that use it, and of no others.
 func TestUnusedMetadata(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text.txt")
 	if err := os.WriteFile(text, []byte(strings.Repeat("the time and the light was up on ", 4)), 0o600); err != nil {
@@ -52,8 +52,8 @@ func TestUnusedMetadata(t *testing.T) {
 	}
 }
 
-// quantize says which value of which tensor is not finite, whether the tensor is
-// converted or not, and leaves no file.
+// The error of quantize names the tensor and the index of a value that is not finite, whether
+// the tensor is converted or not, and quantize leaves no file.
 func TestQuantizeChecksAllTensors(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// inert is a flag of llama.cpp that has nothing to act on here, so that commands
-// written for llama-cli and llama-completion run. It is accepted and ignored, and a
-// note says so.
+// inert is a flag of llama.cpp that has nothing to act on here. It is accepted and ignored,
+// with a note, so that command lines for llama-cli and llama-completion work.
 type inert struct {
 	value inertValue
-	// off says which numbers turn off a feature that is absent here; others are
-	// refused. Nil takes any value. want names the numbers.
+	// off reports whether a number turns off a feature that does not exist here. Other
+	// numbers are an error. If off is nil, the flag takes any value. want describes the
+	// numbers in errors.
 	off  func(x float64) bool
 	want string
 }
@@ -24,10 +24,10 @@ type inertValue uint8
 const (
 	noValue    inertValue = iota
 	oneValue              // the next word
-	maybeValue            // the next word if it is a switch's: releases of llama.cpp differ
+	maybeValue            // the next word if it is in switchWords, because releases of llama.cpp differ
 )
 
-// switchWords are llama.cpp's words for on, off, and whichever is better.
+// switchWords are the words of llama.cpp for on, off and automatic.
 var switchWords = []string{"on", "off", "auto", "1", "0", "-1", "true", "false", "enabled", "disabled"}
 
 func (v *inert) String() string { return "" }
@@ -58,10 +58,10 @@ func (v *inert) Set(s string) error {
 	return nil
 }
 
-// inertNames lists flags by what follows them, each with all its names.
+// inertNames lists flags by the value that follows them. Each entry has all names of a flag.
 type inertNames map[inertValue][]string
 
-// inertModel are flags that say how llama.cpp loads and computes: where, with which
+// inertModel has the flags for how llama.cpp loads a model, where it computes, with which
 // memory and threads, and what it logs.
 var inertModel = inertNames{
 	noValue: {
@@ -76,14 +76,14 @@ var inertModel = inertNames{
 		"override-tensor ot", "parallel np", "poll", "poll-batch", "prio", "prio-batch", "rpc", "split-mode sm",
 		"tensor-split ts", "threads-batch tb", "ubatch-size ub",
 	},
-	// llama-bench has some of these with a value that llama-cli has without.
+	// Some of these flags have a value in llama-bench and none in llama-cli.
 	maybeValue: {
 		"direct-io dio", "flash-attn fa", "log-colors", "mmap mmp", "no-direct-io ndio", "no-kv-offload nkvo", "no-mmap",
 	},
 }
 
-// inertRun are flags that say how llama.cpp's programs show and keep a text. The
-// context is never shifted, and a template is recognised, not run.
+// inertRun has the flags for how llama.cpp's programs show and store a text. Fucina never
+// shifts the context, and recognises chat templates instead of running them.
 var inertRun = inertNames{
 	noValue: {
 		"context-shift", "jinja", "multiline-input mli", "no-context-shift", "no-jinja", "no-show-timings", "no-skip-chat-parsing",
@@ -93,7 +93,7 @@ var inertRun = inertNames{
 	maybeValue: {"color co"},
 }
 
-// inertSampling are flags of stages that are absent here.
+// inertSampling has the flags of stages that do not exist here.
 var inertSampling = inertNames{
 	noValue: {"backend-sampling bs"},
 	oneValue: {
@@ -102,7 +102,8 @@ var inertSampling = inertNames{
 	},
 }
 
-// offFlags are features that are absent here, by the numbers that turn them off.
+// offFlags has the flags of features that do not exist here, with the numbers that turn the
+// features off.
 var offFlags = []struct {
 	names string
 	off   func(x float64) bool
@@ -140,7 +141,7 @@ func (f *flags) addInert(names string, v *inert) {
 	f.alias(all[0], all[1:]...)
 }
 
-// tellIgnored names what the command line has that does nothing, in one line.
+// tellIgnored prints a note with the parts of the command line that are ignored.
 func (f *flags) tellIgnored(t *tool) {
 	var names []string
 	f.Visit(func(fl *flag.Flag) {
@@ -153,7 +154,7 @@ func (f *flags) tellIgnored(t *tool) {
 	}
 }
 
-// inertHelp lists the inert flags and what they take.
+// inertHelp returns the part of the help that lists the inert flags and their values.
 func (f *flags) inertHelp() string {
 	var ignored, off []string
 	f.VisitAll(func(fl *flag.Flag) {
@@ -180,10 +181,10 @@ func (f *flags) inertHelp() string {
 	})
 	help := ""
 	if len(ignored) > 0 {
-		help += "\nFlags of llama.cpp that do nothing here, accepted with a note; V is a value, which may\nalso be the next word:" + columns(ignored) + "\n"
+		help += "\nThe following flags of llama.cpp do nothing here. They are accepted with a note. V is a\nvalue, which may also be the next word:" + columns(ignored) + "\n"
 	}
 	if len(off) > 0 {
-		help += "\nFlags of features that are absent here, accepted with a value that turns them off:" + columns(off) + "\n"
+		help += "\nThe following flags belong to features that do not exist here. They are accepted with a\nvalue that turns the feature off:" + columns(off) + "\n"
 	}
 	return help
 }

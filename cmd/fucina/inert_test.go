@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// Command lines written for llama-cli, llama-completion, llama-perplexity and
-// llama-bench give what they give without the flags that have nothing to act on here,
-// and one line names those flags.
+// The flags of llama-cli, llama-completion, llama-perplexity and llama-bench that have nothing
+// to act on here do not change the result, and one line names them.
 func TestInertFlags(t *testing.T) {
 	model := tinyModel(t)
 	plain := []string{"run", "-m", model, "-p", "a b", "-n", "6", "--seed", "7", "-c", "64"}
@@ -51,13 +50,13 @@ func TestInertFlags(t *testing.T) {
 	invoke(t, "bench", "-m", model, "-p", "2", "-n", "0", "-r", "1", "-nkvo", "1", "-mmp", "0", "-fa", "1").noted(t, "note: accepted and ignored: -fa, -mmp, -nkvo\n")
 }
 
-// An error keeps its one line: the note about ignored flags does not come before it.
+// If a command fails, it prints the error and no note about ignored flags.
 func TestInertFlagsBeforeError(t *testing.T) {
 	invoke(t, "run", "-ngl", "9", "-p", "a").failed(t, exitUsage, "no model")
 	invoke(t, "run", "-m", "x", "-ngl", "9", "-p", "a", "--samplers", "dry;nothing").failed(t, exitUsage, `"nothing"`)
 }
 
-// The help names every flag that is accepted and ignored.
+// The help names every flag by all its names, including the flags that are ignored.
 func TestInertHelp(t *testing.T) {
 	for _, d := range newTool(nil, nil, nil, false, false).describe(t.Context()) {
 		if d.name == "help" {
@@ -74,8 +73,8 @@ func TestInertHelp(t *testing.T) {
 	}
 }
 
-// No flag is defined for two things, and none that llama.cpp's programs take without a
-// value swallows a word.
+// No flag is defined twice, and a flag that has no value in llama.cpp does not take the next
+// word as its value.
 func TestInertValues(t *testing.T) {
 	fs := newFlags("test", "")
 	fs.inert(inertModel)

@@ -29,18 +29,18 @@ type inspection struct {
 	Elements  int64        `json:"elements"`
 	Bytes     int64        `json:"bytes"` // of tensors, without padding
 	Provider  string       `json:"provider"`
-	Placement []placement  `json:"placement"` // where the matrices are computed with
+	Placement []placement  `json:"placement"` // where operations with the matrices run
 }
 
 type metadatum struct {
 	Key  jsonText `json:"key"`
 	Type string   `json:"type"` // as in ggml, such as "u32"; "arr[str]" for an array
-	// Length is the number of an array's elements, of which Value holds the first
-	// few. JSON has no number for infinities and NaN; those are strings.
+	// Length is the number of elements of an array; Value holds the first of them.
+	// Infinities and NaN are strings, because JSON has no numbers for them.
 	Length *int `json:"length,omitempty"`
 	Value  any  `json:"value"`
 
-	text string // Value for people
+	text string // Value as text
 }
 
 type tensorInfo struct {
@@ -58,7 +58,7 @@ type typeTotal struct {
 	Bytes    int64  `json:"bytes"`
 }
 
-// Metadata is cut to this much. For text the bound also keeps one long key from
+// The parts of metadata that are shown. The limit on runes also keeps one long key from
 // widening a column of many rows.
 const (
 	shownElements = 8
@@ -68,12 +68,12 @@ const (
 // inspect is the inspect command.
 func (t *tool) inspect(_ context.Context, args []string) (err error) {
 	fs := newFlags("inspect", "FILE")
-	path := fs.String("m", "", "the `file`, as the other commands take it, in place of the operand")
+	path := fs.String("m", "", "`file` to show, in place of the operand")
 	fs.alias("m", "model")
 	var device providerName
 	fs.provider(&device, "to plan for")
 	out := fs.format()
-	fs.note = fmt.Sprintf("Shapes are outermost first, the reverse of ggml's. Of an array in the metadata the first %d\nvalues are shown. "+bytesNote, shownElements)
+	fs.note = fmt.Sprintf("Shapes are outermost first, in the reverse of ggml's order. Of each array in the metadata,\nthe first %d values are shown.\n"+bytesNote, shownElements)
 	fs.operandFiles = true
 	if err := fs.parseSome(t, args, 1); err != nil {
 		return err
@@ -161,7 +161,7 @@ func describeValue(key string, v gguf.Value) metadatum {
 	return m
 }
 
-// jsonValue returns v in a form that JSON can hold.
+// jsonValue returns v as a value that JSON can represent.
 func jsonValue(v any) any {
 	x := 0.0
 	switch v := v.(type) {
@@ -178,7 +178,7 @@ func jsonValue(v any) any {
 	return v
 }
 
-// print writes r for people. Errors are the buffered writer's, for its Flush.
+// print writes r as text. Flush of the buffered writer out reports the errors.
 func (r *inspection) print(out io.Writer) {
 	fmt.Fprintf(out, "%s: GGUF version %d, alignment %d\n", visible(string(r.File)), r.Version, r.Alignment)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

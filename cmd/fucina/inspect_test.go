@@ -14,8 +14,8 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// Every malformed file gets its verdict: ggml's, save that the bad ones that ggml
-// accepts are refused (the tests of package gguf say why).
+// inspect accepts and refuses the same files as ggml, except for malformed files that ggml
+// accepts and package gguf refuses. The tests of package gguf say why.
 func TestInspectVerdicts(t *testing.T) {
 	dir := filepath.Join("..", "..", "gguf", "testdata", "malformed")
 	data, err := os.ReadFile(filepath.Join(dir, "verdicts.json"))
@@ -55,7 +55,7 @@ func TestInspectErrors(t *testing.T) {
 	invoke(t, "inspect", filepath.Join(dir, "absent")).failed(t, exitError, "absent")
 }
 
-// -m names the file as it does elsewhere.
+// -m names the file, as in other commands.
 func TestInspectModelFlag(t *testing.T) {
 	model := tinyModel(t)
 	if got, want := invoke(t, "inspect", "-m", model).ok(t), invoke(t, "inspect", model).ok(t); got != want {
@@ -103,7 +103,8 @@ func TestInspectJSON(t *testing.T) {
 	}
 }
 
-// Values of every kind, and what JSON or a terminal cannot take as it is.
+// inspect prints values of every type, and escapes values that JSON cannot represent or a
+// terminal would interpret.
 func TestInspectValues(t *testing.T) {
 	var b ggufbuild.Builder
 	b.SetUint8("u8", 255)

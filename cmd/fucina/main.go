@@ -10,7 +10,7 @@ import (
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	t := newTool(os.Stdin, os.Stdout, os.Stderr, isTerminal(os.Stdout), isTerminal(os.Stderr))
-	// What was ignored at the start, as by nohup, stays so.
+	// A signal that was ignored at the start, as under nohup, remains ignored.
 	take := func(c chan os.Signal, signals ...os.Signal) {
 		for _, s := range signals {
 			if !signal.Ignored(s) {
@@ -25,14 +25,14 @@ func main() {
 			if s == os.Interrupt && t.turn.interrupt() {
 				continue
 			}
-			// Once a signal has asked for a clean end, the next one kills.
+			// The first signal asks for a clean end. The next one kills the process.
 			signal.Stop(signals)
 			cancel(signalled{s.(syscall.Signal)})
 			return
 		}
 	}()
-	// While this one is taken, writing to a pipe that nobody reads is an error, not the
-	// end of the process, and the command cleans up.
+	// While SIGPIPE is notified, a write to a pipe without a reader is an error and does not
+	// end the process, so the command can clean up.
 	pipe := make(chan os.Signal, 1)
 	take(pipe, syscall.SIGPIPE)
 	go func() {

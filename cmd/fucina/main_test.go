@@ -21,15 +21,15 @@ import (
 
 func TestMain(m *testing.M) { process.Main(m, main) }
 
-// result is what one invocation left behind.
+// result is the exit status and the output of one invocation.
 type result struct {
 	code           int
 	stdout, stderr string
 }
 
-// trigger keeps what is written and calls act after each write that contains text.
+// trigger records what is written, and calls act after each write that contains text.
 type trigger struct {
-	got  bytes.Buffer // not embedded: all writes are to come through Write
+	got  bytes.Buffer // not embedded, so that all writes use Write
 	text string
 	act  func()
 }
@@ -42,7 +42,7 @@ func (w *trigger) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// run executes args where no output is a terminal.
+// run executes args. No output is a terminal.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return newTool(stdin, stdout, stderr, false, false).main(ctx, args)
 }
@@ -59,7 +59,7 @@ func invokeContext(t *testing.T, ctx context.Context, args ...string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// ok wants success and silence on stderr, and returns what was printed.
+// ok fails the test unless the status is 0 and stderr is empty. It returns stdout.
 func (r result) ok(t *testing.T) string {
 	t.Helper()
 	if r.code != exitOK || r.stderr != "" {
@@ -68,7 +68,8 @@ func (r result) ok(t *testing.T) string {
 	return r.stdout
 }
 
-// failed wants an exit status and one line on stderr that contains want.
+// failed fails the test unless the status is code and stderr has one line, which contains
+// want.
 func (r result) failed(t *testing.T, code int, want string) {
 	t.Helper()
 	if r.code != code {
@@ -82,8 +83,8 @@ func (r result) failed(t *testing.T, code int, want string) {
 	}
 }
 
-// noted wants success and one line on stderr that begins with want, and returns what was
-// printed.
+// noted fails the test unless the status is 0 and stderr has one line, which begins with
+// want. It returns stdout.
 func (r result) noted(t *testing.T, want string) string {
 	t.Helper()
 	if r.code != exitOK || !strings.HasPrefix(r.stderr, "fucina: "+want) || strings.Count(r.stderr, "\n") != 1 {
@@ -92,7 +93,7 @@ func (r result) noted(t *testing.T, want string) string {
 	return r.stdout
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (s *jsonText) UnmarshalJSON(data []byte) error {
 	if len(data) == 0 || data[0] != '[' {
 		return json.Unmarshal(data, (*string)(s))
@@ -104,7 +105,7 @@ func (s *jsonText) UnmarshalJSON(data []byte) error {
 	var b []byte
 	for _, v := range list {
 		if v > 255 {
-			return fmt.Errorf("%d is no byte", v)
+			return fmt.Errorf("%d is not a byte", v)
 		}
 		b = append(b, byte(v))
 	}
@@ -112,7 +113,7 @@ func (s *jsonText) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// decodeStrict decodes one line of JSON that must have no fields but v's.
+// decodeStrict decodes one line of JSON. Fields that v does not have fail the test.
 func decodeStrict(t *testing.T, line string, v any) {
 	t.Helper()
 	if strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
@@ -128,7 +129,7 @@ func decodeStrict(t *testing.T, line string, v any) {
 	}
 }
 
-// keys wants a JSON object to have exactly these keys.
+// keys fails the test unless a JSON object has exactly these keys.
 func keys(t *testing.T, object map[string]any, want ...string) {
 	t.Helper()
 	for _, k := range want {
@@ -175,7 +176,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// What cannot be written is a failure, also where it is help.
+// A command fails if it cannot write its output, even if the output is help.
 func TestHelpNotWritten(t *testing.T) {
 	for _, args := range [][]string{{"help"}, {"run", "-h"}, {"version"}, {"devices"}} {
 		var stderr strings.Builder
@@ -319,13 +320,13 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// A flag does the same by all its names, and the help shows them together.
+// All names of a flag have the same effect, and the help shows them together.
 func TestAliases(t *testing.T) {
 	model, file := tinyModel(t), filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(file, []byte(strings.Repeat("a b c ", 20)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What a command prints in JSON, without the times.
+	// The output of a command in JSON, without the times.
 	result := func(args []string) map[string]any {
 		t.Helper()
 		var object map[string]any
@@ -384,7 +385,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// Flags may follow operands, and -- ends them.
+// Flags may follow operands, and -- ends the flags.
 func TestOperands(t *testing.T) {
 	model := tinyModel(t)
 	want := invoke(t, "inspect", "-o", "json", model).ok(t)

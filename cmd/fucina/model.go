@@ -22,7 +22,8 @@ import (
 	"github.com/fucina-go/fucina/providers"
 )
 
-// Limits of flags: far above what is useful, and within what the library takes.
+// The largest values of flags. They are far above useful values, and the library accepts
+// them.
 const (
 	maxTokens  = 1 << 30
 	maxThreads = 1 << 10
@@ -32,28 +33,27 @@ const (
 // unit left out, as in -device-memory 8.
 const minDeviceMemory = 1 << 20
 
-// Lengths of a context that stand for others.
+// Values of the context length that have a special meaning.
 const (
 	defaultLength = -1 // the session's default
 	ownLength     = 0  // the length that the model was trained for
 )
 
-// modelFlags say which model runs where.
+// modelFlags are the flags that choose the model and where it runs.
 type modelFlags struct {
 	path     string
 	provider providerName
 	threads  *int
-	exact    *bool // nil where the environment decides
-	batch    *int  // 0 for the session's default
+	exact    *bool // nil if the environment decides
+	batch    *int  // 0 means the session's default
 	cache    cacheType
 	memory   byteSize // the most to hold on a device
 
-	// keys and values are the dtypes of the KV cache's halves, which a session has
-	// alike.
+	// keys and values are the dtypes of keys and values in the KV cache. They must be equal.
 	keys, values cacheType
 }
 
-// cacheType is the dtype of the KV cache; zero is the session's default.
+// cacheType is the dtype of the KV cache. Zero means the session's default.
 type cacheType dtype.DType
 
 func (v *cacheType) String() string { return "" }
@@ -69,7 +69,7 @@ func (v *cacheType) Set(s string) error {
 	return err
 }
 
-// providerName names a provider, which a build may not have.
+// providerName is the name of a provider. The build may not have that provider.
 type providerName string
 
 func (v *providerName) String() string { return string(*v) }
@@ -83,7 +83,7 @@ func (v *providerName) Set(s string) error {
 
 // provider defines the flag that chooses a provider for a purpose.
 func (f *flags) provider(v *providerName, purpose string) {
-	f.Var(v, "provider", "`name` of the provider "+purpose+", as fucina devices lists them (default $"+providers.Env+", or the best there is)")
+	f.Var(v, "provider", "`name` of the provider "+purpose+"; fucina devices lists the names (default $"+providers.Env+", or the best provider of this machine)")
 }
 
 func (f *flags) model() *modelFlags {
@@ -95,14 +95,14 @@ func (f *flags) model() *modelFlags {
 	f.Var(&m.memory, "device-memory", "most `bytes` to hold on a device, also in K, M, G or T as in 8G; weights that do not fit together are brought in turn (default a share of what is free, as for 0 and -1)")
 	m.threads = f.size("t", 0, 0, maxThreads, "`threads` to compute with (default one per processor, as for 0 and -1)")
 	f.alias("t", "threads")
-	m.batch = f.size("b", 0, 0, maxTokens, "`tokens` of a prompt to process at once (default 512, as for 0 and -1)")
+	m.batch = f.size("b", 0, 0, maxTokens, "`tokens` of a prompt to process at once; 0 and -1 mean 512, which is the default")
 	f.alias("b", "batch-size")
 	f.Var(&m.cache, "cache-type", "`dtype` of the KV cache: f16, f32 or q8_0 (default f16, or f32 with -exact)")
-	f.Var(&m.keys, "cache-type-k", "`dtype` of the KV cache, as llama.cpp has it: -cache-type-v must give the same")
+	f.Var(&m.keys, "cache-type-k", "`dtype` of the keys in the KV cache, as in llama.cpp; -cache-type-v must give the same")
 	f.alias("cache-type-k", "ctk")
-	f.Var(&m.values, "cache-type-v", "`dtype` of the KV cache: see -cache-type-k")
+	f.Var(&m.values, "cache-type-v", "`dtype` of the values in the KV cache; see -cache-type-k")
 	f.alias("cache-type-v", "ctv")
-	f.BoolFunc("exact", "never round activations; stands above FUCINA_EXACT, also as -exact=false", func(s string) error {
+	f.BoolFunc("exact", "never round activations; -exact and -exact=false override FUCINA_EXACT", func(s string) error {
 		on, err := strconv.ParseBool(s)
 		if err != nil {
 			return errors.New("want true or false")
@@ -118,7 +118,7 @@ func (m *modelFlags) check(command string) error {
 		return usagef("%s: no model: give its file with -m", command)
 	}
 	if m.keys != m.values || m.keys != 0 && m.cache != 0 && m.cache != m.keys {
-		return usagef("%s: keys and values of the KV cache have one type: give -cache-type, or -cache-type-k and -cache-type-v alike", command)
+		return usagef("%s: keys and values of the KV cache have one type; give -cache-type, or the same -cache-type-k and -cache-type-v", command)
 	}
 	m.cache = cmp.Or(m.cache, m.keys)
 	return nil
@@ -131,7 +131,7 @@ type loaded struct {
 	engine  *fucina.Engine
 	model   *llm.Model
 	session *llm.Session
-	seconds float64 // that loading took
+	seconds float64 // the time of loading
 }
 
 // budget returns the most bytes that l holds on a device because the user said so, or 0.
@@ -142,10 +142,10 @@ func (m *modelFlags) budget(l *loaded) int64 {
 	return m.memory.n
 }
 
-// load opens the engine, the model and a session of the given length, or one that
-// defaultLength or ownLength stand for. The caller closes the result. None of these
-// steps can be cut short, but load does not wait for them once ctx is done: another
-// goroutine then closes what they open.
+// load opens the engine, the model and a session. length is the context length of the
+// session, defaultLength or ownLength. The caller closes the result. These steps cannot be
+// cancelled, but load does not wait for them once ctx is done: another goroutine then closes
+// what they open.
 func (t *tool) load(ctx context.Context, m *modelFlags, length int) (*loaded, error) {
 	start := time.Now()
 	l := &loaded{}
@@ -170,7 +170,7 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (*loaded, er
 		progress.clear()
 		go func() {
 			<-opened
-			_ = l.close() // load has returned, so no caller gets the error
+			_ = l.close() // load has returned, so nothing can report the error
 		}()
 		return nil, ctx.Err()
 	}
@@ -178,8 +178,8 @@ func (t *tool) load(ctx context.Context, m *modelFlags, length int) (*loaded, er
 	return l, nil
 }
 
-// open opens what m says, and looks at ctx before it begins, after the model and after
-// the session. The caller closes l, also after an error.
+// open opens the engine, the model and the session that m describes. It checks ctx at the
+// start, after the model and after the session. The caller closes l, even after an error.
 func (l *loaded) open(ctx context.Context, m *modelFlags, length int, progress *progress) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -215,26 +215,26 @@ func (l *loaded) open(ctx context.Context, m *modelFlags, length int, progress *
 	return ctx.Err()
 }
 
-// warnLength says so if the session is longer than what the model was trained for.
+// warnLength warns if the session is longer than the context that the model was trained for.
 func (t *tool) warnLength(l *loaded) {
 	if n, trained := l.session.Context(), l.model.Params().Context; n > trained {
 		fmt.Fprintf(t.stderr, "fucina: warning: a context of %d tokens, but the model was trained for %d\n", n, trained)
 	}
 }
 
-// shorter adds what to do to an error that says that memory is short.
+// shorter adds a hint to an error about too little memory.
 func shorter(err error) error {
 	if errors.Is(err, fucina.ErrNoMemory) || errors.Is(err, fucina.ErrOutOfMemory) {
-		return fmt.Errorf("%w: a shorter context takes less: see -c", err)
+		return fmt.Errorf("%w; a shorter context takes less memory, see -c", err)
 	}
 	return err
 }
 
-// tagged are the providers that a build has only with a tag.
+// tagged has the build tags of providers that a build without tags does not have.
 var tagged = map[string]string{"discrete": "accel"}
 
-// explainProvider adds where providers come from to the error of opening the one
-// called name, if this build does not have it.
+// explainProvider adds a hint to the error of opening the provider called name, if this build
+// does not have that provider: a similar name, or the build tag of another provider.
 func explainProvider(err error, name string) error {
 	if name = cmp.Or(name, os.Getenv(providers.Env)); !errors.Is(err, provider.ErrUnavailable) || slices.Contains(providers.Names(), name) {
 		return err
@@ -264,16 +264,16 @@ func (l *loaded) close() error {
 	return errors.Join(errs...)
 }
 
-// progress is a line on the terminal that is rewritten in place, until it is cleared.
-// It shows nothing where stderr is no terminal.
+// progress is a line on the terminal that is rewritten in place until it is cleared. It shows
+// nothing if stderr is not a terminal.
 type progress struct {
 	t     *tool
 	label string
 
 	mu      sync.Mutex
 	cleared bool
-	shown   int // percent; -1 before the first
-	width   int // columns written
+	shown   int // the percentage shown; -1 at the start
+	width   int // the columns written
 }
 
 func (t *tool) newProgress(label string) *progress {
@@ -296,7 +296,7 @@ func (p *progress) update(done, total int64) {
 	p.width = utf8.RuneCountInString(line)
 }
 
-// clear removes the line for good.
+// clear removes the line. Later updates show nothing.
 func (p *progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,7 +307,7 @@ func (p *progress) clear() {
 	}
 }
 
-// rate returns n per second, 0 if there was nothing to measure.
+// rate returns n per second, or 0 if n or seconds is not positive.
 func rate(n int, seconds float64) float64 {
 	if n <= 0 || seconds <= 0 {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// didYouMean returns what an error adds about a word that is not one of names: the name
-// that was probably meant, or nothing if none is near.
+// didYouMean returns a hint for an error about a word that is not one of names. The hint has
+// the nearest name; it is empty if no name is near.
 func didYouMean(word string, names []string) string {
 	if name := nearest(word, names); name != "" {
 		return fmt.Sprintf("; did you mean %q?", name)
@@ -14,8 +14,8 @@ func didYouMean(word string, names []string) string {
 	return ""
 }
 
-// nearest returns the first of the names that take the fewest edits of word, in any
-// case, or "" if all take more than about a third of its length.
+// nearest returns the first of the names with the smallest distance from word, regardless of
+// case. It returns "" if every distance is above about a third of the length of word.
 func nearest(word string, names []string) string {
 	best, least := "", (len(word)+1)/3
 	for _, name := range names {
@@ -27,11 +27,11 @@ func nearest(word string, names []string) string {
 	return best
 }
 
-// distance returns the fewest bytes to insert, delete, replace, or swap with their
-// neighbour that make b of a, where no byte is edited twice. (F. Damerau, "A technique
-// for computer detection and correction of spelling errors", CACM 7(3), 1964.)
+// distance returns the smallest number of edits that turn a into b. An edit inserts, deletes
+// or replaces a byte, or swaps two adjacent bytes, and no byte is edited twice. (F. Damerau,
+// "A technique for computer detection and correction of spelling errors", CACM 7(3), 1964.)
 func distance(a, b string) int {
-	// Row i holds the distances of a[:i] to all b[:j].
+	// Row i holds the distance from a[:i] to b[:j] for each j.
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

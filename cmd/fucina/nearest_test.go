@@ -27,7 +27,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// A name is suggested within a third of the word's length, and the nearest one.
+// nearest returns the nearest name within a third of the word's length.
 func TestNearest(t *testing.T) {
 	names := []string{"run", "inspect", "quantize", "tokenize", "top-p", "top-k", "m", "Q4_K_M", "text", "json"}
 	for word, want := range map[string]string{

@@ -24,24 +24,23 @@ type perplexityResult struct {
 	Scored     int       `json:"scored"`                  // tokens whose prediction counts
 	Estimates  []float64 `json:"estimates"`               // after each window
 	Perplexity float64   `json:"ppl"`
-	Error      float64   `json:"error"` // one standard deviation; 0 if it cannot be told
+	Error      float64   `json:"error"` // one standard deviation; 0 if it is unknown
 	Seconds    float64   `json:"seconds"`
-	Rate       float64   `json:"tok_s"` // tokens through the network per second
+	Rate       float64   `json:"tok_s"` // tokens that run through the network per second
 }
 
-// defaultWindow is llama.cpp's, so that figures without a -c compare.
+// defaultWindow is the default of llama.cpp, so that results without -c are comparable.
 const defaultWindow = 512
 
-// perplexity is the perplexity command: the measure of llama.cpp's tool. The text's
-// tokens are cut into windows, the rest that does not fill one is left out, each
-// window stands by itself with BOS in place of its first token, and the
-// predictions of its second half count.
+// perplexity is the perplexity command. It measures what llama.cpp's tool measures: it cuts
+// the tokens of the text into windows and leaves out the rest. Each window is a sequence of
+// its own, with BOS in place of its first token. The predictions in its second half count.
 func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	fs := newFlags("perplexity", "-m MODEL -f FILE")
 	m := fs.model()
 	file := fs.String("f", "", "`file` with the text; - is standard input")
 	fs.alias("f", "file")
-	window := fs.size("c", defaultWindow, ownLength, maxTokens, "`tokens` in a window; 0 is all that the model was trained for")
+	window := fs.size("c", defaultWindow, ownLength, maxTokens, "`tokens` in a window; 0 means the context that the model was trained for")
 	fs.alias("c", "ctx-size")
 	out := fs.format()
 	if err := fs.parse(t, args, 0); err != nil {
@@ -68,7 +67,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	defer func() { err = shorter(errors.Join(err, l.close())) }()
 
 	*window = l.session.Context()
-	// llama.cpp drops one newline at the end of a file.
+	// llama.cpp removes one newline at the end of the file.
 	w, err := newWindows(ctx, l.model.Tokenizer(), strings.TrimSuffix(text, "\n"), *window)
 	if err != nil {
 		return err
@@ -84,7 +83,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 		line.w = io.Discard
 	}
 	start := time.Now()
-	var s surprise
+	var s lossSum
 	err = func() error {
 		for i := range w.count() {
 			if err := s.window(ctx, l.session, w.window(i)); err != nil {
@@ -101,7 +100,7 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	r.Seconds = time.Since(start).Seconds()
-	// The last token of a window is only predicted.
+	// The last token of a window is predicted and does not run through the network.
 	r.Rate = rate(w.count()*(*window-1), r.Seconds)
 	r.Scored, r.Perplexity, r.Error = s.n, s.perplexity(), s.deviation()
 	if *out == jsonl {
@@ -111,11 +110,11 @@ func (t *tool) perplexity(ctx context.Context, args []string) (err error) {
 	return err
 }
 
-// windows are the tokens of a text, cut into equal stretches.
+// windows are the tokens of a text, cut into windows of equal size.
 type windows struct {
 	ids  []int32
 	size int
-	bos  int32 // stands for the first token of each, or tokenizer.None
+	bos  int32 // replaces the first token of each window, unless it is tokenizer.None
 }
 
 func newWindows(ctx context.Context, tok *tokenizer.Tokenizer, text string, size int) (*windows, error) {
@@ -125,10 +124,10 @@ func newWindows(ctx context.Context, tok *tokenizer.Tokenizer, text string, size
 		return nil, err
 	}
 	if len(ids) < 2*size {
-		return nil, fmt.Errorf("the text has %d tokens, two windows of %d need %d: a smaller -c takes less", len(ids), size, 2*size)
+		return nil, fmt.Errorf("the text has %d tokens, but two windows of %d need %d; give a smaller -c", len(ids), size, 2*size)
 	}
 	w := &windows{ids: ids, size: size, bos: tokenizer.None}
-	// What goes around an empty text goes around any.
+	// An empty text has only the tokens that the vocabulary adds around a text.
 	around, err := tok.Encode("", special)
 	if err != nil {
 		return nil, err
@@ -150,16 +149,16 @@ func (w *windows) window(i int) []int32 {
 	return ids
 }
 
-// surprise sums the negative logarithms of the probabilities that a model gave to
-// what came.
-type surprise struct {
+// lossSum sums the negative logarithms of the probabilities that a model gave to the tokens of
+// a text.
+type lossSum struct {
 	n            int
 	sum, squares float64
 }
 
-// window runs ids by themselves and adds the tokens of the second half, but for the
-// first of it, to s.
-func (s *surprise) window(ctx context.Context, session *llm.Session, ids []int32) error {
+// window runs ids as a new sequence, and adds the tokens of its second half to s, except the
+// first one.
+func (s *lossSum) window(ctx context.Context, session *llm.Session, ids []int32) error {
 	if err := session.Rewind(0); err != nil {
 		return err
 	}
@@ -175,9 +174,9 @@ func (s *surprise) window(ctx context.Context, session *llm.Session, ids []int32
 	})
 }
 
-// add adds the token id, where a model predicted logits. It reports whether these
-// make a probability.
-func (s *surprise) add(logits []float32, id int32) bool {
+// add adds the token id, for which a model predicted logits. It reports whether the logits
+// give a probability.
+func (s *lossSum) add(logits []float32, id int32) bool {
 	top := math.Inf(-1)
 	for _, v := range logits {
 		top = max(top, float64(v))
@@ -193,12 +192,12 @@ func (s *surprise) add(logits []float32, id int32) bool {
 	return !math.IsNaN(nll) && !math.IsInf(nll, 0)
 }
 
-// perplexity returns e to the mean.
-func (s *surprise) perplexity() float64 { return math.Exp(s.sum / float64(s.n)) }
+// perplexity returns the exponential of the mean.
+func (s *lossSum) perplexity() float64 { return math.Exp(s.sum / float64(s.n)) }
 
-// deviation returns the standard deviation of perplexity, by that of the mean; 0 if
-// the numbers are too few or too much alike.
-func (s *surprise) deviation() float64 {
+// deviation returns the standard deviation of perplexity, which follows from the standard
+// deviation of the mean. It returns 0 if there are fewer than two tokens or the variance is 0.
+func (s *lossSum) deviation() float64 {
 	if s.n < 2 {
 		return 0
 	}

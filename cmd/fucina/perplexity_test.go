@@ -18,7 +18,7 @@ import (
 
 const story = "testdata/story.txt"
 
-// near wants got to lie within a millionth or so of want.
+// near fails the test if the relative difference between got and want is too large.
 func near(t *testing.T, what string, got, want, tolerance float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance*math.Abs(want)) {
@@ -26,7 +26,7 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 	}
 }
 
-// The figures are llama.cpp's (testdata/README.md), on every provider of this build.
+// The results are those of llama.cpp (testdata/README.md), on every provider of this build.
 func TestPerplexity(t *testing.T) {
 	t.Setenv("FUCINA_EXACT", "1")
 	for _, tc := range []struct {
@@ -109,8 +109,8 @@ func TestPerplexityText(t *testing.T) {
 	}
 }
 
-// An interrupt at whatever look ends the command as one, without a final estimate; what
-// was printed before it stands.
+// After an interrupt the command prints no final estimate, and the estimates that it printed
+// before remain.
 func TestPerplexityInterrupted(t *testing.T) {
 	model := tinyModel(t)
 	text := filepath.Join(t.TempDir(), "text")
@@ -135,14 +135,15 @@ func TestPerplexityInterrupted(t *testing.T) {
 	}
 }
 
-// One logit decides; equal ones share; and what is no number is no probability.
+// One large logit gives the probability 1, equal logits give equal probabilities, and NaN
+// gives no probability.
 func TestSurprise(t *testing.T) {
-	var s surprise
+	var s lossSum
 	if !s.add([]float32{3, 3, 3, 3}, 2) || !s.add([]float32{0, 1000}, 1) {
 		t.Error("a probability was refused")
 	}
-	near(t, "perplexity", s.perplexity(), 2, 1e-12) // the root of 4 and 1
-	// ln 4 and 0 have the mean ln 2 and the variance (ln 2)^2.
+	near(t, "perplexity", s.perplexity(), 2, 1e-12) // the square root of 4*1
+	// The numbers ln 4 and 0 have the mean ln 2 and the variance (ln 2)^2.
 	near(t, "deviation", s.deviation(), 2*math.Ln2, 1e-12)
 	for _, logits := range [][]float32{{float32(math.NaN()), 0}, {0, float32(math.Inf(1))}, {float32(math.Inf(-1)), 0}} {
 		if s.add(logits, 0) {

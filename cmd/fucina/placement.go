@@ -15,23 +15,23 @@ import (
 	"github.com/fucina-go/fucina/providers"
 )
 
-// placement says where an operation with weights of one format runs.
+// placement says where an operation runs with weights of one format.
 type placement struct {
 	Op      string `json:"op"`
 	DType   string `json:"dtype"`
 	Tensors int    `json:"tensors"`
 	Bytes   int64  `json:"bytes"`
-	Runs    string `json:"runs"`             // the provider; empty if none takes it
-	Reason  string `json:"reason,omitempty"` // why not on the chosen one
+	Runs    string `json:"runs"`             // the provider; empty if no provider supports the operation
+	Reason  string `json:"reason,omitempty"` // why the chosen provider does not run it
 }
 
-// planner asks providers what they would run.
+// planner asks providers which operations they support.
 type planner struct {
-	device provider.Device // nil if the CPU alone computes
+	device provider.Device // nil if only the CPU computes
 	cpu    provider.Provider
 }
 
-// openPlanner chooses a provider as an engine does. The caller closes the result.
+// openPlanner opens the provider that an engine would choose. The caller closes the result.
 func openPlanner(name string) (*planner, error) {
 	device, err := providers.Open(name)
 	if err != nil {
@@ -61,9 +61,9 @@ func (p *planner) name() string {
 	return p.device.Info().Name
 }
 
-// place says where the products and row gathers of a model's matrices run, the
-// largest part first. Operands that no operation takes as they are, such as those
-// of norms, are left out.
+// place returns where the products and the row gathers of a model's matrices run, the entry
+// with the most bytes first. Tensors that are not matrices, such as those of norms, are left
+// out.
 func (p *planner) place(f *gguf.File) []placement {
 	total := make(map[placement]*placement)
 	_, untied := f.Tensor("output.weight")
@@ -101,8 +101,8 @@ func (p *planner) place(f *gguf.File) []placement {
 	return list
 }
 
-// where returns the name of the provider that runs op with the weights t for one
-// token, and why the device does not if it is another.
+// where returns the name of the provider that runs the operation with the weights t for one
+// token. If it is not the device, reason says why.
 func (p *planner) where(id op.ID, t gguf.TensorInfo) (name, reason string) {
 	args, err := planArgs(id, t)
 	if err != nil {
@@ -122,8 +122,8 @@ func (p *planner) where(id op.ID, t gguf.TensorInfo) (name, reason string) {
 	return "", plan.Reason
 }
 
-// planArgs returns the arguments of the operation with the weights t for one token, or
-// why the operation does not take them.
+// planArgs returns the arguments of the operation with the weights t for one token. It returns
+// an error if the operation does not take these weights.
 func planArgs(id op.ID, t gguf.TensorInfo) (*op.Args, error) {
 	s, err := shape.Of(t.Shape...)
 	if err != nil {
@@ -153,7 +153,7 @@ func planArgs(id op.ID, t gguf.TensorInfo) (*op.Args, error) {
 	return a, nil
 }
 
-// printPlacement writes a line for each entry of list. Errors are w's to keep.
+// printPlacement writes a line for each entry of list. It leaves write errors to w.
 func printPlacement(w io.Writer, name string, list []placement) {
 	fmt.Fprintf(w, "\nruns on %s:\n", name)
 	for _, p := range list {

@@ -14,7 +14,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// picky takes products with q8_0 weights only.
+// picky is a device that only supports products with q8_0 weights.
 type picky struct{ provider.Device }
 
 func (picky) Info() provider.Info { return provider.Info{Name: "picky"} }
@@ -44,7 +44,7 @@ func TestPlacement(t *testing.T) {
 	}
 	p := &planner{device: picky{}, cpu: cpu}
 	got := p.place(f)
-	// The reasons for i32 are the CPU's own.
+	// The reasons for i32 come from the CPU.
 	for i := range got {
 		if got[i].DType == "i32" && got[i].Reason != "" {
 			got[i].Reason = "some"

@@ -29,8 +29,8 @@ type quantizedTensor struct {
 	To       string   `json:"to"`
 	BytesIn  int64    `json:"bytes_in"`
 	BytesOut int64    `json:"bytes_out"`
-	// Fallback says that the rows do not fit the format that the type has for the
-	// tensor.
+	// Fallback says that the length of the rows does not fit the format that the type gives
+	// the tensor.
 	Fallback bool `json:"fallback"`
 }
 
@@ -41,14 +41,14 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	for _, typ := range quantize.FileTypes() {
 		types = append(types, typ.String())
 	}
-	fs.note = "TYPE, in either case, is one of" + columns(types)
-	pure := fs.Bool("pure", false, "give every matrix the same format, instead of a mixture")
-	imatrix := fs.String("imatrix", "", "importance `file` of llama.cpp, GGUF or the older format")
-	requantize := fs.Bool("allow-requantize", false, "take matrices that are quantized already, and lose more")
+	fs.note = "TYPE is one of the following, in upper or lower case:" + columns(types)
+	pure := fs.Bool("pure", false, "give every matrix the same format instead of a mixture")
+	imatrix := fs.String("imatrix", "", "`file` with importance data of llama.cpp, in GGUF or the older format")
+	requantize := fs.Bool("allow-requantize", false, "accept matrices that are already quantized, which loses more precision")
 	fs.operandFiles, fs.operandWords = true, types
-	threads := fs.size("t", 0, 0, maxThreads, "`threads` to encode with (default one per processor, as for 0 and -1)")
+	threads := fs.size("t", 0, 0, maxThreads, "`threads` to encode with; 0 and -1 mean one per processor, which is the default")
 	fs.alias("t", "threads")
-	verbose := fs.Bool("v", false, "tell each tensor, which otherwise only a terminal gets")
+	verbose := fs.Bool("v", false, "print a line for each tensor on standard error; a terminal gets them anyway")
 	out := fs.format()
 	if err := fs.parse(t, args, 3); err != nil {
 		return err
@@ -84,7 +84,8 @@ func (t *tool) quantize(ctx context.Context, args []string) error {
 	return r.print(t)
 }
 
-// tellTensor says which tensor is next. Calibrated says that there is importance data.
+// tellTensor prints a line about the next tensor. calibrated says that there is importance
+// data.
 func (t *tool) tellTensor(i, n int, c quantize.Choice, calibrated bool) {
 	from, to := c.Tensor.DType.String(), "kept"
 	if c.Converts() {
@@ -118,7 +119,7 @@ func summarize(list []quantize.Choice) *quantization {
 	return r
 }
 
-// print writes r for people.
+// print writes r as text.
 func (r *quantization) print(t *tool) error {
 	converted, fallbacks := 0, 0
 	for _, q := range r.Tensors {
@@ -131,7 +132,7 @@ func (r *quantization) print(t *tool) error {
 	}
 	note := ""
 	if fallbacks > 0 {
-		note = fmt.Sprintf("; %d have rows that do not fit the type and are in another", fallbacks)
+		note = fmt.Sprintf("; %d have rows that do not fit the type and use another format", fallbacks)
 	}
 	_, err := fmt.Fprintf(t.stdout, "%s: %s, %d of %d tensors converted, %d -> %d bytes, %.2f bits per weight%s\n",
 		visible(string(r.Output)), r.Type, converted, len(r.Tensors), r.BytesIn, r.BytesOut, r.BitsPerWeight, note)

@@ -17,7 +17,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// only wants a directory to hold the files of these names and no others.
+// only fails the test unless a directory holds exactly the files of these names.
 func only(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -33,15 +33,15 @@ func only(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// wideModel writes a model whose rows are whole blocks of every format.
+// wideModel writes a model whose rows consist of whole blocks in every format.
 func wideModel(t *testing.T) string {
 	t.Helper()
 	path := tinyllama.New(tinyllama.Options{Layers: 1, Embedding: 256, FeedForward: 256}).File(t, "wide.gguf")
 	return path
 }
 
-// importanceData writes importance data in llama.cpp's older format for matrices
-// of 256 columns.
+// importanceData writes importance data for matrices of 256 columns, in the older format of
+// llama.cpp.
 func importanceData(t *testing.T, names ...string) string {
 	t.Helper()
 	b := binary.LittleEndian.AppendUint32(nil, uint32(len(names)))
@@ -64,7 +64,7 @@ func importanceData(t *testing.T, names ...string) string {
 	return path
 }
 
-// The command does what the library does, and what comes out runs.
+// quantize writes the same file as the library, and that model runs.
 func TestQuantize(t *testing.T) {
 	in, dir := wideModel(t), t.TempDir()
 	out := filepath.Join(dir, "out.gguf")
@@ -95,7 +95,7 @@ func TestQuantize(t *testing.T) {
 	}
 	invoke(t, "run", "-m", out, "-p", "the", "-n", "2", "--temp", "0").ok(t)
 
-	// JSON, another format throughout, and the tensors it keeps.
+	// -pure gives all matrices one format, and JSON lists every tensor.
 	line := invoke(t, "quantize", "--pure", "-o", "json", in, out, "Q8_0").ok(t)
 	var object map[string]any
 	decodeStrict(t, line, &object)
@@ -121,7 +121,7 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// Rows that do not fit are told, and so is each tensor where that is asked for.
+// quantize reports rows that do not fit the type, and with -v each tensor.
 func TestQuantizeFallback(t *testing.T) {
 	r := invoke(t, "quantize", "-v", tinyModel(t), filepath.Join(t.TempDir(), "out.gguf"), "Q4_K_S")
 	if r.code != exitOK || !strings.Contains(r.stdout, "15 have rows that do not fit") {
@@ -161,7 +161,7 @@ func TestQuantizeImportance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As in llama.cpp, 127 bytes of a path are kept.
+	// As in llama.cpp, the metadata keeps 127 bytes of the path.
 	if file, err := f.String("quantize.imatrix.file"); err != nil || file != some[:min(len(some), 127)] {
 		t.Errorf("quantize.imatrix.file is %q, %v", file, err)
 	}
@@ -173,7 +173,8 @@ func TestQuantizeImportance(t *testing.T) {
 	}
 }
 
-// After an error or an interrupt there is no output, and an old one is as it was.
+// After an error or an interrupt there is no output file, and an older output file is
+// unchanged.
 func TestQuantizeFailures(t *testing.T) {
 	in, dir := tinyModel(t), t.TempDir()
 	out := filepath.Join(dir, "out.gguf")
@@ -213,7 +214,7 @@ func TestQuantizeFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	invoke(t, "quantize", quantized, out, "Q4_0").failed(t, exitError, "quantized already")
-	// What is lost in a file cannot be had back, so none is quantized onto itself.
+	// A file is not quantized onto itself, because the lost precision cannot be restored.
 	invoke(t, "quantize", "--allow-requantize", out, filepath.Join(dir, ".", "out.gguf"), "Q4_0").failed(t, exitError, "out.gguf is the input")
 	if r := invokeContext(t, ctx, "quantize", in, out, "Q4_0"); r.code != exitInterrupted {
 		t.Errorf("interrupted: %+v", r)

@@ -14,7 +14,7 @@ import (
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
 
-// samplingFlags say how tokens are chosen. Names and defaults are llama.cpp's.
+// samplingFlags are the flags of the sampler. Names and defaults are those of llama.cpp.
 type samplingFlags struct {
 	params sample.Params
 	temp   temperature
@@ -32,37 +32,38 @@ func (f *flags) sampling() *samplingFlags {
 	f.off()
 	d := s.params
 	s.temp = temperature(d.Temperature)
-	f.Var(&s.temp, "temp", "`temperature`; 0 or less takes the likeliest token")
+	f.Var(&s.temp, "temp", "`temperature`; 0 or less chooses the likeliest token")
 	f.alias("temp", "temperature")
 	f.Var(&s.seed, "seed", "`seed` of the sampler (default -1, a random one)")
 	f.alias("seed", "s")
-	s.topK = f.intRange("top-k", d.TopK, -1, maxTokens, "keep the `k` likeliest tokens; 0 or -1 is all")
-	f.ratio(&s.params.TopP, "top-p", d.TopP, 0, 1, "keep the likeliest tokens, as few as have `p` together; 1 is all")
-	f.ratio(&s.params.MinP, "min-p", d.MinP, 0, 1, "keep tokens with at least `p` times the likeliest one's probability; 0 is all")
-	f.ratio(&s.params.TypicalP, "typical", 1, 0, 1, "keep the most typical tokens, as few as have `p` together; 1 is all")
+	s.topK = f.intRange("top-k", d.TopK, -1, maxTokens, "keep the `k` likeliest tokens; 0 and -1 keep all")
+	f.ratio(&s.params.TopP, "top-p", d.TopP, 0, 1, "keep the fewest likeliest tokens whose probabilities add up to `p`; 1 keeps all")
+	f.ratio(&s.params.MinP, "min-p", d.MinP, 0, 1, "keep tokens with at least `p` times the probability of the likeliest token; 0 keeps all")
+	f.ratio(&s.params.TypicalP, "typical", 1, 0, 1, "keep the fewest most typical tokens whose probabilities add up to `p`; 1 keeps all")
 	f.alias("typical", "typical-p")
-	f.ratio(&s.params.RepeatPenalty, "repeat-penalty", 1, 0, math.MaxFloat32, "`factor` that makes repeated tokens less likely; 1 is none")
-	f.ratio(&s.params.FrequencyPenalty, "frequency-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off a token's logit for each time it occurred")
-	f.ratio(&s.params.PresencePenalty, "presence-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` taken off the logit of a token that occurred")
-	s.window = f.intRange("repeat-last-n", d.PenaltyWindow, -1, maxTokens, "`tokens` that the penalties look back on; -1 is all, 0 none")
-	f.Var((*biasMap)(&s.params.LogitBias), "logit-bias", "add to a token's logit, as `ID+AMOUNT` or ID-AMOUNT; may be given again")
+	f.ratio(&s.params.RepeatPenalty, "repeat-penalty", 1, 0, math.MaxFloat32, "`factor` that makes repeated tokens less likely; 1 changes nothing")
+	f.ratio(&s.params.FrequencyPenalty, "frequency-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` to subtract from the logit of a token for each time it occurred")
+	f.ratio(&s.params.PresencePenalty, "presence-penalty", 0, -math.MaxFloat32, math.MaxFloat32, "`amount` to subtract from the logit of each token that occurred")
+	s.window = f.intRange("repeat-last-n", d.PenaltyWindow, -1, maxTokens, "number of last `tokens` that the penalties consider; -1 means all, 0 none")
+	f.Var((*biasMap)(&s.params.LogitBias), "logit-bias", "amount to add to the logit of a token, as `ID+AMOUNT` or ID-AMOUNT; may be repeated")
 	f.alias("logit-bias", "l")
 	f.BoolVar(&s.ignoreEOS, "ignore-eos", false, "never choose a token that ends the text")
 	stages := stageList{&s.params.Stages, f}
-	f.Var(stages, "samplers", "`stages` of the sampler in their order, between semicolons (default \""+stageText(sample.DefaultStages())+"\"); those of llama.cpp that are absent here are ignored")
-	f.Var(stageLetters{stages}, "sampler-seq", "the stages as `letters`: of e k y p m t, for those of -samplers in their order")
+	f.Var(stages, "samplers", "`stages` of the sampler in their order, separated by semicolons (default \""+stageText(sample.DefaultStages())+"\"); stages of llama.cpp that do not exist here are ignored")
+	f.Var(stageLetters{stages}, "sampler-seq", "stages of the sampler as `letters`: e, k, y, p, m and t are the default stages of -samplers in their order")
 	f.alias("sampler-seq", "sampling-seq")
-	f.Var(&s.stop, "stop", "`text` that ends the answer and is not shown; may be given again")
+	f.Var(&s.stop, "stop", "`text` that ends the answer and is not printed; may be repeated")
 	f.alias("stop", "r", "reverse-prompt")
 	return s
 }
 
-// resolve returns the parameters, with a seed drawn if none was given.
+// resolve returns the parameters. If no seed was given, it draws one.
 func (s *samplingFlags) resolve() sample.Params {
 	p := s.params
 	p.Temperature = max(float32(s.temp), 0)
 	p.TopK = max(*s.topK, 0)
-	// To the sampler, 0 is no stage; on the command line, as few tokens as can be.
+	// 0 turns the stage off in package sample. On the command line it keeps as few tokens as
+	// possible.
 	for _, v := range []*float32{&p.TopP, &p.TypicalP} {
 		*v = max(*v, math.SmallestNonzeroFloat32)
 	}
@@ -75,7 +76,7 @@ func (s *samplingFlags) resolve() sample.Params {
 	return p
 }
 
-// suit completes p, of resolve, for a model's tokens.
+// suit adds the biases of -ignore-eos to p, which resolve returned, for the tokens of tok.
 func (s *samplingFlags) suit(p *sample.Params, tok *tokenizer.Tokenizer) {
 	if !s.ignoreEOS {
 		return
@@ -91,7 +92,7 @@ func (s *samplingFlags) suit(p *sample.Params, tok *tokenizer.Tokenizer) {
 	}
 }
 
-// ratioValue is a finite number of a range.
+// ratioValue is the value of a flag that takes a finite number of a range.
 type ratioValue struct {
 	p         *float32
 	low, high float64
@@ -121,7 +122,7 @@ func (f *flags) ratio(p *float32, name string, def float32, low, high float64, u
 	f.Var(ratioValue{p, low, high}, name, usage)
 }
 
-// biasMap collects -logit-bias flags.
+// biasMap collects the values of -logit-bias.
 type biasMap map[int32]float32
 
 func (m *biasMap) String() string { return "" }
@@ -139,18 +140,18 @@ func (m *biasMap) Set(s string) error {
 			return nil
 		}
 	}
-	return errors.New("want a token's id, a sign and an amount, as 15043+1 or 15043-inf")
+	return errors.New("want the id of a token, a sign and an amount, such as 15043+1 or 15043-inf")
 }
 
-// stageList is a chain of the sampler.
+// stageList is the value of -samplers.
 type stageList struct {
 	stages *[]sample.Stage
 	f      *flags
 }
 
-// absentStages are the stages of llama.cpp that are not here, by their letters in
-// -sampler-seq. Each is off until a flag of its own turns it on, and those flags are
-// refused: leaving the stages out changes nothing.
+// absentStages has the stages of llama.cpp that do not exist here, by their letters in
+// -sampler-seq. Each of them is off unless a flag of its own turns it on, and such a flag is
+// an error here. Ignoring the stages therefore changes nothing.
 var absentStages = map[byte]string{'a': "adaptive_p", 'd': "dry", 's': "top_n_sigma", 'x': "xtc"}
 
 func (l stageList) String() string { return "" }
@@ -183,7 +184,7 @@ func (l stageList) set(names []string) error {
 	return nil
 }
 
-// stageLetters is a chain as llama.cpp's -sampler-seq spells it.
+// stageLetters is the value of -sampler-seq.
 type stageLetters struct{ list stageList }
 
 func (l stageLetters) String() string { return "" }
@@ -213,7 +214,7 @@ func stageNames(stages []sample.Stage) []string {
 
 func stageText(stages []sample.Stage) string { return strings.Join(stageNames(stages), ";") }
 
-// textList collects a flag that may be given again.
+// textList collects the values of a flag that may be repeated.
 type textList []string
 
 func (l *textList) String() string { return "" }
@@ -226,7 +227,7 @@ func (l *textList) Set(s string) error {
 	return nil
 }
 
-// seedValue is a seed; unset, or as -1, one is drawn.
+// seedValue is the value of -seed. If it is unset or -1, resolve draws a seed.
 type seedValue struct {
 	seed  uint64
 	fixed bool

@@ -5,13 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// screen writes text to a terminal, where models and files must not give orders:
-// it escapes control characters, save newlines, tabs and the carriage return of a
-// line's end, and bytes that are no UTF-8, which some terminals take for controls.
-// What belongs together may come in several writes.
+// screen writes text to a terminal. It escapes control characters, except for newlines, tabs
+// and the carriage return before a newline, so that the texts of models and files cannot
+// control the terminal. It also escapes bytes that are not valid UTF-8, because some
+// terminals interpret them as control characters. A character may be split between writes.
 type screen struct {
 	w    io.Writer
-	rest []byte // the last write's end, if what follows decides about it
+	rest []byte // the end of the last write, if its escaping depends on the next write
 	buf  []byte
 }
 
@@ -35,7 +35,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), s.pass(out, nil)
 }
 
-// pass writes out, and keeps rest for the next write.
+// pass writes out, and stores rest for the next write.
 func (s *screen) pass(out, rest []byte) error {
 	s.rest, s.buf = append([]byte(nil), rest...), out
 	if len(out) == 0 {
@@ -45,11 +45,11 @@ func (s *screen) pass(out, rest []byte) error {
 	return err
 }
 
-// flush writes what is kept back.
+// flush writes rest.
 func (s *screen) flush() error {
 	out := append(s.buf[:0], visible(string(s.rest))...)
 	return s.pass(out, nil)
 }
 
-// isControl reports whether r is of C0, DEL or C1.
+// isControl reports whether r is a C0 control, DEL or a C1 control.
 func isControl(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }

@@ -23,7 +23,7 @@ func TestScreen(t *testing.T) {
 		"cut \xe2\x98\x1b":          `cut \xe2\x98\x1b`,
 		"\ufffd":                    "\ufffd",
 	} {
-		// However the text is cut, it reads the same.
+		// The sizes of the writes do not change the output.
 		for size := 1; size <= len(in)+1; size++ {
 			var b bytes.Buffer
 			s := &screen{w: &b}
@@ -75,10 +75,11 @@ func FuzzScreen(f *testing.F) {
 	})
 }
 
-// A model gives no orders to a terminal; a pipe, and JSON, get what it said.
+// A terminal gets the control characters of a text escaped. A pipe and JSON get the text
+// unchanged.
 func TestModelOnTerminal(t *testing.T) {
 	m := tinyModel(t)
-	// The token of the byte ESC, always.
+	// The model always chooses the token of the byte ESC.
 	args := []string{"run", "-m", m, "-p", "\x1b[2J\x7f", "-n", "2", "--temp", "0", "--logit-bias", "30+1000"}
 	on := func(terminal bool, input string, args ...string) string {
 		t.Helper()

@@ -18,7 +18,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// A signal ends a running process as it should, and the status tells which.
+// A signal ends a running process cleanly, and the exit status names the signal.
 func TestSignal(t *testing.T) {
 	path := tinyllama.New(tinyllama.Options{Context: 100000}).File(t, "patient.gguf")
 	for sig, status := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
@@ -63,8 +63,8 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// Where nobody reads the output any more, the command ends as by SIGPIPE, but having
-// cleaned up: nothing is left of a file that was being written.
+// If standard output is closed, the command ends with the status of SIGPIPE and cleans up: no
+// part of an output file is left.
 func TestReaderGone(t *testing.T) {
 	if signal.Ignored(syscall.SIGPIPE) {
 		t.Skip("SIGPIPE is ignored where the tests run, and so by what they start")

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// jsonText is a text in JSON that keeps its bytes. JSON's strings are Unicode: a text
-// that is no UTF-8 is written as the array of its bytes, each a number, as llama.cpp's
-// server writes the pieces of tokens.
+// jsonText is a text whose JSON form preserves its bytes. The strings of JSON are Unicode, so
+// a text that is not valid UTF-8 becomes an array of numbers, one for each byte. The server of
+// llama.cpp encodes the pieces of tokens in the same way.
 type jsonText string
 
 func (s jsonText) MarshalJSON() ([]byte, error) {
@@ -30,5 +30,5 @@ func (s jsonText) MarshalJSON() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), err
 }
 
-// bytesNote ends the help of commands with JSON of texts.
-const bytesNote = "In JSON, a text that is no valid UTF-8 is the array of its bytes instead of a string."
+// bytesNote is part of the help of commands that print texts as JSON.
+const bytesNote = "In JSON, a text that is not valid UTF-8 is an array of its bytes instead of a string."

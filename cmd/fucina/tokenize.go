@@ -18,7 +18,7 @@ import (
 type tokenization struct {
 	Model jsonText `json:"model"` // base name
 	IDs   []int32  `json:"ids"`
-	// Pieces are the texts of IDs, special tokens as they are spelled.
+	// Pieces are the texts of IDs, with the spelling of special tokens.
 	Pieces []jsonText `json:"pieces"`
 }
 
@@ -27,15 +27,15 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	fs := newFlags("tokenize", "-m MODEL (-p TEXT | -f FILE)")
 	model := fs.String("m", "", "model `file`, GGUF; only its vocabulary is read")
 	fs.alias("m", "model")
-	prompt := fs.String("p", "", "`text`")
+	prompt := fs.String("p", "", "`text` to tokenize")
 	fs.alias("p", "prompt")
 	file := fs.String("f", "", "`file` with the text; - is standard input")
 	fs.alias("f", "file")
-	ids := fs.Bool("ids", false, "print the ids alone, as one list")
-	noBOS := fs.Bool("no-bos", false, "add no tokens around the text")
-	special := fs.Bool("parse-special", false, "read special tokens in the text")
+	ids := fs.Bool("ids", false, "print only the ids, as one list")
+	noBOS := fs.Bool("no-bos", false, "add no special tokens around the text")
+	special := fs.Bool("parse-special", false, "recognise special tokens in the text")
 	out := fs.format()
-	fs.note = "Unlike llama-tokenize it takes the text as it is, without -parse-special, and reads no\nescapes. " + bytesNote
+	fs.note = "Unlike llama-tokenize, this command recognises no escapes, and recognises special tokens\nonly with -parse-special.\n" + bytesNote
 	if err := fs.parse(t, args, 0); err != nil {
 		return err
 	}
@@ -82,8 +82,7 @@ func (t *tool) tokenize(ctx context.Context, args []string) error {
 	return r.print(ctx, t, tok)
 }
 
-// encode returns the ids of a text of any length. It does not wait for them once ctx is
-// done.
+// encode returns the ids of a text. It returns without them once ctx is done.
 func encode(ctx context.Context, tok *tokenizer.Tokenizer, text string, opt tokenizer.EncodeOptions) ([]int32, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -91,7 +90,7 @@ func encode(ctx context.Context, tok *tokenizer.Tokenizer, text string, opt toke
 	return await.Do(ctx, func() ([]int32, error) { return tok.Encode(text, opt) })
 }
 
-// pieces returns the texts of ids, special tokens as they are spelled.
+// pieces returns the texts of ids, with the spelling of special tokens.
 func pieces(tok *tokenizer.Tokenizer, ids []int32) []jsonText {
 	list := make([]jsonText, len(ids))
 	for i, id := range ids {
@@ -100,8 +99,7 @@ func pieces(tok *tokenizer.Tokenizer, ids []int32) []jsonText {
 	return list
 }
 
-// openTokenizer reads the vocabulary of a file, which need not hold a model that
-// could be run.
+// openTokenizer reads the vocabulary of a file. The file may hold a model that cannot run.
 func openTokenizer(path string) (_ *tokenizer.Tokenizer, err error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -115,13 +113,13 @@ func openTokenizer(path string) (_ *tokenizer.Tokenizer, err error) {
 	return tok, nil
 }
 
-// list is "[1, 2, 3]".
+// list returns the ids in the form "[1, 2, 3]".
 func (r *tokenization) list() string {
 	return strings.ReplaceAll(fmt.Sprint(r.IDs), " ", ", ")
 }
 
-// print writes a line for each token, in the form of llama-tokenize. What a terminal
-// might obey is escaped on one, and goes as it is elsewhere.
+// print writes a line for each token, in the form of llama-tokenize. On a terminal, it
+// escapes characters that the terminal would interpret.
 func (r *tokenization) print(ctx context.Context, t *tool, tok *tokenizer.Tokenizer) error {
 	show := func(s string) string { return s }
 	if _, ok := t.stdout.(*screen); ok {

@@ -17,7 +17,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// The ids are llama.cpp's, and the lines in the form of its tool.
+// The ids are those of llama.cpp, and the lines have the form of llama-tokenize.
 func TestTokenize(t *testing.T) {
 	model := tinyModel(t)
 	golden := tinyllama.Goldens()[0]
@@ -46,12 +46,11 @@ func TestTokenize(t *testing.T) {
 		}
 	}
 	if out := invoke(t, "tokenize", "-m", model, "-p", "</s>", "--ids").ok(t); strings.Contains(out, " 2,") || strings.Contains(out, " 2]") {
-		t.Errorf("%s has a special token that was not asked for", out)
+		t.Errorf("%s has a special token without -parse-special", out)
 	}
 }
 
-// The pieces in JSON join to the bytes of the text, wherever it is cut within a
-// character.
+// The pieces in JSON join to the bytes of the text, even if it ends within a character.
 func TestTokenizeBytes(t *testing.T) {
 	model, file := tinyModel(t), filepath.Join(t.TempDir(), "text")
 	const emoji = "👩\u200d🚀"
@@ -66,7 +65,7 @@ func TestTokenizeBytes(t *testing.T) {
 			for _, piece := range r.Pieces {
 				joined = append(joined, piece...)
 			}
-			// The vocabulary puts a space in front of a text.
+			// The vocabulary adds a space in front of a text.
 			if got := strings.TrimPrefix(string(joined), " "); got != text || len(r.Pieces) != len(r.IDs) {
 				t.Errorf("the pieces of %q join to %q", text, got)
 			}
@@ -83,7 +82,7 @@ func TestTokenizeErrors(t *testing.T) {
 	none := invoke(t, "tokenize", "-m", directory, "-p", "a")
 	none.failed(t, exitError, "regular file")
 	if strings.Count(absent.stderr, "none.gguf") != 1 || strings.Count(none.stderr, directory) != 1 {
-		t.Errorf("the path is told again: %q, %q", absent.stderr, none.stderr)
+		t.Errorf("the errors name the path twice: %q, %q", absent.stderr, none.stderr)
 	}
 	m := tinyllama.New(tinyllama.Options{})
 	m.Set("tokenizer.ggml.model", "klingon")
@@ -93,7 +92,7 @@ func TestTokenizeErrors(t *testing.T) {
 	odd.failed(t, exitError, "odd.gguf")
 }
 
-// A vocabulary is enough: no weights are read.
+// tokenize needs only a vocabulary, and reads no weights.
 func TestTokenizeVocabulary(t *testing.T) {
 	m := tinyllama.New(tinyllama.Options{})
 	m.Tensors = nil
@@ -103,7 +102,7 @@ func TestTokenizeVocabulary(t *testing.T) {
 	}
 }
 
-// No command waits for the tokens of a text after an interrupt.
+// After an interrupt, no command waits for the tokens of a text.
 func TestEncodeInterrupted(t *testing.T) {
 	f, err := gguf.Open(tinyModel(t))
 	if err != nil {

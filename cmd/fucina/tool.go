@@ -28,17 +28,17 @@ const (
 	exitOK          = 0
 	exitError       = 1
 	exitUsage       = 2
-	exitSignal      = 128 // plus the signal's number: what a shell reports after it
+	exitSignal      = 128 // plus the number of the signal, as shells report it
 	exitInterrupted = exitSignal + int(syscall.SIGINT)
 )
 
-// signalled is the cause of a context that a signal ended.
+// signalled is the cause of a context that was cancelled by a signal.
 type signalled struct{ signal syscall.Signal }
 
 func (s signalled) Error() string { return s.signal.String() }
 
-// exitEnded returns the exit status after the end of ctx: that of an interrupt, if
-// its cause is no other signal.
+// exitEnded returns the exit status after the end of ctx. It is that of an interrupt unless
+// the cause of ctx is another signal.
 func exitEnded(ctx context.Context) int {
 	var s signalled
 	if errors.As(context.Cause(ctx), &s) {
@@ -47,24 +47,24 @@ func exitEnded(ctx context.Context) int {
 	return exitInterrupted
 }
 
-// tool is one invocation: where it reads and writes.
+// tool is one invocation of the program, with its input and output.
 type tool struct {
 	stdin  io.Reader
-	stdout io.Writer // for text: a screen if raw is a terminal
-	raw    io.Writer // stdout as it is, for JSON
+	stdout io.Writer // for text; a screen if raw is a terminal
+	raw    io.Writer // standard output without escaping, for JSON
 	stderr io.Writer
-	tty    bool // stderr is a terminal
+	tty    bool // whether stderr is a terminal
 
 	commands []command
-	summary  string // of the command that runs
+	summary  string // the summary of the command that runs
 	turn     turn
 
-	// described, if set, is called with the flags of a command, which then does
-	// nothing more.
+	// described, if set, is called with the flags of a command. The command then does
+	// nothing else.
 	described func(*flags)
 }
 
-// newTool returns an invocation; stdoutTTY and stderrTTY say which of its outputs are
+// newTool returns an invocation. stdoutTTY and stderrTTY say whether its outputs are
 // terminals.
 func newTool(stdin io.Reader, stdout, stderr io.Writer, stdoutTTY, stderrTTY bool) *tool {
 	t := &tool{stdin: stdin, stdout: stdout, raw: stdout, stderr: stderr, tty: stderrTTY, commands: commands}
@@ -80,8 +80,8 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// command is a subcommand. It returns a usageError for a wrong command line, and
-// ctx's error if ctx ended it.
+// command is a subcommand. run returns a usageError for a wrong command line, and ctx's error
+// if ctx ended the command.
 type command struct {
 	name    string
 	summary string
@@ -100,9 +100,9 @@ var commands = []command{
 	{"completion", "print a script that completes command lines in a shell", (*tool).completion},
 }
 
-// main executes the command line args, without the program's name, and returns the
-// exit status. When ctx is done the command ends as after an interrupt, or as after
-// the signal that is ctx's cause.
+// main executes the command line args, without the program's name, and returns the exit
+// status. When ctx is done, the command ends with the status of the signal that is ctx's
+// cause, or else with that of an interrupt.
 func (t *tool) main(ctx context.Context, args []string) int {
 	err := t.dispatch(ctx, args)
 	if s, ok := t.stdout.(*screen); ok {
@@ -120,7 +120,7 @@ func (t *tool) main(ctx context.Context, args []string) int {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return exitEnded(ctx)
 	case errors.Is(err, syscall.EPIPE):
-		return exitSignal + int(syscall.SIGPIPE) // the reader has gone
+		return exitSignal + int(syscall.SIGPIPE) // standard output was closed
 	}
 	t.report(err)
 	return exitError
@@ -165,9 +165,9 @@ func (t *tool) help() error {
 	return err
 }
 
-// versionInfo is what the version command prints, as -o json has it.
+// versionInfo is the result of the version command, as -o json prints it.
 type versionInfo struct {
-	Version   string   `json:"version"` // of the module; "(devel)" where the build has none
+	Version   string   `json:"version"` // the version of the module, or "(devel)" if the build has none
 	Go        string   `json:"go"`
 	OS        string   `json:"os"`
 	Arch      string   `json:"arch"`
@@ -191,19 +191,19 @@ func (t *tool) version(_ context.Context, args []string) error {
 	return err
 }
 
-// report tells err in one line.
+// report prints err on one line of standard error.
 func (t *tool) report(err error) {
 	msg := strings.TrimPrefix(err.Error(), "fucina: ")
 	fmt.Fprintf(t.stderr, "fucina: %s\n", oneLine(msg))
 }
 
-// oneLine puts an error's text on one line: joined errors have several.
+// oneLine returns the text of an error on one line. Joined errors have several lines.
 func oneLine(s string) string {
 	return visible(strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "; "))
 }
 
-// visible escapes what must not reach a terminal, such as the control characters
-// that names in untrusted files may hold.
+// visible escapes characters that must not reach a terminal, such as control characters in
+// names of untrusted files.
 func visible(s string) string {
 	if isPrintable(s) {
 		return s
@@ -234,12 +234,13 @@ func isPrintable(s string) bool {
 	return true
 }
 
-// note tells on standard error what a person may want to know of a result.
+// note prints a note about the result on standard error.
 func (t *tool) note(text string) {
 	fmt.Fprintf(t.stderr, "fucina: note: %s\n", oneLine(text))
 }
 
-// writeJSON prints v on one line. Texts that may be no UTF-8 are of type jsonText.
+// writeJSON prints v as JSON on one line. Texts that may not be valid UTF-8 have type
+// jsonText.
 func (t *tool) writeJSON(v any) error {
 	line, err := encodeJSON(v)
 	if err == nil {
@@ -248,7 +249,7 @@ func (t *tool) writeJSON(v any) error {
 	return err
 }
 
-// encodeJSON returns what writeJSON prints.
+// encodeJSON returns v as JSON on one line.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
