@@ -8,25 +8,25 @@ import (
 	"github.com/fucina-go/fucina/llm/tokenizer/internal/split"
 )
 
-// bpe encodes with a byte-level byte-pair vocabulary: a pre-tokenizer cuts text
-// into words, and within a word the pair of neighbours that stands first in the
-// list of merges is joined until no pair is in the list.
+// bpe encodes with a byte-level byte-pair vocabulary. A pre-tokenizer cuts text into words.
+// Within a word, the adjacent pair that is first in the list of merges is merged, until no
+// pair is in the list.
 type bpe struct {
 	pre []*split.Pattern
-	// whole says that a word that is a token is not taken apart.
+	// whole says that a word that is a token becomes that token.
 	whole bool
-	// Pieces are what merging deals with: the tokens under their ids, and behind
-	// them what occurs in merges only.
+	// Merging works on pieces. The ids below tokens are those of tokens; the ids from
+	// tokens on are those of pieces that occur only in merges.
 	tokens int32
-	pieces map[string]int32 // by bytes, not by spelling
-	extra  int32            // pieces that are no tokens
-	bytes  [256]int32       // the piece of every byte
+	pieces map[string]int32 // the ids by the bytes of a piece, not by its spelling
+	extra  int32            // the number of pieces that are not tokens
+	bytes  [256]int32       // the piece of each byte
 	ranks  map[uint64]merged
-	// rescue holds the tokens of the bytes of a piece that is no token.
+	// rescue holds, for each byte of a piece that is not a token, the tokens that replace it.
 	rescue [256][]int32
 }
 
-// merged is what two pieces merge into.
+// merged is the piece that two pieces merge into, and the rank of the merge.
 type merged struct {
 	rank  uint32
 	piece int32
@@ -58,8 +58,8 @@ func newBPE(v *vocab, cfg *Config) (*bpe, error) {
 	}
 	for b := range e.bytes {
 		e.bytes[b] = e.piece([]byte{byte(b)})
-		// llama.cpp looks the bytes of the spelling up, each by itself. That
-		// finds printable ASCII, and nothing else in valid UTF-8.
+		// llama.cpp looks up each byte of the spelling by itself. In valid UTF-8 that
+		// finds only printable ASCII.
 		for _, c := range []byte(string(byteRunes[b])) {
 			if id := v.lookup(string([]byte{c})); id != None {
 				e.rescue[b] = append(e.rescue[b], id)
@@ -68,7 +68,7 @@ func newBPE(v *vocab, cfg *Config) (*bpe, error) {
 	}
 	var buf []byte
 	for rank, merge := range cfg.Merges {
-		// The left piece is not empty, so a space in front belongs to it.
+		// The left piece is not empty, so a space at the start belongs to it.
 		cut := -1
 		if len(merge) > 1 {
 			cut = strings.IndexByte(merge[1:], ' ') + 1
@@ -81,7 +81,7 @@ func newBPE(v *vocab, cfg *Config) (*bpe, error) {
 		n := len(buf)
 		buf, okR = appendByteRunes(buf, merge[cut+1:])
 		if !okL || !okR {
-			continue // never meets text, which is spelled in characters that stand for bytes
+			continue // cannot occur in text, because each character of its spelling represents a byte
 		}
 		pair := joined(e.piece(buf[:n]), e.piece(buf[n:]))
 		if _, dup := e.ranks[pair]; !dup {
@@ -91,7 +91,7 @@ func newBPE(v *vocab, cfg *Config) (*bpe, error) {
 	return e, nil
 }
 
-// piece returns the id of a piece, and gives it one if it is new.
+// piece returns the id of a piece. A new piece gets the next free id.
 func (e *bpe) piece(raw []byte) int32 {
 	id, ok := e.pieces[string(raw)]
 	if !ok {
@@ -113,7 +113,7 @@ func (e *bpe) appendText(dst []int32, text string) ([]int32, error) {
 		return nil, fmt.Errorf("%w: %d bytes with invalid ones replaced, want at most %d", ErrTooLong, len(text), math.MaxInt32)
 	}
 	var m merger
-	// seen tells where dst holds the ids of a word: most words of a text are
+	// seen holds where the ids of a word are in dst, because most words of a text are
 	// repetitions.
 	seen := make(map[string]place)
 	e.each(0, text, func(word string) {
@@ -130,17 +130,17 @@ func (e *bpe) appendText(dst []int32, text string) ([]int32, error) {
 	return dst, nil
 }
 
-// Bounds on the words that one call remembers.
+// Bounds on the words in seen.
 const (
 	maxSeen     = 1 << 16
 	maxSeenWord = 64
 )
 
-// place is a stretch of a list of ids.
+// place is a range of a list of ids.
 type place struct{ start, end int }
 
-// each calls yield with the words of text, cut by the patterns from depth on:
-// each of them cuts what the one before has left.
+// each calls yield with the words of text, cut by the patterns from index depth on. Each
+// pattern cuts the pieces of the pattern before it.
 func (e *bpe) each(depth int, text string, yield func(word string)) {
 	if depth == len(e.pre) {
 		yield(text)

@@ -49,9 +49,9 @@ type golden struct {
 	EOG   []int32 `json:"eog"`
 	Cases []struct {
 		TextHex string  `json:"text_hex"`
-		Plain   []int32 `json:"plain"`       // no option
-		Full    []int32 `json:"full"`        // TextFrame, ParseSpecial
-		Special string  `json:"special_hex"` // text of Full, special tokens shown
+		Plain   []int32 `json:"plain"`       // without options
+		Full    []int32 `json:"full"`        // with TextFrame and ParseSpecial
+		Special string  `json:"special_hex"` // the text of Full, with special tokens
 	} `json:"cases"`
 }
 
@@ -81,9 +81,8 @@ func (g *golden) check(t *testing.T, tok *Tokenizer) {
 	}
 }
 
-// Every row of the table of pre-tokenizers, against the ids that llama.cpp gives
-// for texts drawn at random from tokens, scripts, spaces, digits, contractions
-// and bytes.
+// Each pre-tokenizer of the table gives the ids of llama.cpp for random texts of tokens,
+// scripts, spaces, digits, contractions and bytes.
 func TestBPEGolden(t *testing.T) {
 	var goldens []struct {
 		Pre string `json:"pre"`
@@ -111,7 +110,7 @@ func TestBPEGolden(t *testing.T) {
 	}
 }
 
-// The vocabularies of GPT-2 and Qwen 2 with llama.cpp's own test texts.
+// The vocabularies of GPT-2 and Qwen 2 give llama.cpp's results for llama.cpp's test texts.
 func TestBPEVocabGolden(t *testing.T) {
 	for _, name := range []string{"gpt-2", "qwen2"} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +119,7 @@ func TestBPEVocabGolden(t *testing.T) {
 	}
 }
 
-// spelled writes bytes as a byte-level vocabulary does.
+// spelled returns the spelling of bytes in a byte-level vocabulary.
 func spelled(raw string) string {
 	var b strings.Builder
 	for i := range len(raw) {
@@ -129,7 +128,7 @@ func spelled(raw string) string {
 	return b.String()
 }
 
-// smallBPE returns a vocabulary of the 256 bytes and the given tokens.
+// smallBPE returns a vocabulary that consists of the 256 bytes and the given tokens.
 func smallBPE(merges []string, tokens ...string) Config {
 	cfg, err := Defaults(ModelBPE)
 	if err != nil {
@@ -210,7 +209,7 @@ func TestBPEMerges(t *testing.T) {
 	}
 }
 
-// Where merges are ignored for words that are tokens, only those are.
+// Pre-tokenizers that encode a word that is a token as that token do so only for whole words.
 func TestBPEWholeWords(t *testing.T) {
 	cfg := smallBPE([]string{"b c"}, "abc", "bc", "abcd")
 	for pre, want := range map[string][]string{
@@ -236,7 +235,7 @@ func TestBPEPieces(t *testing.T) {
 		}
 	}
 	if got := tok.Decode([]int32{256, 256}); got != " hi hi" {
-		t.Errorf("decoded %q: a leading space is text", got)
+		t.Errorf("decoded %q, want a leading space", got)
 	}
 	s := tok.NewStream(StreamOptions{Start: true})
 	if got := []string{s.Next(256), s.Next(0xC3), s.Next(0xA9), s.Next(0xE2), s.Flush()}; !slices.Equal(got, []string{" hi", "", "é", "", "\uFFFD"}) {
@@ -271,7 +270,7 @@ func TestBPEErrors(t *testing.T) {
 
 func TestBPEFromMetadata(t *testing.T) {
 	for _, tc := range []struct {
-		pre    any // nil: missing
+		pre    any // nil means that the key is missing
 		addBOS bool
 		bos    int32
 		want   error
@@ -307,7 +306,7 @@ func TestBPEFromMetadata(t *testing.T) {
 		}
 		m["tokenizer.ggml.add_bos_token"] = !tc.addBOS
 		if cfg, err = FromMetadata(get); err != nil || cfg.AddBOS == tc.addBOS {
-			t.Errorf("pre %v: the file's add_bos_token does not hold: %v", tc.pre, err)
+			t.Errorf("pre %v: add_bos_token of the file has no effect: %v", tc.pre, err)
 		}
 		delete(m, "tokenizer.ggml.merges")
 		if _, err := FromMetadata(get); !errors.Is(err, ErrMetadata) {
@@ -320,7 +319,7 @@ func TestBPEFromMetadata(t *testing.T) {
 	}
 }
 
-// The names that llama.cpp gives to one pre-tokenizer give the ids of one.
+// All names of a pre-tokenizer give the same ids.
 func TestPreTokenizerAliases(t *testing.T) {
 	const text = "It's 12345 HTTPServers'LL a/b//\n\n  C\u0301 \u4e16\u754c\r\n "
 	for alias, name := range map[string]string{
@@ -341,7 +340,7 @@ func TestPreTokenizerAliases(t *testing.T) {
 	}
 }
 
-// Words and spaces of a million characters end at once, whatever the merges.
+// Words and spaces of a million characters take little time, for any merges.
 func TestBPELongText(t *testing.T) {
 	cfg := smallBPE([]string{"a a", "aa aa", "aaaa aaaa", "Ġ Ġ", "ĠĠ ĠĠ", "x y"}, "aa", "aaaa", "aaaaaaaa", "ĠĠ", "ĠĠĠĠ", "xy")
 	for pre, n := range map[string]int{"gpt-2": 1_000_000, "llama-bpe": 80_000, "tekken": 80_000, "default": 80_000} {
@@ -386,7 +385,7 @@ func TestNoVocab(t *testing.T) {
 	}
 }
 
-// FuzzBPE checks that decoding gives valid text back, whole and streamed.
+// FuzzBPE checks that decoding restores valid text, as a whole and as a stream.
 func FuzzBPE(f *testing.F) {
 	var toks []*Tokenizer
 	for _, p := range preTokenizers {
@@ -398,7 +397,7 @@ func FuzzBPE(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for i, tok := range toks {
 			ids := encode(t, tok, text, EncodeOptions{})
-			// The one merge that makes no token, "qz", falls back to its letters.
+			// The result of the merge "qz" is not a token and becomes its letters.
 			got := tok.Decode(ids)
 			if got != wellFormed(text) {
 				t.Errorf("%q: %q decoded %q", preTokenizers[i].names[0], text, got)
@@ -425,8 +424,7 @@ func FuzzBPE(f *testing.F) {
 	})
 }
 
-// FuzzBPEVocab round-trips text through the whole vocabularies of GPT-2 and
-// Qwen 2.
+// FuzzBPEVocab checks that the vocabularies of GPT-2 and Qwen 2 restore text.
 func FuzzBPEVocab(f *testing.F) {
 	var toks []*Tokenizer
 	for _, name := range []string{"gpt-2", "qwen2"} {
@@ -437,7 +435,7 @@ func FuzzBPEVocab(f *testing.F) {
 		for _, tok := range toks {
 			ids := encode(t, tok, text, EncodeOptions{})
 			if slices.ContainsFunc(ids, tok.vocab.silent) {
-				continue // text that spells a token with a role
+				continue // the text spells a token with a role
 			}
 			if got := tok.Decode(ids); utf8.ValidString(text) && got != text {
 				t.Errorf("%q decoded %q", text, got)
@@ -446,8 +444,8 @@ func FuzzBPEVocab(f *testing.F) {
 	})
 }
 
-// FuzzNewBPE builds byte-level vocabularies from arbitrary strings and uses what
-// New accepts.
+// FuzzNewBPE builds byte-level vocabularies from arbitrary strings, and uses those that New
+// accepts.
 func FuzzNewBPE(f *testing.F) {
 	f.Add("a\nb\nab\nĠ", "a b\nab a", "abab a", uint8(0))
 	f.Add("Ã\n©\nÃ©", "Ã ©\n▁ a", "é", uint8(2))

@@ -2,13 +2,13 @@ package tokenizer
 
 import "unicode/utf8"
 
-// Byte-level vocabularies spell every byte as one printable character: the
-// printable characters of Latin-1 as themselves, the other 68 bytes, in order,
-// as U+0100 and up. (A. Radford et al., "Language models are unsupervised
-// multitask learners", 2019.)
+// otherBytes is the first character that spells a byte outside of printable Latin-1.
+// Byte-level vocabularies spell every byte as one printable character: the printable
+// characters of Latin-1 as themselves, and the other 68 bytes, in order, as U+0100 and up.
+// (A. Radford et al., "Language models are unsupervised multitask learners", 2019.)
 const otherBytes = 0x100
 
-// byteRunes holds the character of every byte.
+// byteRunes holds the character of each byte.
 var byteRunes = func() (runes [256]rune) {
 	other := rune(otherBytes)
 	for b := range runes {
@@ -23,8 +23,8 @@ var byteRunes = func() (runes [256]rune) {
 	return runes
 }()
 
-// runeBytes is the inverse of byteRunes; 0 but for the character of byte 0 is
-// none.
+// runeBytes is the inverse of byteRunes. It has 0 for the character of byte 0, and for
+// characters that spell no byte.
 var runeBytes = func() (bytes [otherBytes + 68]byte) {
 	for b, r := range byteRunes {
 		bytes[r] = byte(b)
@@ -32,8 +32,8 @@ var runeBytes = func() (bytes [otherBytes + 68]byte) {
 	return bytes
 }()
 
-// fromByteRunes returns the bytes that a spelling stands for. It reports false
-// if a character of the spelling stands for none.
+// fromByteRunes returns the bytes that text spells. It reports false if a character of text
+// spells no byte.
 func fromByteRunes(text string) (string, bool) {
 	if plain(text) {
 		return text, true
@@ -42,8 +42,7 @@ func fromByteRunes(text string) (string, bool) {
 	return string(raw), ok
 }
 
-// plain reports whether all characters of a spelling are printable ASCII, which
-// stands for itself.
+// plain reports whether all characters of text are printable ASCII, which spells itself.
 func plain(text string) bool {
 	for i := range len(text) {
 		if text[i] < '!' || text[i] > '~' {
@@ -53,8 +52,8 @@ func plain(text string) bool {
 	return true
 }
 
-// appendByteRunes appends the bytes that a spelling stands for. It reports false
-// if a character of the spelling stands for none.
+// appendByteRunes appends the bytes that text spells. It reports false if a character of
+// text spells no byte.
 func appendByteRunes(dst []byte, text string) ([]byte, bool) {
 	for _, r := range text {
 		if int(r) >= len(runeBytes) || byteRunes[runeBytes[r]] != r {
@@ -65,9 +64,9 @@ func appendByteRunes(dst []byte, text string) ([]byte, bool) {
 	return dst, true
 }
 
-// wellFormed returns text as llama.cpp reads it: a byte that cannot be read as
-// part of a character becomes U+FFFD, and a character that is longer than need
-// be becomes as long as it should. Surrogates stay as they are.
+// wellFormed returns text as llama.cpp reads it. A byte that is not part of a character
+// becomes U+FFFD, and a character with an overlong encoding gets its shortest one.
+// Surrogates do not change.
 func wellFormed(text string) string {
 	if utf8.ValidString(text) {
 		return text
@@ -85,9 +84,9 @@ func wellFormed(text string) string {
 	return string(b)
 }
 
-// looseRune decodes the first character of text by the number of bytes that its
-// first byte announces, whether or not a shorter encoding would do. It returns
-// U+FFFD and 1 where bytes are missing or the value is no code point.
+// looseRune decodes the first character of text. Its length is the one that the first byte
+// announces, even if a shorter encoding exists. looseRune returns U+FFFD and 1 if bytes are
+// missing or the value is not a code point.
 func looseRune(text string) (rune, int) {
 	first := text[0]
 	size := charLen(first)

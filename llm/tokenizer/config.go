@@ -10,20 +10,19 @@ import (
 
 // Errors that New, FromMetadata and Encode wrap.
 var (
-	// ErrModel reports a tokenizer model, or a pre-tokenizer, that this package
-	// does not know.
+	// ErrModel reports a model or a pre-tokenizer that this package does not know.
 	ErrModel = errors.New("tokenizer: unknown model")
-	// ErrVocab reports arrays or ids that do not make a vocabulary.
+	// ErrVocab reports arrays or ids that do not form a vocabulary.
 	ErrVocab = errors.New("tokenizer: invalid vocabulary")
 	// ErrMetadata reports a metadata value that is missing or of the wrong type.
 	ErrMetadata = errors.New("tokenizer: invalid metadata")
-	// ErrNoVocab reports text for a model that has no vocabulary.
+	// ErrNoVocab reports that text was encoded without a vocabulary.
 	ErrNoVocab = errors.New("tokenizer: no vocabulary")
-	// ErrTooLong reports a text too long for 32-bit offsets.
+	// ErrTooLong reports a text that is too long for 32-bit offsets.
 	ErrTooLong = errors.New("tokenizer: text too long")
 )
 
-// None is the id of a token that a vocabulary does not have.
+// None is the id of a token that does not exist.
 const None int32 = -1
 
 // The values of tokenizer.ggml.model that this package knows.
@@ -34,8 +33,8 @@ const (
 	ModelBPE = "gpt2"
 	// ModelWordPiece is a WordPiece vocabulary.
 	ModelWordPiece = "bert"
-	// ModelNone is no vocabulary at all: the model takes ids and gives ids. Such a
-	// Tokenizer has VocabSize 0, and Encode always fails with ErrNoVocab.
+	// ModelNone has no vocabulary: the model takes and returns ids. A Tokenizer of it
+	// has VocabSize 0, and its Encode always fails with ErrNoVocab.
 	ModelNone = "no_vocab"
 )
 
@@ -44,68 +43,71 @@ type TokenType int32
 
 // The token types of GGUF files.
 const (
-	Undefined   TokenType = 0 // no kind; has no text
-	Normal      TokenType = 1 // text, spelled as the model has it
-	Unknown     TokenType = 2 // stands for what the vocabulary cannot spell
+	Undefined   TokenType = 0 // unknown kind; has no text
+	Normal      TokenType = 1 // text, in the spelling of the model
+	Unknown     TokenType = 2 // replaces text that the vocabulary cannot spell
 	Control     TokenType = 3 // marks structure, such as the start of a text
 	UserDefined TokenType = 4 // text that is always one token
 	Unused      TokenType = 5 // reserved; has no text
 	Byte        TokenType = 6 // one byte, spelled <0xNN>
 )
 
-// Config holds what a Tokenizer is built from. Start from Defaults or
-// FromMetadata: the zero value names token 0 as every special token.
+// Config describes a Tokenizer. Start from Defaults or FromMetadata, because in the zero
+// value every special token is token 0.
 type Config struct {
 	// Model selects the algorithm: ModelSPM, ModelBPE, ModelWordPiece or ModelNone.
 	Model string
-	// Pre names the pre-tokenizer of ModelBPE, as in tokenizer.ggml.pre: "gpt-2",
-	// "llama-bpe", "qwen2" and others.
+	// Pre is the name of the pre-tokenizer of ModelBPE, as in tokenizer.ggml.pre:
+	// "gpt-2", "llama-bpe", "qwen2" and others.
 	Pre string
-	// Merges holds the pairs of pieces that ModelBPE merges, best first, each with
-	// a space between its parts.
+	// Merges holds the pairs of pieces that ModelBPE merges, best first, with a space
+	// between the two pieces.
 	Merges []string
-	// Tokens holds the text of every token; its length is the vocabulary size.
+	// Tokens holds the spelling of every token. Its length is the size of the
+	// vocabulary.
 	Tokens []string
-	// Scores holds the merge priority of every token. Nil means all zero. A NaN is
+	// Scores holds the merge priority of every token. Nil means zero for all. A NaN is
 	// below every number.
 	Scores []float32
-	// Types holds the kind of every token. Nil means all Normal.
+	// Types holds the kind of every token. Nil means Normal for all.
 	Types []TokenType
 
-	// Ids of the tokens with a role, or None.
+	// The ids of tokens with a role, or None.
 	BOS, EOS, UNK int32
 	SEP           int32 // ends a text of ModelWordPiece
 	EOT, EOM      int32 // end of turn, end of message
 	FIM           FIM
 
-	// AddBOS and AddEOS say whether a Frame puts BOS in front and EOS behind. They have
-	// no effect for ModelWordPiece: BOS, which is [CLS], goes in front and SEP behind.
+	// AddBOS and AddEOS say whether a Frame adds BOS in front and EOS at the end. They
+	// have no effect for ModelWordPiece, whose frame is BOS ([CLS]) and SEP.
 	AddBOS, AddEOS bool
-	// AddSpacePrefix says whether a text of ModelSPM starts with one space more
-	// than it is given, and loses it again in decoding. Other models ignore it.
+	// AddSpacePrefix says whether ModelSPM adds one space in front of a text, which
+	// decoding removes again. Other models ignore it.
 	AddSpacePrefix bool
-	// StripBefore and StripAfter hold the ids of tokens that, where they are
-	// recognised in a text, take the white space in front of them, or behind them,
-	// with them: any of the six that C's isspace knows, up to the next token that
-	// was recognised before. Ids of tokens that are not special mean nothing.
+	// StripBefore and StripAfter hold the ids of special tokens that remove the white
+	// space in front of them, or after them, when they are recognised in a text. White
+	// space is one of the six characters of C's isspace. It is removed up to the next
+	// token that was recognised earlier. Ids of tokens that are not special have no
+	// effect.
 	StripBefore, StripAfter []int32
 	// Lowercase and StripAccents say how ModelWordPiece normalises text.
 	Lowercase, StripAccents bool
 }
 
-// FIM holds the ids, or None, of the tokens that mark the parts of a prompt whose
-// middle is to be filled in: what comes before the gap, what comes after it, and where
-// the answer begins; and padding, a repository's name, and the end of a file among
-// several.
+// FIM holds the ids, or None, of the tokens of fill-in-the-middle prompts.
 type FIM struct {
-	Prefix, Suffix, Middle int32
-	Pad, Repo, Sep         int32
+	Prefix int32 // marks the text before the gap
+	Suffix int32 // marks the text after the gap
+	Middle int32 // marks the beginning of the answer
+	Pad    int32 // pads the prompt
+	Repo   int32 // marks the name of a repository
+	Sep    int32 // marks the end of one of several files
 }
 
 var noFIM = FIM{None, None, None, None, None, None}
 
-// Defaults returns the Config that holds for a model where its file is silent,
-// without a vocabulary:
+// Defaults returns the Config of a model, without a vocabulary. A model file overrides
+// these values:
 //
 //	ModelSPM        BOS 1, EOS 2, UNK 0, BOS and the space prefix added
 //	ModelBPE        BOS 11, EOS 11; FromMetadata adjusts BOS and AddBOS to Pre
@@ -136,8 +138,8 @@ func Defaults(model string) (Config, error) {
 	return cfg, nil
 }
 
-// idKeys lists where a model file names the tokens with a role. Later entries
-// for one role win over earlier ones.
+// idKeys lists the keys of a model file that hold the ids of tokens with a role. Of
+// several keys for one role, the last one counts.
 var idKeys = []struct {
 	key string
 	id  func(*Config) *int32
@@ -159,22 +161,23 @@ var idKeys = []struct {
 	{"tokenizer.ggml.middle_token_id", func(c *Config) *int32 { return &c.FIM.Middle }},
 }
 
-// FromMetadata reads a Config from the metadata of a model file. get returns
-// the value of a key: a string, a bool, an integer of any Go type, or a slice
-// ([]string, []float32, []int32 or []uint32) for an array; the slices are kept,
-// not copied, except the token types.
+// FromMetadata reads a Config from the metadata of a model file. get returns the value of a
+// key: a string, a bool, an integer of any Go type, or a slice ([]string, []float32,
+// []int32 or []uint32) for an array. The Config keeps the slices without copying them,
+// except for the token types.
 //
-// A token type that this package does not know is read as Undefined. The keys are
-// those of tokenizer.ggml, and general.name and general.architecture,
-// by which models are known whose special tokens strip white space (StripBefore,
-// StripAfter).
+// The keys are those of tokenizer.ggml, general.name and general.architecture. The last two
+// identify models whose special tokens strip white space (StripBefore, StripAfter). A
+// token type that this package does not know becomes Undefined.
 //
-// A missing key leaves the default of the model. So does a token id outside of
-// the vocabulary, which files in use hold for "none" (2^32-1); a default id
-// outside of it becomes None. Missing tokens or merges and values of the wrong
-// type are errors: ErrMetadata, or ErrModel for a model or a pre-tokenizer this
-// package does not know. Keys that do not matter to texts of the model are ignored,
-// whatever they hold: for ModelNone, all but the model.
+// If a key is missing, the default of the model remains. It also remains if a token id is
+// outside of the vocabulary, because files use 2^32-1 for "none". A default id outside of
+// the vocabulary becomes None.
+//
+// FromMetadata fails with ErrMetadata if tokens or merges are missing or a value has the
+// wrong type, and with ErrModel for a model or a pre-tokenizer that this package does not
+// know. It ignores keys that do not affect the texts of the model; for ModelNone these are
+// all keys except the model.
 func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 	var model string
 	if err := read(get, "tokenizer.ggml.model", &model); err != nil {
@@ -233,9 +236,9 @@ func FromMetadata(get func(key string) (value any, ok bool)) (Config, error) {
 	return cfg, nil
 }
 
-// needed reports whether the id under key matters to texts of the model. That of
-// WordPiece's separator does not to others, nor do those that only prompts with a gap to
-// fill have.
+// needed reports whether the id under key affects the texts of the model. The separator
+// affects only ModelWordPiece. The ids of prefix, suffix and middle affect only
+// fill-in-the-middle prompts.
 func needed(key, model string) bool {
 	switch key {
 	case "tokenizer.ggml.seperator_token_id":
@@ -247,7 +250,7 @@ func needed(key, model string) bool {
 	return true
 }
 
-// readFlags reads the flags that the model knows.
+// readFlags reads the flags that affect the model.
 func readFlags(get func(string) (any, bool), cfg *Config) error {
 	if cfg.Model == ModelWordPiece {
 		if err := read(get, "tokenizer.ggml.normalizer.lowercase", &cfg.Lowercase); err != nil {
@@ -268,9 +271,9 @@ func readFlags(get func(string) (any, bool), cfg *Config) error {
 	return nil
 }
 
-// stripRules tells which models have tokens that strip white space. Files do not
-// say so; llama.cpp knows the models by the value of a key, in lower case where it
-// is a name. The first rule whose key contains one of the texts holds.
+// stripRules lists the models with tokens that strip white space. Files do not contain that
+// fact. As in llama.cpp, the value of a key identifies the model; general.name is compared
+// in lower case. The first rule applies whose value contains one of the texts.
 var stripRules = []struct {
 	key   string
 	texts []string
@@ -290,8 +293,8 @@ func stripBeforeMask(text string) func(*Config) {
 	}
 }
 
-// stripAfterSpecial names all special tokens but three, and all that New may make
-// special by their spelling.
+// stripAfterSpecial sets StripAfter to all special tokens except three, including the tokens
+// that New may make special because of their spelling.
 func stripAfterSpecial(cfg *Config) {
 	for i, text := range cfg.Tokens {
 		switch text {
@@ -311,8 +314,8 @@ func stripAfterSpecial(cfg *Config) {
 	}
 }
 
-// readStrips applies the first rule that holds. A value that is no text is no name of
-// such a model.
+// readStrips applies the first of stripRules that matches. A value that is not a string does
+// not match.
 func readStrips(get func(string) (any, bool), cfg *Config) {
 	for _, r := range stripRules {
 		v, _ := get(r.key)
@@ -327,7 +330,7 @@ func readStrips(get func(string) (any, bool), cfg *Config) {
 	}
 }
 
-// readBPE reads what ModelBPE has beside a vocabulary.
+// readBPE reads the pre-tokenizer and the merges of ModelBPE.
 func readBPE(get func(string) (any, bool), cfg *Config) error {
 	if err := read(get, "tokenizer.ggml.pre", &cfg.Pre); err != nil {
 		return err
@@ -347,8 +350,8 @@ func readBPE(get func(string) (any, bool), cfg *Config) error {
 	return read(get, key, &cfg.Merges)
 }
 
-// read stores the value of key in dst, leaves dst alone where the key is
-// missing, and fails where the value has another type.
+// read stores the value of key in dst. It does not change dst if the key is missing, and
+// fails if the value has another type.
 func read[T any](get func(string) (any, bool), key string, dst *T) error {
 	v, ok := get(key)
 	if !ok {
@@ -382,7 +385,7 @@ func readTypes(get func(string) (any, bool), dst *[]TokenType) error {
 func convertTypes[T int32 | uint32](a []T) []TokenType {
 	types := make([]TokenType, len(a))
 	for i, v := range a {
-		// llama.cpp gives a type that it does not know no attribute.
+		// As in llama.cpp, an unknown type has no attributes.
 		if t := TokenType(v); t >= Undefined && t <= Byte {
 			types[i] = t
 		}
@@ -390,8 +393,8 @@ func convertTypes[T int32 | uint32](a []T) []TokenType {
 	return types
 }
 
-// integer widens an integer of any Go type. Negative values come out above
-// every vocabulary size.
+// integer widens an integer of any Go type. A negative value becomes larger than any
+// vocabulary size.
 func integer(v any) (uint64, bool) {
 	switch n := v.(type) {
 	case uint8:

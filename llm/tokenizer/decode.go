@@ -2,11 +2,10 @@ package tokenizer
 
 import "unicode/utf8"
 
-// AppendPiece appends the text of one token to dst and returns the extended
-// slice: U+2581 as a space, a byte token as its byte, nothing for unused tokens
-// and ids outside of the vocabulary. Control and unknown tokens are appended as
-// they are spelled if special is set, and not at all otherwise. The result may
-// end within a character: see Stream.
+// AppendPiece appends the text of one token to dst and returns the extended slice. U+2581
+// becomes a space, and a byte token its byte. Unused tokens and ids outside of the
+// vocabulary have no text. Control and unknown tokens have their spelling if special is
+// set, and no text otherwise. The result may end within a character: see Stream.
 func (t *Tokenizer) AppendPiece(dst []byte, id int32, special bool) []byte {
 	return append(dst, t.piece(id, special)...)
 }
@@ -18,8 +17,8 @@ func (t *Tokenizer) piece(id int32, special bool) string {
 	return t.vocab.piece[id]
 }
 
-// first returns the piece of the token that begins a text, without the space
-// that encoding put in front of it.
+// first returns the piece of the first token of a text, without the space that encoding
+// added in front.
 func (t *Tokenizer) first(id int32, special bool) string {
 	p := t.piece(id, special)
 	if t.stripSpace && p != "" && p[0] == ' ' {
@@ -28,10 +27,9 @@ func (t *Tokenizer) first(id int32, special bool) string {
 	return p
 }
 
-// Decode returns the text of ids without control and unknown tokens. Where
-// encoding adds a space in front, one leading space of the first token is
-// removed; a space behind a leading BOS token stays, as in llama.cpp. The result
-// is invalid UTF-8 where the ids are.
+// Decode returns the text of ids, without control and unknown tokens. If encoding adds a
+// space in front of a text, Decode removes one leading space of the first token; as in
+// llama.cpp, a space after a leading BOS token remains. The result may be invalid UTF-8.
 func (t *Tokenizer) Decode(ids []int32) string {
 	var b []byte
 	for i, id := range ids {
@@ -44,35 +42,34 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return string(b)
 }
 
-// StreamOptions says how a Stream decodes. The zero value suits ids that a
-// model generates behind a prompt.
+// StreamOptions says how a Stream decodes. The zero value is for ids that a model generates
+// after a prompt.
 type StreamOptions struct {
-	// Start says that the ids begin a text: as in Decode, one leading space of
-	// the first token is removed.
+	// Start says that the ids begin a text. As in Decode, one leading space of the first
+	// token is then removed.
 	Start bool
 	// Special shows control and unknown tokens.
 	Special bool
 }
 
-// Stream decodes ids as they come and never splits a character: bytes that
-// begin one are held back until the rest has come. Everything that Next and
-// Flush return, joined, is strings.ToValidUTF8(text, "\uFFFD") of the whole
-// text. A Stream is for one goroutine.
+// Stream decodes ids one by one and never splits a character. It holds back the first bytes
+// of a character until the character is complete. The concatenation of all results of Next
+// and Flush is strings.ToValidUTF8(text, "\uFFFD") of the whole text. Only one goroutine at
+// a time may use a Stream.
 type Stream struct {
 	t       *Tokenizer
 	opt     StreamOptions
 	held    []byte
-	invalid bool // the last byte that was let go was invalid
+	invalid bool // whether the last byte that was released was invalid
 }
 
-// NewStream returns a Stream at the beginning of its ids.
+// NewStream returns a new Stream.
 func (t *Tokenizer) NewStream(opt StreamOptions) *Stream {
 	return &Stream{t: t, opt: opt}
 }
 
-// Next returns the characters that id completes; often that is "" for a byte
-// token. A run of bytes that cannot be part of any character comes out as one
-// U+FFFD.
+// Next returns the characters that id completes. For a byte token that is often "". A run of
+// bytes that are not part of any character becomes one U+FFFD.
 func (s *Stream) Next(id int32) string {
 	var p string
 	if s.opt.Start {
@@ -100,10 +97,9 @@ func (s *Stream) Next(id int32) string {
 	return string(out)
 }
 
-// Flush ends the text: it returns U+FFFD for a character that was begun and
-// never completed, unless invalid bytes just before gave one already, and "" if
-// there is none. The Stream is then at the beginning of a further text, which
-// keeps its leading space.
+// Flush ends the text. It returns U+FFFD if the last character is incomplete, unless invalid
+// bytes directly in front of it have already given one, and "" otherwise. The Stream can
+// then decode another text, whose leading space remains.
 func (s *Stream) Flush() string {
 	var out []byte
 	if len(s.held) > 0 {
@@ -114,8 +110,8 @@ func (s *Stream) Flush() string {
 	return string(out)
 }
 
-// release appends one character to out, or U+FFFD for the first of a run of
-// invalid bytes.
+// release appends char to out if it is valid, and U+FFFD for the first of a run of invalid
+// bytes.
 func (s *Stream) release(out, char []byte) []byte {
 	if utf8.Valid(char) {
 		s.invalid = false

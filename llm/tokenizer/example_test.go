@@ -7,7 +7,7 @@ import (
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
 
-// config is a vocabulary of a few words; a model file brings thousands.
+// config returns a vocabulary of a few words. Model files have thousands.
 func config() tokenizer.Config {
 	cfg, err := tokenizer.Defaults(tokenizer.ModelSPM)
 	if err != nil {
@@ -99,7 +99,7 @@ func ExampleFromMetadata() {
 	// Output: [1 4 3 4] <nil>
 }
 
-// A byte-level vocabulary spells a space as "Ġ" and merges by rank.
+// A byte-level vocabulary spells a space as "Ġ", and merges pairs by their rank.
 func ExampleNew_byteLevel() {
 	cfg, err := tokenizer.Defaults(tokenizer.ModelBPE)
 	if err != nil {
@@ -126,8 +126,8 @@ func ExampleNew_byteLevel() {
 	// "hi hi!"
 }
 
-// The markers of Phi 3 take the white space behind them with them, also where text
-// and markers are encoded apart, as untrusted text must be.
+// The markers of Phi 3 remove the white space after them. EncodeBetween does the same for
+// untrusted text, which must be encoded without its markers.
 func ExampleTokenizer_EncodeBetween() {
 	cfg, err := tokenizer.Defaults(tokenizer.ModelSPM)
 	if err != nil {
@@ -154,7 +154,7 @@ func ExampleTokenizer_EncodeBetween() {
 	// Output: [8 3 9] [3]
 }
 
-// A prompt whose middle is to be filled in.
+// FIM names the tokens of a fill-in-the-middle prompt.
 func ExampleTokenizer_FIM() {
 	cfg := config()
 	cfg.Tokens = append(cfg.Tokens, "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")

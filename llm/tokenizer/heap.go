@@ -1,13 +1,13 @@
 package tokenizer
 
-// keyed is a value with its place in an order.
+// keyed is a value with a key that gives its order.
 type keyed[T any] struct {
 	value T
 	key   uint64
 }
 
-// heap is a queue that gives up its lowest key first. Four children to a parent
-// make it shallow.
+// heap is a priority queue whose lowest key comes first. Each node has four children, which
+// makes the heap shallow.
 type heap[T any] []keyed[T]
 
 func (h *heap[T]) push(e keyed[T]) {
@@ -33,7 +33,7 @@ func (h *heap[T]) pop() keyed[T] {
 	if len(q) == 0 {
 		return top
 	}
-	i := 0 // a hole, which last goes into
+	i := 0 // the hole that last fills
 	for {
 		first := 4*i + 1
 		if first >= len(q) {

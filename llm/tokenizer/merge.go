@@ -5,40 +5,40 @@ import (
 	"slices"
 )
 
-// symbol is a run of text that is one piece or one character, in a list that
-// links neighbours. A symbol merged into its left neighbour has size 0.
+// symbol is a part of a text, a piece or a character, in a list of neighbours. A symbol that
+// was merged into its left neighbour has size 0.
 type symbol struct {
 	start, size int32
 	prev, next  int32 // index of the neighbour, or -1
-	id          int32 // for the pairer; of no meaning to the merger
+	id          int32 // used by the pairer only
 }
 
-// pairer tells which neighbours merge.
+// pairer decides which neighbours merge.
 type pairer interface {
 	// pair returns the priority of merging l and r, which are neighbours in
 	// text, and the id of the symbol that results. Lower priorities merge first.
 	pair(text string, l, r *symbol) (priority uint32, id int32, ok bool)
 }
 
-// bigram is a symbol that may merge with the one behind it. Its key is the
-// priority above the index of the left symbol: bigrams merge by priority, then
-// leftmost.
+// bigram is a pair of neighbours that may merge. The high bits of its key are the priority
+// and the low bits the index of the left symbol, so bigrams merge by priority and then from
+// left to right.
 type bigram = keyed[union]
 
-// union is what a bigram merges into. It is stale once either symbol was merged:
-// both only grow, so size is then no longer the sum of theirs.
+// union is the result of merging a bigram. It is stale once one of the two symbols has
+// merged: symbols only grow, so size is then not the sum of their sizes.
 type union struct{ size, id int32 }
 
-// merger merges neighbours in a text until no pair is left that merges. Its
-// memory serves one text after the other.
+// merger merges neighbours in a text until no pair merges. It reuses its memory for the next
+// text.
 type merger struct {
 	text    string
 	symbols []symbol
-	first   []bigram    // of the text as it was, sorted by key
-	queue   heap[union] // those that merges make
+	first   []bigram    // the bigrams of the original text, sorted by key
+	queue   heap[union] // the bigrams that arise from merges
 }
 
-// reset begins a text of at most n symbols.
+// reset starts a new text of at most n symbols.
 func (m *merger) reset(text string, n int) {
 	m.text = text
 	m.symbols = slices.Grow(m.symbols[:0], n)
@@ -57,8 +57,8 @@ func (m *merger) append(size int, id int32) {
 	m.symbols = append(m.symbols, symbol{start: start, size: int32(size), prev: i - 1, next: -1, id: id})
 }
 
-// merge joins neighbours until no pair of them merges. The symbols that are
-// left are linked from the first.
+// merge merges neighbours until no pair merges. The remaining symbols are linked from the
+// first one.
 func (m *merger) merge(p pairer) {
 	m.first = slices.Grow(m.first[:0], len(m.symbols))
 	for i := range len(m.symbols) - 1 {
@@ -97,7 +97,7 @@ func (m *merger) merge(p pairer) {
 	}
 }
 
-// bigram returns the pair of two neighbours, if they merge.
+// bigram returns the bigram of two neighbours, and whether they merge.
 func (m *merger) bigram(p pairer, left, right int32) (bigram, bool) {
 	l, r := &m.symbols[left], &m.symbols[right]
 	priority, id, ok := p.pair(m.text, l, r)

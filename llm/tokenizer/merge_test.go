@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// anyPair merges two of three pairs of symbols, at one of few priorities.
+// anyPair merges two of three pairs of symbols, with one of a few priorities.
 type anyPair struct{ seed int32 }
 
 func (p anyPair) pair(_ string, l, r *symbol) (priority uint32, id int32, ok bool) {
@@ -14,7 +14,7 @@ func (p anyPair) pair(_ string, l, r *symbol) (priority uint32, id int32, ok boo
 	return (h >> 16) % 40, int32((h >> 8) % 50), (h>>4)%3 != 0
 }
 
-// naiveMerge merges symbols, given by id, by looking for the best pair every time.
+// naiveMerge merges symbols, given by id. It searches for the best pair in each step.
 func naiveMerge(p pairer, ids []int32) []symbol {
 	var symbols []symbol
 	for i, id := range ids {
@@ -36,8 +36,8 @@ func naiveMerge(p pairer, ids []int32) []symbol {
 	}
 }
 
-// The order of merges is by priority, then leftmost, in texts long enough for the
-// queue to be deep.
+// Merges happen by priority and then from left to right. The texts are long enough for a
+// deep queue.
 func TestMergeIsNaive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	var m merger

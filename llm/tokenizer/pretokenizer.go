@@ -7,18 +7,17 @@ import (
 	"github.com/fucina-go/fucina/llm/tokenizer/internal/split"
 )
 
-// preTokenizer says how a byte-level vocabulary cuts text into words.
+// preTokenizer describes how a byte-level vocabulary cuts text into words.
 type preTokenizer struct {
-	// names are the values of tokenizer.ggml.pre that stand for it.
+	// names are its values of tokenizer.ggml.pre.
 	names []string
-	// words are expressions, applied in order, each to the pieces that the one
-	// before left.
+	// words are expressions, applied in order. Each cuts the pieces of the one before it.
 	words []string
-	// whole says that a word that is a token is not taken apart by merges.
+	// whole says that a word that is a token becomes that token.
 	whole bool
-	// addBOS says that BOS is added where the file is silent.
+	// addBOS says that BOS is added unless the file says otherwise.
 	addBOS bool
-	// noBOS says that there is no BOS token where the file names none.
+	// noBOS says that there is no BOS token unless the file has one.
 	noBOS bool
 }
 
@@ -34,19 +33,19 @@ const (
 	llama3Words = contraction + `|` + letters + `|\p{N}{1,3}|` + symbols + `|` + space
 	qwen2Words  = contraction + `|` + letters + `|\p{N}|` + symbols + `|` + space
 
-	// Letters that end, or begin, in some that are not upper case, or not lower.
+	// A word of letters that ends in letters that are not upper case (toLower), or begins
+	// with letters that are not lower case (toUpper).
 	toLower = `[^\r\n\p{L}\p{N}]?((?=\p{L})[^a-z])*((?=\p{L})[^A-Z])+`
 	toUpper = `[^\r\n\p{L}\p{N}]?((?=\p{L})[^a-z])+((?=\p{L})[^A-Z])*`
 	paths   = ` ?[^\s\p{L}\p{N}]+[\r\n/]*`
 
-	// llama.cpp takes a space out of a range of characters that holds it, as this
-	// one holds U+1680 and others.
+	// llama.cpp excludes the white space in this range, such as U+1680.
 	cjkRun       = "((?=\\S)[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff])+"
 	unpunctuated = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 )
 
-// preTokenizers holds what tokenizer.ggml.pre may name; another one is another
-// row. Expressions are in the syntax of package split.
+// preTokenizers has a row for each pre-tokenizer that tokenizer.ggml.pre can name. The
+// expressions have the syntax of package split.
 var preTokenizers = []preTokenizer{
 	{
 		names: []string{"", "default"},
@@ -150,8 +149,8 @@ var preTokenizers = []preTokenizer{
 	},
 }
 
-// findPreTokenizer returns the pre-tokenizer of a name. It fails with ErrModel
-// for one that this package does not know.
+// findPreTokenizer returns the pre-tokenizer called name. It fails with ErrModel for an
+// unknown name.
 func findPreTokenizer(name string) (*preTokenizer, error) {
 	for i := range preTokenizers {
 		if slices.Contains(preTokenizers[i].names, name) {

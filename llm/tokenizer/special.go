@@ -9,17 +9,18 @@ import (
 
 // specials finds the tokens that are recognised in raw text.
 //
-// The tokens take turns, longest first, and each claims its occurrences among
-// the bytes that are still free. Trying every token on every text would cost
-// their product, and vocabularies with thousands of special tokens are common;
-// so one pass of an Aho-Corasick automaton finds the longest token that ends with
-// each byte, and a queue brings these in the order of their turns. (A. Aho,
-// M. Corasick, "Efficient string matching", CACM 18(6), 1975.)
+// The tokens take turns, longest first. In its turn, a token claims its occurrences among
+// the bytes that are still free. Vocabularies with thousands of special tokens are common,
+// so trying each token on the text would be too slow. Instead, one pass of an Aho-Corasick
+// automaton finds the longest token that ends at each byte, and a queue orders these
+// tokens by their turns. (A. Aho, M. Corasick, "Efficient string matching", CACM 18(6),
+// 1975.)
 type specials struct {
 	tokens []special // in the order of their turns
-	// turns holds the index in tokens of those that strip white space, by id.
+	// turns holds, by id, the index in tokens of each token that strips white space.
 	turns map[int32]int32
-	// Node 0 is the root, and next its transitions, with 0 for none.
+	// Node 0 is the root. root holds the transitions of the root, and next those of the
+	// other nodes; 0 means that there is none.
 	root  [256]int32
 	next  map[edge]int32
 	nodes []node
@@ -30,8 +31,7 @@ type special struct {
 	id   int32
 	// always is set for tokens recognised without ParseSpecial.
 	always bool
-	// stripBefore and stripAfter say that the token takes the white space next to
-	// it with it.
+	// stripBefore and stripAfter say that the token removes the white space next to it.
 	stripBefore, stripAfter bool
 }
 
@@ -40,26 +40,27 @@ type edge struct {
 	b    byte
 }
 
-// node stands for a text that begins a token.
+// node represents a prefix of a token.
 type node struct {
-	fail int32 // longest proper suffix of this node that is a node
-	// any is the index of the longest token that ends here, and always that of the
-	// longest that is always recognised; none if there is none.
+	fail int32 // the node of the longest proper suffix of the prefix
+	// any is the index of the longest token that ends here. always is the index of the
+	// longest one that is recognised without ParseSpecial. Both may be none.
 	any, always int32
 }
 
-// none is the turn of no token.
+// none means that there is no token.
 const none = -1
 
-// match is a special token, and the white space that it strips, at text[start:end].
+// match is an occurrence of a special token at text[start:end], with the white space that
+// the token strips.
 type match struct {
 	start, end int
 	id         int32
 }
 
-// maxSpecialBytes bounds the text of all special tokens. The automaton takes
-// some thirty bytes for each and three times that while it is built, and vocabularies
-// in use hold under 1 MiB.
+// maxSpecialBytes bounds the total length of the special tokens. The automaton needs about
+// thirty bytes for each byte of them, and three times as much while it is built. The
+// vocabularies of real models have less than 1 MiB.
 const maxSpecialBytes = 4 << 20
 
 func newSpecials(v *vocab, cfg *Config) (*specials, error) {
@@ -93,7 +94,7 @@ func newSpecials(v *vocab, cfg *Config) (*specials, error) {
 	return s, nil
 }
 
-// idSet makes a set of a list of ids that Config has under name.
+// idSet returns ids, which Config has under name, as a set.
 func idSet(name string, ids []int32, v *vocab) (map[int32]bool, error) {
 	set := make(map[int32]bool, len(ids))
 	for _, id := range ids {
@@ -105,14 +106,14 @@ func idSet(name string, ids []int32, v *vocab) (map[int32]bool, error) {
 	return set, nil
 }
 
-// build makes the automaton, nodes nearer to the root first.
+// build builds the automaton breadth first.
 func (s *specials) build() {
 	s.next = make(map[edge]int32)
 	s.nodes = []node{{any: none, always: none}}
-	at := make([]int32, len(s.tokens)) // where the first bytes of each lead
+	at := make([]int32, len(s.tokens)) // the node that each token has reached
 	for depth := 0; ; depth++ {
 		for len(at) > 0 && len(s.tokens[len(at)-1].text) == depth {
-			at = at[:len(at)-1] // it has ended, as the shortest of those that are left
+			at = at[:len(at)-1] // the shortest remaining token has ended
 		}
 		if len(at) == 0 {
 			return
@@ -131,8 +132,8 @@ func (s *specials) build() {
 	}
 }
 
-// child returns the node behind at by b, which it makes if there is none. All
-// nodes as near to the root as at are there.
+// child returns the node that follows at by b, and adds it if it does not exist. All nodes
+// of the depth of at exist.
 func (s *specials) child(at int32, b byte) int32 {
 	if to := s.step(at, b); to != 0 {
 		return to
@@ -157,7 +158,7 @@ func (s *specials) step(at int32, b byte) int32 {
 	return s.next[edge{at, b}]
 }
 
-// advance returns the node of the longest suffix of at's text plus b.
+// advance returns the node of the longest suffix of the prefix of at followed by b.
 func (s *specials) advance(at int32, b byte) int32 {
 	for {
 		if to := s.step(at, b); to != 0 {
@@ -170,10 +171,9 @@ func (s *specials) advance(at int32, b byte) int32 {
 	}
 }
 
-// find returns the special tokens of text, in order, and where what they leave
-// begins and ends: at 0 and len(text), but for the white space that before and
-// after strip. These are the special tokens in front of text and behind it, or
-// None.
+// find returns the special tokens of text in order, and the range of text that is not
+// stripped by before and after. These are the special tokens in front of text and after it,
+// or None.
 func (s *specials) find(text string, parseSpecial bool, before, after int32) (matches []match, from, to int) {
 	f := finder{specials: s, text: text, parse: parseSpecial}
 	f.scan(0, len(text))
@@ -205,31 +205,30 @@ func (s *specials) find(text string, parseSpecial bool, before, after int32) (ma
 
 // finder is the state of find.
 //
-// For every free byte it knows the longest token that ends there and lies in free
-// bytes, and only that one waits: the shorter ones that end there wait for nothing,
-// since it claims their last byte when its turn comes. A claim leaves what waits
-// without its last byte, which ends it, or only without bytes in front; scanning
-// anew from the end of the claim then finds a shorter token in its place, if there
-// is one. The shorter token's turn is later, so no turn is missed.
+// For each free byte, finder knows the longest token that ends there and consists of free
+// bytes. Only that token is in waiting: shorter tokens that end there need not be, because
+// it claims their last byte in its turn. If a claim takes the last byte of a waiting token,
+// the token no longer occurs. If a claim takes only earlier bytes of it, a new scan from the
+// end of the claim finds a shorter token that ends at the same byte, if there is one. The
+// turn of the shorter token is later, so no turn is missed.
 type finder struct {
 	*specials
 	text    string
 	parse   bool
 	matches []match
-	// longest holds, for every byte, the token that may end with it: none, or
-	// claimed if the byte is not free. It is nil as long as there is no other.
+	// longest holds, for each byte, the token that may end with it, none, or claimed if
+	// the byte is not free. It is nil while every byte has none.
 	longest []int32
-	// waiting holds the tokens whose turn is to come, and those that have lost
-	// bytes since. The key is the turn above where the token ends.
+	// waiting holds the tokens whose turn is to come. Some of them may have lost bytes.
+	// The high bits of the key are the turn, the low bits the end of the token.
 	waiting heap[struct{}]
 }
 
-// claimed stands for the token that ends with a byte that is taken.
+// claimed is the value of longest for a byte that a token has claimed.
 const claimed = -2
 
-// What waits beside tokens in the text, as if it ended at one of these: the token
-// in front of the text, ahead of its own occurrences, and the one behind the text,
-// after them.
+// The ends in waiting of the tokens around the text. The token in front of the text comes
+// before its own occurrences in the text, and the token after the text comes after them.
 const (
 	textStart uint32 = 0
 	textEnd   uint32 = math.MaxUint32
@@ -239,8 +238,8 @@ func (f *finder) wait(turn int32, end uint32) {
 	f.waiting.push(keyed[struct{}]{key: uint64(turn)<<32 | uint64(end)})
 }
 
-// scan makes the longest tokens in text[start:end] wait, as far as its bytes are
-// free.
+// scan adds the longest tokens in text[start:end] to waiting, up to the first byte that is
+// not free.
 func (f *finder) scan(start, end int) {
 	at := int32(0)
 	for i := start; i < end; i++ {
@@ -274,7 +273,7 @@ func (f *finder) allocate() {
 	}
 }
 
-// take claims an occurrence of t, and the white space that it strips.
+// take claims an occurrence of t with the white space that t strips.
 func (f *finder) take(t *special, end int) {
 	start := end - len(t.text)
 	if t.stripBefore {
@@ -287,9 +286,9 @@ func (f *finder) take(t *special, end int) {
 	f.claim(start, end, t)
 }
 
-// claim takes text[start:end], which is free, in the turn of t. The tokens that
-// wait are no longer than t: those that lose bytes, but not the last, end less
-// than its length behind the claim.
+// claim claims text[start:end], which is free, in the turn of t. The waiting tokens are not
+// longer than t. A token that loses bytes, but not its last byte, therefore ends less than
+// the length of t after the claim.
 func (f *finder) claim(start, end int, t *special) {
 	if start == end {
 		return
@@ -303,7 +302,7 @@ func (f *finder) claim(start, end int, t *special) {
 	f.scan(end, min(end+len(t.text)-1, len(f.text)))
 }
 
-// spaceAfter returns the end of the white space that is free from pos on.
+// spaceAfter returns the end of the free white space that begins at pos.
 func (f *finder) spaceAfter(pos int) int {
 	for pos < len(f.text) && f.freeSpace(pos) {
 		pos++
@@ -311,7 +310,7 @@ func (f *finder) spaceAfter(pos int) int {
 	return pos
 }
 
-// spaceBefore returns the start of the white space that is free up to pos.
+// spaceBefore returns the start of the free white space that ends at pos.
 func (f *finder) spaceBefore(pos int) int {
 	for pos > 0 && f.freeSpace(pos-1) {
 		pos--
@@ -319,7 +318,7 @@ func (f *finder) spaceBefore(pos int) int {
 	return pos
 }
 
-// freeSpace reports whether a byte is white space, as C has it, and free.
+// freeSpace reports whether byte i is free and white space according to C's isspace.
 func (f *finder) freeSpace(i int) bool {
 	b := f.text[i]
 	return (b == ' ' || b >= '\t' && b <= '\r') && (f.longest == nil || f.longest[i] != claimed)

@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// partition finds special tokens as llama.cpp specifies it: every token in turn
-// cuts every stretch of text that is left. What is claimed of a text runs from one
-// stretch to the next. White space that before and after strip is left of the first
-// stretch and right of the last.
+// partition finds special tokens by the algorithm of llama.cpp: each token in turn cuts each
+// remaining piece of the text. The bytes between two pieces are claimed. The white space that
+// before and after strip is in front of the first piece and after the last.
 func partition(tokens []special, text string, parseSpecial bool, before, after int32) (matches []match, from, to int) {
 	type piece struct {
 		start, end int
@@ -60,8 +59,8 @@ func partition(tokens []special, text string, parseSpecial bool, before, after i
 	return matches, from, to
 }
 
-// randomSpecials returns a vocabulary of special tokens over a letter and two kinds
-// of white space, which overlap in every way and strip at random.
+// randomSpecials returns a vocabulary of special tokens that consist of one letter and two
+// kinds of white space. The tokens overlap, and strip white space at random.
 func randomSpecials(rng *rand.Rand) Config {
 	cfg := small()
 	seen := map[string]bool{}
@@ -99,7 +98,7 @@ func TestFindIsPartition(t *testing.T) {
 	for range 1000 {
 		cfg := randomSpecials(rng)
 		s := mustNew(t, cfg).vocab.specials
-		// Also None and tokens that are not special.
+		// The tokens around the text include None and tokens that are not special.
 		around := func() int32 { return rng.Int32N(int32(len(cfg.Tokens))-250) + 250 }
 		for range 20 {
 			text := randomWord(rng, rng.IntN(40))
@@ -118,18 +117,18 @@ func TestFindIsPartition(t *testing.T) {
 		}
 	}
 	if stripped < 50 {
-		t.Errorf("white space was stripped on both sides %d times only", stripped)
+		t.Errorf("white space was stripped on both sides only %d times", stripped)
 	}
 }
 
-// Text between two tokens gives what it gives in the whole text, wherever the whole
-// text is cut at those two.
+// EncodeBetween gives the ids that text between two special tokens has in the whole text.
 func TestEncodeBetween(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	tested := 0
 	for range 1000 {
 		cfg := randomSpecials(rng)
-		// These overlap with nothing, and are neither first nor last to cut.
+		// These tokens overlap with no other token, and are neither the first nor the last
+		// to cut.
 		cfg.Tokens = append(cfg.Tokens, "<1>", "<2>")
 		cfg.Scores = append(cfg.Scores, 0, 0)
 		cfg.Types = append(cfg.Types, Control, Control)
@@ -167,12 +166,12 @@ func TestEncodeBetween(t *testing.T) {
 		}
 	}
 	if tested < 1000 {
-		t.Errorf("white space was stripped %d times only", tested)
+		t.Errorf("white space was stripped only %d times", tested)
 	}
 }
 
-// A hostile vocabulary: a thousand special tokens that are prefixes of each
-// other, and a text that holds them all.
+// A hostile vocabulary of a thousand special tokens that are prefixes of each other takes
+// little time, for a text that contains them all.
 func TestNestedSpecialTokens(t *testing.T) {
 	cfg := small()
 	for i := 1; i <= 1000; i++ {
@@ -187,8 +186,8 @@ func TestNestedSpecialTokens(t *testing.T) {
 	}
 }
 
-// Hostile vocabularies: these take minutes where a text is looked at once for every
-// token in it, or a token for every shorter one that ends with it.
+// Hostile vocabularies take little time. They take minutes if the text is searched again for
+// each token in it, or a token for each of its suffixes that is a token.
 func TestManySpecialTokens(t *testing.T) {
 	const n = 1 << 16
 	numbers := func(format string) (texts []string) {
@@ -205,7 +204,7 @@ func TestManySpecialTokens(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		tokens  []string // the first is user-defined, the others are control tokens
+		tokens  []string // a user-defined token, followed by control tokens
 		text    string
 		parse   bool
 		matches int
@@ -233,7 +232,7 @@ func TestManySpecialTokens(t *testing.T) {
 	}
 }
 
-// Text that holds no special token costs no memory to search.
+// The search of a text without special tokens allocates nothing.
 func TestFindAllocatesNothing(t *testing.T) {
 	s := stories(t).vocab.specials
 	text := strings.Repeat("Once upon a time <s", 1000)

@@ -11,12 +11,12 @@ import (
 // T. Kudo, J. Richardson, "SentencePiece", 2018.)
 type spm struct {
 	vocab  *vocab
-	scores []float32 // nil: all zero
+	scores []float32 // nil means zero for all
 	bytes  [256]int32
 	unk    int32
 	prefix bool
-	// words is set if no token crosses from other text into U+2581. Then no
-	// merge does either, and the words of a text are encoded one by one.
+	// words says that in no token other text is followed by U+2581. Then no merge crosses
+	// the start of a word, and the words of a text are encoded one by one.
 	words bool
 }
 
@@ -25,11 +25,11 @@ func newSPM(v *vocab, cfg *Config) (*spm, error) {
 	for b := range s.bytes {
 		id := v.lookup(fmt.Sprintf("<0x%02X>", b))
 		if id == None {
-			// A vocabulary may spell the byte as itself.
+			// A vocabulary may have the byte itself as a token.
 			id = v.lookup(string([]byte{byte(b)}))
 		}
 		if id == None && s.unk == None {
-			return nil, fmt.Errorf("%w: no token <0x%02X> and no unknown token in its place", ErrVocab, b)
+			return nil, fmt.Errorf("%w: no token <0x%02X> and no unknown token to replace it", ErrVocab, b)
 		}
 		s.bytes[b] = id
 	}
@@ -71,8 +71,7 @@ func (s *spm) appendText(dst []int32, text string) ([]int32, error) {
 	return dst, nil
 }
 
-// segment returns the end of the stretch of text that begins at pos and that no
-// merge leaves.
+// segment returns the end of the part of text that begins at pos and that no merge crosses.
 func (s *spm) segment(text string, pos int) int {
 	if !s.words {
 		return len(text)
@@ -88,8 +87,8 @@ func (s *spm) segment(text string, pos int) int {
 	}
 }
 
-// appendSymbol appends the id of a symbol. Only tokens come out of a merge, so
-// a symbol without an id is a single character.
+// appendSymbol appends the ids of a symbol. The result of a merge is always a token, so a
+// symbol without an id is a single character.
 func (s *spm) appendSymbol(dst []int32, text string, sym *symbol) []int32 {
 	if sym.id != None {
 		return append(dst, sym.id)
@@ -109,8 +108,8 @@ func (s *spm) appendSymbol(dst []int32, text string, sym *symbol) []int32 {
 	return dst
 }
 
-// splitChars makes a symbol of every character. In text that is not UTF-8 a
-// character is as long as its first byte says.
+// splitChars makes each character of text a symbol. The first byte of a character gives its
+// length, in invalid UTF-8 too.
 func splitChars(m *merger, text string) {
 	m.reset(text, len(text))
 	for pos := 0; pos < len(text); {
@@ -120,8 +119,8 @@ func splitChars(m *merger, text string) {
 	}
 }
 
-// charLen returns the length of a UTF-8 sequence by its first byte, and 1 for a
-// byte that does not begin one.
+// charLen returns the length of a UTF-8 sequence that begins with first, or 1 if first does
+// not begin one.
 func charLen(first byte) int {
 	switch {
 	case first < 0xC0:
@@ -134,7 +133,8 @@ func charLen(first byte) int {
 	return 4
 }
 
-// pair merges neighbours that together are a token, by its score.
+// pair merges neighbours whose concatenation is a token. The priority is the score of the
+// token.
 func (s *spm) pair(text string, l, r *symbol) (priority uint32, id int32, ok bool) {
 	size := l.size + r.size
 	if int(size) > s.vocab.maxLen {
@@ -151,10 +151,10 @@ func (s *spm) pair(text string, l, r *symbol) (priority uint32, id int32, ok boo
 	return descending(score), id, true
 }
 
-// descending maps floats to integers in the opposite order. NaN comes behind all
-// numbers, so that its token merges last. In llama.cpp's queue a NaN compares as equal to
-// any score, so when its token merges depends on what else is queued. That order is not
-// reproduced.
+// descending maps floats to integers in the opposite order. NaN comes after all numbers, so
+// that a token with that score merges last. In llama.cpp's queue a NaN compares as equal to
+// any score, so the order there depends on the other entries of the queue. descending does
+// not reproduce that order.
 func descending(f float32) uint32 {
 	if f != f {
 		return math.MaxUint32

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// stripConfig reads a Config as from a file with the given keys, "" for a missing
-// one, and one of two vocabularies of testdata, to the second of which it adds the
-// tokens that models for masked text have.
+// stripConfig reads the Config of a file with the given keys; "" means that a key is missing.
+// The vocabulary is one of two in testdata. stripConfig adds the tokens of models for masked
+// text to the second one.
 func stripConfig(t testing.TB, model, architecture, name, pre string) Config {
 	t.Helper()
 	m := map[string]any{"tokenizer.ggml.model": model}
@@ -44,9 +44,9 @@ func stripConfig(t testing.TB, model, architecture, name, pre string) Config {
 	return cfg
 }
 
-// Models whose special tokens strip white space, and one whose do not, against the
-// ids that llama.cpp gives for texts drawn at random from special tokens, white
-// space and words. Some special tokens consist of white space or contain it.
+// Models whose special tokens strip white space, and one whose special tokens do not, give
+// the ids of llama.cpp for random texts of special tokens, white space and words. Some special
+// tokens consist of white space or contain it.
 func TestStripGolden(t *testing.T) {
 	var goldens []struct {
 		Model, Architecture, Name, Pre string
@@ -91,7 +91,7 @@ func TestStripFromMetadata(t *testing.T) {
 	}
 }
 
-// A key of the wrong type is an error only if the model's texts depend on it.
+// A key with a value of the wrong type is an error only if it affects the texts of the model.
 func TestUnusedKeys(t *testing.T) {
 	const ggml = "tokenizer.ggml."
 	for _, tc := range []struct{ model, unused, used string }{

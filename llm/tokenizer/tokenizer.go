@@ -5,38 +5,41 @@ import (
 	"math"
 )
 
-// encoder turns plain text into ids. It is what distinguishes one tokenizer
-// model from another; implementations are read-only after construction.
+// encoder encodes plain text for one tokenizer model. Implementations are read-only after
+// construction.
 type encoder interface {
-	// appendText appends the ids of text to dst. text is not empty and holds no
-	// special token that is to be recognised; it starts the input or follows a
-	// special token, and it ends the input or precedes one.
+	// appendText appends the ids of text to dst. text is not empty and contains no
+	// special token that must be recognised. It is the whole input, or the part of it
+	// between two special tokens or a special token and an end of the input.
 	appendText(dst []int32, text string) ([]int32, error)
 }
 
 // Tokenizer encodes text into token ids and decodes ids into text. It is
-// immutable and safe for concurrent use. The zero value is not usable: see New.
+// immutable and safe for concurrent use. New makes one; the zero value is not usable.
 type Tokenizer struct {
 	vocab *vocab
 	enc   encoder
-	// stripSpace says that Decode removes the space that encoding put in front.
+	// stripSpace says that Decode removes the space that encoding added in front.
 	stripSpace bool
 	bos, eos   int32
 	fim        FIM
-	// head and tail are what TextFrame puts around a text, or None.
+	// head and tail are the tokens that TextFrame adds around a text, or None.
 	head, tail int32
 }
 
-// New builds a tokenizer. It keeps cfg's slices, which must not change later.
+// New returns a tokenizer for cfg. It keeps cfg's slices, which must not change later. For
+// ModelNone it ignores all fields of cfg except Model.
 //
-// It fails with ErrModel for an unknown model or pre-tokenizer, and with ErrVocab
-// where the arrays differ in length, a token occurs twice, a type or id is out of
-// range (those of StripBefore and StripAfter included), a byte token is not spelled
-// <0xNN>, the special tokens hold more than 4 MiB of text, or a token to be added is
-// None. ErrVocab also reports, for ModelSPM, a byte without
-// a token if UNK is None; for ModelBPE a merge that is not two pieces; for
-// ModelWordPiece no UNK and a token of more than 512 bytes. For ModelNone all of
-// cfg but the model is ignored.
+// New fails with ErrModel for an unknown model or pre-tokenizer. It fails with ErrVocab if
+//
+//   - the arrays differ in length, or a token occurs twice;
+//   - a type or an id is out of range, including those of StripBefore and StripAfter;
+//   - a byte token is not spelled <0xNN>;
+//   - the special tokens have more than 4 MiB of text together;
+//   - a token that the frame adds is None;
+//   - ModelSPM has a byte without a token, and UNK is None;
+//   - a merge of ModelBPE does not consist of two pieces;
+//   - ModelWordPiece has no UNK, or a token of more than 512 bytes.
 func New(cfg Config) (*Tokenizer, error) {
 	if cfg.Model == ModelNone {
 		return &Tokenizer{
@@ -70,7 +73,7 @@ func New(cfg Config) (*Tokenizer, error) {
 	return t, nil
 }
 
-// frame returns the tokens that go around a text, or None.
+// frame returns the tokens that TextFrame adds around a text, or None.
 func frame(cfg *Config) (head, tail int32, err error) {
 	if cfg.Model == ModelWordPiece {
 		if cfg.BOS == None || cfg.SEP == None {
@@ -92,34 +95,33 @@ func frame(cfg *Config) (head, tail int32, err error) {
 	return head, tail, nil
 }
 
-// Frame says which of the tokens that a vocabulary asks for go around a text.
+// Frame says which tokens Encode adds around a text, if the vocabulary wants them.
 type Frame uint8
 
 const (
-	// NoFrame adds nothing: the text is a piece of another.
+	// NoFrame adds nothing. It is for a part of a text.
 	NoFrame Frame = iota
-	// TextFrame is for a whole text, as a model is trained on it: BOS in front and EOS
-	// behind, or [CLS] and [SEP].
+	// TextFrame is for a whole text, such as models are trained on. It adds BOS in front
+	// and EOS at the end, or [CLS] and [SEP].
 	TextFrame
-	// PromptFrame is for a text that a model is to continue: only what TextFrame adds
-	// in front, because a token that ends the text would leave nothing to continue.
+	// PromptFrame is for a text that a model continues. It adds only the token that
+	// TextFrame adds in front, because a model does not continue a text that has ended.
 	PromptFrame
 )
 
-// EncodeOptions says how Encode treats special tokens. The zero value encodes
-// plain text.
+// EncodeOptions are the options of Encode. The zero value encodes plain text.
 type EncodeOptions struct {
-	// Frame adds tokens around the text, where the vocabulary asks for them.
+	// Frame adds tokens around the text, if the vocabulary wants them.
 	Frame Frame
 	// ParseSpecial recognises control and unknown tokens in the text by their
 	// spelling. Leave it false for text from an untrusted user.
 	ParseSpecial bool
 }
 
-// Encode returns the ids of text. Empty text has only those of opt.Frame. Text need not
-// be valid UTF-8. Encode fails with ErrTooLong for text of 2 GiB or more, where each
-// space (ModelSPM) or invalid byte (ModelBPE) counts as three bytes, and with ErrNoVocab
-// without a vocabulary, even for empty text.
+// Encode returns the ids of text. Empty text has only the ids of opt.Frame. Text need not be
+// valid UTF-8. Encode fails with ErrTooLong for text of 2 GiB or more; each space (ModelSPM)
+// or invalid byte (ModelBPE) counts as three bytes. It fails with ErrNoVocab for ModelNone,
+// even if text is empty.
 func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
 	var ids []int32
 	if opt.Frame != NoFrame && t.head != None {
@@ -135,13 +137,13 @@ func (t *Tokenizer) Encode(text string, opt EncodeOptions) ([]int32, error) {
 	return ids, nil
 }
 
-// Doubled reports whether ids, which Encode returned for that frame, begin with the token
-// in front of the text twice, and whether they end with the one behind it twice. That
-// happens if the text spells the token itself and ParseSpecial recognises it. Encode
-// keeps both, since it cannot tell which one is meant; models are not trained on such
-// texts, so a caller does well to warn.
+// Doubled reports whether ids, which Encode returned for frame, begin with the first token of
+// the frame twice, and whether they end with its last token twice. That happens if the text
+// spells the token and ParseSpecial recognises it. Encode keeps both tokens, because it
+// cannot know which one is intended. Models are not trained on such texts, so callers should
+// warn.
 func (t *Tokenizer) Doubled(ids []int32, frame Frame) (head, tail bool) {
-	first, end := 0, len(ids) // of the text
+	first, end := 0, len(ids) // the range of the text in ids
 	if frame != NoFrame && t.head != None {
 		first++
 	}
@@ -154,11 +156,11 @@ func (t *Tokenizer) Doubled(ids []int32, frame Frame) (head, tail bool) {
 	return first > 0 && ids[first] == t.head, end < len(ids) && ids[end-1] == t.tail
 }
 
-// EncodeBetween returns the ids of text that stands between two special tokens,
-// before and after; None is the start or the end of the whole. The ids are those
-// of Encode without options, but for the white space that the two take from text:
-// see Config.StripAfter. Ids of tokens that strip nothing, or are not special, have
-// no effect. It fails as Encode does.
+// EncodeBetween returns the ids of text between two special tokens, before and after. None
+// means the start or the end of the whole text. The ids are those of Encode without options
+// for text without the white space that the two tokens strip (Config.StripBefore,
+// Config.StripAfter). Tokens that strip nothing, or are not special, have no effect. It fails
+// as Encode does.
 func (t *Tokenizer) EncodeBetween(before int32, text string, after int32) ([]int32, error) {
 	return t.appendIDs(nil, text, false, before, after)
 }
@@ -195,23 +197,22 @@ func (t *Tokenizer) BOS() int32 { return t.bos }
 // EOS returns the id of the token that ends a text, or None.
 func (t *Tokenizer) EOS() int32 { return t.eos }
 
-// FIM returns the tokens of fill-in-the-middle prompts, as the metadata names them
-// or as their spelling tells.
+// FIM returns the tokens of fill-in-the-middle prompts, which the metadata or their spelling
+// determines.
 func (t *Tokenizer) FIM() FIM { return t.fim }
 
 // VocabSize returns the number of tokens. Ids run from 0 to VocabSize()-1.
 func (t *Tokenizer) VocabSize() int { return len(t.vocab.text) }
 
-// IsEOG reports whether id ends a generation: the end of the text, of a turn or
-// of a message, as the metadata names them or as the spelling of the token
-// tells. It is false for an id outside of the vocabulary.
+// IsEOG reports whether id ends a generation: it ends a text, a turn or a message, according
+// to the metadata or to its spelling. It is false for an id outside of the vocabulary.
 func (t *Tokenizer) IsEOG(id int32) bool {
 	_, ok := t.vocab.eog[id]
 	return ok
 }
 
-// Text returns the spelling of a token in the vocabulary ("\u2581the",
-// "<0x0A>", "</s>"), or "" for an id outside of it.
+// Text returns the spelling of a token ("\u2581the", "<0x0A>", "</s>"), or "" for an id outside
+// of the vocabulary.
 func (t *Tokenizer) Text(id int32) string {
 	if !t.vocab.has(id) {
 		return ""
@@ -219,11 +220,11 @@ func (t *Tokenizer) Text(id int32) string {
 	return t.vocab.text[id]
 }
 
-// Lookup returns the id of the token spelled text, or None.
+// Lookup returns the id of the token with the spelling text, or None.
 func (t *Tokenizer) Lookup(text string) int32 { return t.vocab.lookup(text) }
 
-// LookupSpecial returns the id of the control, unknown or user-defined token spelled
-// text, or None.
+// LookupSpecial returns the id of the control, unknown or user-defined token with the
+// spelling text, or None.
 func (t *Tokenizer) LookupSpecial(text string) int32 {
 	if id := t.vocab.lookup(text); id != None && t.vocab.special(id) {
 		return id

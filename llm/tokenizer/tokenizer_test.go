@@ -32,7 +32,7 @@ func readJSON(t testing.TB, name string, dst any) {
 	}
 }
 
-// loadConfig reads a vocabulary of testdata, lines of [text, score, type].
+// loadConfig reads a vocabulary of testdata. Its lines are [text, score, type].
 func loadConfig(t testing.TB, name string) Config {
 	t.Helper()
 	cfg, err := Defaults(ModelSPM)
@@ -87,7 +87,7 @@ func unhex(t testing.TB, s string) string {
 	return string(b)
 }
 
-// The vocabulary of a small model, against the ids that llama.cpp gives.
+// The vocabulary of a small model gives the ids of llama.cpp.
 func TestStoriesGolden(t *testing.T) {
 	tok := stories(t)
 	var golden []struct {
@@ -117,17 +117,16 @@ func TestStoriesGolden(t *testing.T) {
 	}
 }
 
-// goldenFile holds results of llama.cpp for texts drawn at random from tokens
-// and bytes.
+// goldenFile holds results of llama.cpp for random texts of tokens and bytes.
 type goldenFile struct {
 	EOG   []int32 `json:"eog"`
 	Cases []struct {
 		TextHex     string  `json:"text_hex"`
-		Plain       []int32 `json:"plain"`            // no option
-		Full        []int32 `json:"full"`             // TextFrame, ParseSpecial
-		Decoded     string  `json:"decoded_hex"`      // of Plain
-		DecodedFull string  `json:"decoded_full_hex"` // of Full
-		Special     string  `json:"special_hex"`      // of Full, special tokens shown
+		Plain       []int32 `json:"plain"`            // without options
+		Full        []int32 `json:"full"`             // with TextFrame and ParseSpecial
+		Decoded     string  `json:"decoded_hex"`      // the text of Plain
+		DecodedFull string  `json:"decoded_full_hex"` // the text of Full
+		Special     string  `json:"special_hex"`      // the text of Full, with special tokens
 	} `json:"cases"`
 }
 
@@ -162,8 +161,8 @@ func checkGolden(t *testing.T, tok *Tokenizer, g *goldenFile) {
 	}
 }
 
-// A vocabulary with special tokens that nest, overlap and repeat, with unused
-// and undefined tokens, and with roles told by spelling.
+// Vocabularies give the results of llama.cpp that have special tokens which nest, overlap and
+// repeat, unused and undefined tokens, and roles that follow from the spelling.
 func TestSpecialGolden(t *testing.T) {
 	for _, tc := range []struct {
 		file   string
@@ -186,8 +185,8 @@ func TestSpecialGolden(t *testing.T) {
 	}
 }
 
-// A prompt has no end token, whatever a whole text has. If a text spells a token of its
-// frame, both remain, and Doubled reports it.
+// A prompt has no end token, even if a whole text has one. If a text spells a token of its
+// frame, both tokens remain, and Doubled reports it.
 func TestFrames(t *testing.T) {
 	spm := func(bos, eos bool) Config {
 		cfg := small("a")
@@ -226,7 +225,7 @@ func TestFrames(t *testing.T) {
 				t.Errorf("%s, frame %d: %v, want %v", tc.name, frame, got, want)
 			}
 			if head, tail := tok.Doubled(got, frame); head || tail {
-				t.Errorf("%s, frame %d: %v is told to double its frame", tc.name, frame, got)
+				t.Errorf("%s, frame %d: Doubled reports %v", tc.name, frame, got)
 			}
 		}
 		spelled := tok.Text(tc.cfg.BOS) + "a" + tok.Text(end)
@@ -240,14 +239,14 @@ func TestFrames(t *testing.T) {
 		}
 	}
 	if head, tail := mustNew(t, spm(true, true)).Doubled([]int32{1}, TextFrame); head || tail {
-		t.Error("one token is told to be doubled")
+		t.Error("Doubled reports a single token")
 	}
 	cfg := spm(true, true)
 	cfg.EOS = cfg.BOS
 	tok := mustNew(t, cfg)
 	empty := encode(t, tok, "", EncodeOptions{Frame: TextFrame})
 	if head, tail := tok.Doubled(empty, TextFrame); head || tail || len(empty) != 2 {
-		t.Errorf("the frame %v of an empty text is told to be doubled", empty)
+		t.Errorf("Doubled reports the frame %v of an empty text", empty)
 	}
 }
 
@@ -261,8 +260,8 @@ func endsOf(tok *Tokenizer) (ids []int32) {
 	return ids
 }
 
-// Vocabularies in which a token that ends a turn elsewhere ends a part of an answer, or
-// is text. The files and their ids are llama.cpp's.
+// In some vocabularies, a token that ends a turn in other vocabularies ends a part of an
+// answer, or is text. The results are those of llama.cpp.
 func TestInnerEndsGolden(t *testing.T) {
 	for _, name := range []string{"tiny-harmony", "tiny-toolresponse"} {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +271,7 @@ func TestInnerEndsGolden(t *testing.T) {
 				Cases []struct {
 					Text   string  `json:"text"`
 					Plain  []int32 `json:"plain"`
-					Parsed []int32 `json:"parsed"` // ParseSpecial
+					Parsed []int32 `json:"parsed"` // with ParseSpecial
 				} `json:"cases"`
 			}
 			readJSON(t, name+"_golden.json", &g)
@@ -291,7 +290,8 @@ func TestInnerEndsGolden(t *testing.T) {
 	}
 }
 
-// What a token beside it makes of "<|end|>" and "</s>", whatever type the file gives.
+// The other tokens of a vocabulary determine whether "<|end|>" and "</s>" end a generation,
+// for every type that the file gives them.
 func TestInnerEnds(t *testing.T) {
 	for _, tc := range []struct {
 		beside []string
@@ -354,7 +354,7 @@ func configFromFile(t testing.TB, path string) Config {
 	return cfg
 }
 
-// The vocabulary of Llama 2 with llama.cpp's own test texts.
+// The vocabulary of Llama 2 gives llama.cpp's results for llama.cpp's test texts.
 func TestLlamaVocabGolden(t *testing.T) {
 	checkVocab(t, "llama-spm", "TestStoriesGolden takes this path with the vocabulary in testdata")
 }
@@ -396,7 +396,7 @@ func checkVocab(t *testing.T, name, twin string) {
 	}
 }
 
-// The vocabulary in testdata is the one of the model file.
+// The vocabulary in testdata is that of the model file.
 func TestStoriesVocabIsTheModels(t *testing.T) {
 	got := loadConfig(t, "stories260K_vocab.json")
 	want := configFromFile(t, repo.Shared(t, "TestStoriesGolden checks what the copy in testdata gives", "models", "stories260K.gguf"))
@@ -408,8 +408,8 @@ func TestStoriesVocabIsTheModels(t *testing.T) {
 	}
 }
 
-// small returns a vocabulary of the 256 byte tokens behind <unk>, <s> and </s>,
-// and of normal tokens of descending score.
+// small returns a vocabulary that consists of <unk>, <s>, </s>, the 256 byte tokens, and
+// normal tokens of descending score.
 func small(normal ...string) Config {
 	cfg, err := Defaults(ModelSPM)
 	if err != nil {
@@ -444,7 +444,7 @@ func TestMergeOrder(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		normal []string
-		equal  bool // all scores equal
+		equal  bool // whether all scores are equal
 		text   string
 		want   []string
 	}{
@@ -469,8 +469,7 @@ func TestMergeOrder(t *testing.T) {
 	}
 }
 
-// Without byte tokens a character is one unknown token, also where some of its
-// bytes have tokens.
+// Without all byte tokens of a character, the character becomes one unknown token.
 func TestUnknown(t *testing.T) {
 	cfg, _ := Defaults(ModelSPM)
 	cfg.Tokens = []string{"<unk>", "<s>", "</s>", "a", "b", "\u2581", "<0xC3>"}
@@ -485,7 +484,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// A byte may be spelled as itself where there is no token <0xNN>.
+// If there is no token <0xNN>, a token that consists of the byte replaces it.
 func TestByteSpelledAsItself(t *testing.T) {
 	cfg, _ := Defaults(ModelSPM)
 	cfg.Tokens = []string{"<unk>", "<s>", "</s>", "\xc3", "\xa9"}
@@ -533,8 +532,8 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// A token whose score is not a number, of either sign, merges after all that have one,
-// and several of them leftmost first.
+// A token whose score is NaN, of either sign, merges after all other tokens. Several such
+// tokens merge from left to right.
 func TestNaNScores(t *testing.T) {
 	for _, nan := range []float32{float32(math.NaN()), math.Float32frombits(0xFFC00000), math.Float32frombits(0x7F800001)} {
 		for _, tc := range []struct {
@@ -558,8 +557,7 @@ func TestNaNScores(t *testing.T) {
 	}
 }
 
-// Types that no enumeration has are read as undefined: such a token has no text, as one
-// of type 0.
+// An unknown type becomes Undefined, and such a token has no text.
 func TestUnknownTypes(t *testing.T) {
 	for name, types := range map[string]any{
 		"signed":   []int32{2, 3, 3, 1, 7, -1, math.MinInt32, 6, 0},
@@ -587,7 +585,7 @@ func TestUnknownTypes(t *testing.T) {
 	}
 }
 
-// Empty spellings occur in files in use; they get a name and stay distinct.
+// Real files have tokens with an empty spelling. They get distinct names.
 func TestEmptyTokens(t *testing.T) {
 	cfg := small("", "", "a")
 	cfg.Types[259] = UserDefined
@@ -655,7 +653,7 @@ func TestFromMetadata(t *testing.T) {
 
 	for _, tc := range []struct {
 		key   string
-		value any // nil: missing
+		value any // nil means that the key is missing
 		want  error
 	}{
 		{"tokenizer.ggml.model", nil, ErrModel},
@@ -774,8 +772,8 @@ func TestStreamSteps(t *testing.T) {
 	}
 }
 
-// Encoding word by word gives what encoding the whole text gives, also where
-// invalid bytes swallow the start of a word.
+// Encoding word by word gives the ids of the whole text, even if invalid bytes contain the
+// start of a word.
 func TestWords(t *testing.T) {
 	tok := mustNew(t, small("\u2581", "\u2581\u2581", "a", "\u2581a", "aa", "\u2581\u2581a", "\xf0", "\u2581b", "b"))
 	s := tok.enc.(*spm)
@@ -810,8 +808,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A word of a million characters and runs of special tokens end at once: no
-// step may look at the whole text again.
+// A word of a million characters and long runs of special tokens take little time, because no
+// step looks at the whole text again.
 func TestLongText(t *testing.T) {
 	const long, n = 1_000_000, 200_000
 	cfg := small("aaaaaaaa", "aaaa", "aa", "a", "xy", "x", "y")
@@ -854,9 +852,9 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// roundTrips tells whether decoding must give text back. U+2581 comes back as a
-// space, a control token that text spells by accident is silent, and a truncated
-// character takes in the first byte of an escaped space.
+// roundTrips reports whether decoding must restore text. It does not if U+2581 becomes a
+// space, if text merges into a control token, which has no text, or if a truncated character
+// includes the first byte of an escaped space.
 func roundTrips(tok *Tokenizer, text string, ids []int32) bool {
 	for _, id := range ids {
 		if tok.vocab.silent(id) {
@@ -901,7 +899,7 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// FuzzNew builds vocabularies from arbitrary strings and uses what New accepts.
+// FuzzNew builds vocabularies from arbitrary strings, and uses those that New accepts.
 func FuzzNew(f *testing.F) {
 	f.Add("<unk>\n<s>\n</s>\na\nb\nab", "\x02\x03\x03\x01\x01\x04", "abab", int32(1))
 	f.Add("<0x41>\n<0x4>", "\x06\x06", "A", int32(-1))

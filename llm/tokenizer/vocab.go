@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// spaceMark stands for a space in the spelling of tokens.
+// spaceMark represents a space in the spelling of tokens.
 const spaceMark = "\u2581"
 
 // vocab is the part of a tokenizer that all models share.
 type vocab struct {
 	text     []string // spelling
-	piece    []string // what the token contributes to a decoded text
+	piece    []string // the text of the token in a decoded text
 	kind     []TokenType
 	index    map[string]int32 // spelling to id
 	maxLen   int              // longest spelling, in bytes
@@ -31,8 +31,8 @@ func (v *vocab) lookup(text string) int32 {
 	return None
 }
 
-// newVocab checks cfg, completes the roles that cfg leaves open from the
-// spelling of tokens, and sets them in cfg.
+// newVocab checks cfg. If cfg leaves a role open, newVocab looks for a token with a known
+// spelling for that role, and sets it in cfg.
 func newVocab(cfg *Config) (*vocab, error) {
 	n := len(cfg.Tokens)
 	switch {
@@ -59,7 +59,7 @@ func newVocab(cfg *Config) (*vocab, error) {
 	}
 	for i, text := range cfg.Tokens {
 		if text == "" {
-			// A name for a token without one keeps the spellings distinct.
+			// A token with an empty spelling gets a name, so that the spellings differ.
 			text = "[EMPTY_" + strconv.Itoa(i) + "]"
 		}
 		v.text[i] = text
@@ -89,7 +89,7 @@ func newVocab(cfg *Config) (*vocab, error) {
 	return v, nil
 }
 
-// spell returns the decoded text of a token, shown or not.
+// spell returns the decoded text of a token, even if Decode does not show it.
 func (v *vocab) spell(id int, model string) (string, error) {
 	text := v.text[id]
 	switch v.kind[id] {
@@ -122,7 +122,7 @@ func parseByte(text string) (byte, bool) {
 	return byte(b), err == nil
 }
 
-// silent reports whether a token appears in decoded text only on request.
+// silent reports whether a token appears in decoded text only if the caller asks for it.
 func (v *vocab) silent(id int32) bool {
 	return v.kind[id] == Control || v.kind[id] == Unknown
 }
@@ -132,11 +132,11 @@ func (v *vocab) special(id int32) bool {
 	return v.silent(id) || v.kind[id] == UserDefined
 }
 
-// roleTexts names the spellings by which models in use mark a role that their
-// metadata leaves open.
+// roleTexts has the spellings of tokens with a role, for models whose metadata leaves the
+// role open.
 var roleTexts = []struct {
 	id    func(*Config) *int32
-	eog   bool // a token in this role ends a generation
+	eog   bool // whether a token with this role ends a generation
 	texts []string
 }{
 	{func(c *Config) *int32 { return &c.FIM.Prefix }, false, []string{
@@ -153,7 +153,8 @@ var roleTexts = []struct {
 		"<|file_sep|>"}},
 }
 
-// eogTexts are spellings that end a generation whatever the metadata says.
+// eogTexts are the spellings of tokens that end a generation. The metadata does not change
+// that.
 var eogTexts = []string{
 	"</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]",
 	"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>",
@@ -161,14 +162,13 @@ var eogTexts = []string{
 	"<end_of_turn>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "[e~[",
 }
 
-// partTexts are spellings that mark the parts of an answer (its channel, its role,
-// where its text begins): such a token is user-defined whatever the file types it, so
-// that it is shown and is recognised in any text.
+// partTexts are the spellings of tokens that mark the parts of an answer: its channel, its
+// role and the beginning of its text. Such a token is user-defined, even if the file gives it
+// another type, so that it is shown and is recognised in any text.
 var partTexts = []string{"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"}
 
-// inner are the tokens that do not end a generation although eogTexts has their
-// spelling, in vocabularies where all the tokens beside them end one. There, the token
-// ends a part of an answer, or is text.
+// inner has exceptions to eogTexts. If a vocabulary has all tokens of beside, the token with
+// the spelling text does not end a generation: it ends a part of an answer, or is text.
 var inner = []struct {
 	beside []string
 	text   string
@@ -192,10 +192,9 @@ func byRole(text string) bool {
 	return false
 }
 
-// assignRoles fills the roles that cfg leaves open and collects the tokens that
-// end a generation. A token with a role by its spelling is a control token even
-// where the file types it otherwise, as some converted files do; partTexts and inner
-// hold the exceptions.
+// assignRoles fills in the roles that cfg leaves open, and collects the tokens that end a
+// generation. A token that gets a role by its spelling becomes a control token, because some
+// converted files give it another type. partTexts and inner have the exceptions.
 func (v *vocab) assignRoles(cfg *Config) {
 	for _, r := range roleTexts {
 		id := r.id(cfg)

@@ -11,22 +11,21 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxWordPiece bounds the bytes of a token of a WordPiece vocabulary, since
-// encoding a word may look that far from each of its bytes. Vocabularies in use
-// stay under 100.
+// maxWordPiece bounds the length of a token of a WordPiece vocabulary in bytes, because
+// encoding a word may look that far from each of its bytes. The vocabularies of real models
+// stay below 100.
 const maxWordPiece = 512
 
-// wordPiece encodes with a WordPiece vocabulary: text is normalised and cut into
-// words, and a word into the longest tokens from left to right. The token that
-// begins a word has U+2581 in front. A word that cannot be cut so is one unknown
-// token. (M. Schuster, K. Nakajima, "Japanese and Korean voice search", 2012;
-// J. Devlin et al., "BERT", 2019.)
+// wordPiece encodes with a WordPiece vocabulary. It normalises text and cuts it into words,
+// and cuts a word into the longest tokens from left to right. The first token of a word has
+// U+2581 in front. A word that cannot be cut becomes one unknown token. (M. Schuster,
+// K. Nakajima, "Japanese and Korean voice search", 2012; J. Devlin et al., "BERT", 2019.)
 type wordPiece struct {
 	lower, strip bool
 	unk          int32
 	text         []string // the spellings, by id
-	// order holds the ids by spelling, and within, for each of them, the place in
-	// order of the longest token that begins its spelling without being it, or None.
+	// order holds the ids sorted by spelling. within holds, for each entry of order, the
+	// index in order of the longest other token that is a prefix of its spelling, or None.
 	order, within []int32
 }
 
@@ -54,9 +53,9 @@ func newWordPiece(v *vocab, cfg *Config) (*wordPiece, error) {
 	return w, nil
 }
 
-// longest returns the longest token that begins text, or None. Whatever stands in
-// order between a prefix of text and text begins with that prefix: so the longest
-// token is the last that is not behind text, or one that begins it.
+// longest returns the longest token that is a prefix of text, or None. Every spelling that is
+// sorted between a prefix of text and text begins with that prefix. The result is therefore
+// the last token that is not sorted after text, or a prefix of that token.
 func (w *wordPiece) longest(text []byte) int32 {
 	n := sort.Search(len(w.order), func(i int) bool { return w.text[w.order[i]] > string(text) })
 	if i := w.prefix(int32(n)-1, text); i != None {
@@ -65,8 +64,8 @@ func (w *wordPiece) longest(text []byte) int32 {
 	return None
 }
 
-// prefix returns the place of the longest token that begins text, among the one at
-// place i and those that begin it.
+// prefix returns the index in order of the longest token that is a prefix of text, among the
+// token at index i and its prefixes.
 func (w *wordPiece) prefix(i int32, text []byte) int32 {
 	if i == None {
 		return None
@@ -82,7 +81,7 @@ func (w *wordPiece) prefix(i int32, text []byte) int32 {
 }
 
 func (w *wordPiece) appendText(dst []int32, text string) ([]int32, error) {
-	// word holds the phantom space and the word read so far.
+	// word holds spaceMark and the part of the word that was read.
 	word := []byte(spaceMark)
 	flush := func() {
 		if len(word) > len(spaceMark) {
@@ -138,9 +137,9 @@ func (w *wordPiece) appendWord(dst []int32, word []byte) []int32 {
 	return dst
 }
 
-// base returns the first character of the canonical decomposition of r. The
-// others are accents, but for Hangul: of a syllable, the leading consonant alone
-// remains, as in llama.cpp.
+// base returns the first character of the canonical decomposition of r. The other characters
+// of the decomposition are accents, except for a Hangul syllable, of which only the leading
+// consonant remains, as in llama.cpp.
 func base(r rune) rune {
 	if r < 0xC0 {
 		return r
@@ -162,13 +161,13 @@ func base(r rune) rune {
 	return first
 }
 
-// charKind is what a character does to the words around it.
+// charKind says how a character affects the words around it.
 type charKind uint8
 
 const (
 	partOfWord charKind = iota
 	separates
-	standsAlone // is a word by itself
+	standsAlone // a word by itself
 	accent      // part of a word, unless accents are stripped
 	ignored
 )
@@ -194,8 +193,8 @@ var asciiKinds = func() (kinds [utf8.RuneSelf]charKind) {
 	return kinds
 }()
 
-// chineseRanges are the ideographs that are words by themselves, with the gap
-// that the tokenizers these vocabularies were trained with have at U+2B820.
+// chineseRanges are the ideographs that are words by themselves. The gap at U+2B820 is that
+// of the tokenizers that these vocabularies were trained with.
 var chineseRanges = [][2]rune{
 	{0x3400, 0x4DBF}, {0x4E00, 0x9FFF}, {0xF900, 0xFAFF},
 	{0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F},

@@ -68,7 +68,7 @@ func TestWordPiece(t *testing.T) {
 	}{
 		{"unaffable", []string{"▁un", "affable"}},
 		{"unaffab", []string{"▁un", "aff", "ab"}},
-		{"unaffabl", []string{"[UNK]"}}, // the whole word, once a part of it is missing
+		{"unaffabl", []string{"[UNK]"}}, // the whole word is unknown if a part of it is
 		{"  a\t\u00a0\u3000unable \n", []string{"▁a", "▁un", "able"}},
 		{"aa!!a", []string{"▁a", "a", "▁!", "▁!", "▁a"}},
 		{"a漢字a", []string{"▁a", "▁漢", "▁字", "▁a"}},
@@ -86,7 +86,7 @@ func TestWordPiece(t *testing.T) {
 		}
 	}
 	cfg := smallWordPiece(tokens...)
-	cfg.AddBOS, cfg.AddEOS = false, true // of no account
+	cfg.AddBOS, cfg.AddEOS = false, true // no effect for ModelWordPiece
 	tok := mustNew(t, cfg)
 	for text, want := range map[string][]int32{"": {1, 2}, "a": {1, 8, 2}, "[SEP]a": {1, 2, 8, 2}} {
 		if got := encode(t, tok, text, EncodeOptions{Frame: TextFrame, ParseSpecial: true}); !slices.Equal(got, want) {
@@ -98,8 +98,8 @@ func TestWordPiece(t *testing.T) {
 	}
 }
 
-// The longest token that begins a text, in vocabularies whose tokens begin each
-// other, by trying them all.
+// longest agrees with a search through all tokens, in vocabularies whose tokens are prefixes
+// of each other.
 func TestLongestIsNaive(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	random := func(n int) string {
@@ -184,7 +184,7 @@ func TestWordPieceFromMetadata(t *testing.T) {
 	}
 	get := func(key string) (any, bool) { v, ok := m[key]; return v, ok }
 	for _, tc := range []struct {
-		lower, strip         any // nil: missing
+		lower, strip         any // nil means that the key is missing
 		wantLower, wantStrip bool
 	}{
 		{nil, nil, true, true},
@@ -208,8 +208,8 @@ func TestWordPieceFromMetadata(t *testing.T) {
 	}
 }
 
-// Long words and texts end at once, also where tokens of the greatest
-// length almost match from every byte.
+// Long words and texts take little time, even if tokens of the largest length almost match at
+// every byte.
 func TestWordPieceLongText(t *testing.T) {
 	tok := mustNew(t, smallWordPiece("▁a", "a", strings.Repeat("a", 500)+"b"))
 	for _, tc := range []struct {
@@ -249,7 +249,7 @@ func FuzzWordPiece(f *testing.F) {
 	})
 }
 
-// The vocabulary of testdata, and one as large as those in use.
+// The benchmark uses the vocabulary of testdata, and one as large as those of real models.
 func BenchmarkWordPiece(b *testing.B) {
 	for _, bc := range []struct {
 		name string
