@@ -9,9 +9,9 @@ import (
 
 // Errors that this package wraps.
 var (
-	// ErrTemplate reports a name of no template.
+	// ErrTemplate reports an unknown template.
 	ErrTemplate = errors.New("chat: unknown template")
-	// ErrMessage reports a message that the template has no place for.
+	// ErrMessage reports a message that the template cannot contain.
 	ErrMessage = errors.New("chat: invalid message")
 )
 
@@ -22,8 +22,8 @@ const (
 	Assistant = "assistant"
 )
 
-// Message is one turn of a conversation. Its Content goes into the prompt as it is,
-// but for white space at its ends, which some templates and vocabularies cut off.
+// Message is one turn of a conversation. The prompt contains its Content unchanged, except
+// that some templates and vocabularies remove white space at its ends.
 type Message struct {
 	Role    string // System, User or Assistant
 	Content string
@@ -32,49 +32,51 @@ type Message struct {
 // Segment is a piece of a prompt.
 type Segment struct {
 	Text string
-	// Special says that Text is one marker of the template, which is a special token
-	// if the vocabulary has one of that spelling. Special tokens are not to be
-	// recognised in other segments.
+	// Special says that Text is one marker of the template. It is a special token if the
+	// vocabulary has a token with that spelling. In other segments, special tokens must
+	// not be recognised.
 	Special bool
 }
 
-// Template is a way to lay out conversations: the framing of turns, and what happens
-// to their contents. [Named] returns one of those known by name and [Recognise] the one
-// of a model file; the fields may be changed before use. The zero value is no template.
+// Template lays out conversations. It frames turns with markers and changes their contents.
+// [Named] returns the template with a given name, and [Recognise] that of a model file. The
+// fields may be changed before use. The zero value is not a template.
 type Template struct {
-	// Name is that of the framing, one of [Names].
+	// Name is the name of the framing, one of [Names].
 	Name string
-	// System is the system message of a conversation that begins without one.
+	// System is the system message of a conversation that does not begin with one.
 	System string
-	// Preface is put in front of the system message that begins a conversation. If it is
-	// not empty, a conversation without a system message has one of the Preface alone.
+	// Preface is added in front of the system message that begins a conversation. If
+	// Preface is not empty and the conversation has no system message, Preface is the
+	// system message.
 	Preface string
-	// SystemTurn says that a conversation has a turn of the system, which is empty where
-	// there is nothing to say.
+	// SystemTurn says that a conversation begins with a turn of the system, which is
+	// empty if there is no system message.
 	SystemTurn bool
-	// SystemLast moves the system message that begins a conversation in front of its
-	// last message. If that is not a user's, the system message is left out.
+	// SystemLast moves the system message that begins a conversation in front of the
+	// last message. If the last message is not that of a user, the system message is
+	// left out.
 	SystemLast bool
-	// Trim says whose contents lose the white space at their ends.
+	// Trim has the roles whose contents lose the white space at their ends.
 	Trim Roles
-	// Thoughts says what happens to the thoughts of answers.
+	// Thoughts says what the template does to the thoughts of answers.
 	Thoughts Thoughts
-	// Opening is the text that follows the opening of the assistant's answer.
+	// Opening is added after the markers that open the assistant's answer.
 	Opening string
 
 	frame framing
-	// joined says that the first user message is trimmed together with the system
-	// message in front of it, which ends in white space.
+	// joined says that the system message and the first user message are trimmed as one
+	// text. The system message ends in white space, so the start of the user message
+	// is not trimmed.
 	joined bool
-	// cut trims the answer that is left when its thoughts are cut off; nil trims
-	// newlines in front.
+	// cut trims an answer whose thoughts were removed. nil removes newlines in front.
 	cut func(string) string
 }
 
 // Roles is a set of roles.
 type Roles uint8
 
-// The roles of messages as sets; a set is a union of these.
+// The sets of one role, and the set of all roles.
 const (
 	SystemRole Roles = 1 << iota
 	UserRole
@@ -83,7 +85,7 @@ const (
 	AllRoles = SystemRole | UserRole | AssistantRole
 )
 
-// roles holds the set of each role alone.
+// roles holds, for each role, the set of that role.
 var roles = map[string]Roles{System: SystemRole, User: UserRole, Assistant: AssistantRole}
 
 // The marks around the thoughts of an answer.
@@ -92,37 +94,38 @@ const (
 	ThinkEnd   = "</think>"
 )
 
-// Thoughts says what a template does to the thoughts of answers: the text up to the
-// last "</think>", without a "<think>" in front of it. An answer without "</think>" has
-// none.
+// Thoughts says what a template does to the thoughts of answers. The thoughts of an answer
+// are its text up to the last "</think>", without a "<think>" in front. An answer without
+// "</think>" has no thoughts.
 type Thoughts uint8
 
 const (
-	// ThoughtsKept leaves answers as they are.
+	// ThoughtsKept does not change answers.
 	ThoughtsKept Thoughts = iota
 	// ThoughtsCut removes the thoughts of every answer.
 	ThoughtsCut
 	// ThoughtsCutEarlier removes the thoughts of the answers before the last user
-	// message. In those behind it they are written as by ThoughtsWritten; only the last
-	// message has the block if it is empty.
+	// message. It writes the thoughts of the answers after that message as
+	// ThoughtsWritten does, but of the answers without thoughts only the last message
+	// gets an empty block.
 	ThoughtsCutEarlier
 	// ThoughtsWritten begins every answer with a block of its thoughts, which is empty
-	// where the answer has none: "<think>", the thoughts and "</think>" on lines of
-	// their own, and an empty line.
+	// if the answer has none. The block consists of "<think>", the thoughts and
+	// "</think>" on separate lines, and an empty line.
 	ThoughtsWritten
-	// ThoughtsBlanked begins every answer before the last user message with
-	// "<think></think>" in place of its thoughts, and those behind it if they have no
-	// thoughts. White space at the end of such an answer is trimmed.
+	// ThoughtsBlanked replaces the thoughts of every answer before the last user message
+	// by "<think></think>". It adds the same text in front of answers after that message
+	// if they have no thoughts. White space at the end of such answers is trimmed.
 	ThoughtsBlanked
 )
 
-// Format returns the prompt for msgs by the template called name. addAssistant ends
-// it with what opens the assistant's answer, in templates that have such a thing.
-// The prompt does not begin with the model's beginning-of-sequence token.
+// Format returns the prompt for msgs in the template called name. With addAssistant, the
+// prompt ends with the markers that open the assistant's answer, if the template has such
+// markers. The prompt does not begin with the model's beginning-of-sequence token.
 //
-// It fails with ErrTemplate for an unknown name and with ErrMessage for a role that
-// is none of the three, or a message that the template has no place for. See the
-// package comment for what untrusted content can do to the result.
+// Format fails with ErrTemplate for an unknown name. It fails with ErrMessage for a message
+// whose role is not System, User or Assistant, or that the template cannot contain. The
+// package comment says what untrusted contents can do to the result.
 func Format(name string, msgs []Message, addAssistant bool) (string, error) {
 	segments, err := Segments(name, msgs, addAssistant)
 	if err != nil {
@@ -135,7 +138,7 @@ func Format(name string, msgs []Message, addAssistant bool) (string, error) {
 	return b.String(), nil
 }
 
-// Segments is [Format] in pieces. No two neighbours are both text.
+// Segments returns the prompt of [Format] as segments. No two adjacent segments are text.
 func Segments(name string, msgs []Message, addAssistant bool) ([]Segment, error) {
 	t, err := Named(name)
 	if err != nil {
@@ -154,11 +157,11 @@ func Named(name string) (Template, error) {
 	return t, nil
 }
 
-// Segments returns the prompt for msgs in pieces, as the function [Segments] does, with
-// all that t does to contents. It fails with ErrTemplate for the zero value.
+// Segments returns the prompt for msgs as segments, like the function [Segments], with all
+// changes that t makes to contents. It fails with ErrTemplate if t is the zero value.
 func (t *Template) Segments(msgs []Message, addAssistant bool) ([]Segment, error) {
 	if t.frame == nil {
-		return nil, fmt.Errorf("%w: the zero value is none", ErrTemplate)
+		return nil, fmt.Errorf("%w: the zero Template", ErrTemplate)
 	}
 	for i, m := range msgs {
 		if m.Role != System && m.Role != User && m.Role != Assistant {
@@ -175,7 +178,7 @@ func (t *Template) Segments(msgs []Message, addAssistant bool) ([]Segment, error
 	return b.segments, nil
 }
 
-// prepare returns msgs as the framing takes them.
+// prepare returns a copy of msgs with the changes that t makes to contents.
 func (t *Template) prepare(msgs []Message) []Message {
 	if len(msgs) == 0 {
 		return nil
@@ -203,8 +206,8 @@ func (t *Template) prepare(msgs []Message) []Message {
 	return t.instruct(msgs)
 }
 
-// instruct returns msgs with the system message that t has them begin with, where t has
-// it. It owns msgs, which is not empty.
+// instruct returns msgs with the system message of t, in the place where t has it. msgs is not
+// empty, and instruct may change it.
 func (t *Template) instruct(msgs []Message) []Message {
 	if msgs[0].Role != System {
 		if t.System == "" && t.Preface == "" && !t.SystemTurn {
@@ -224,8 +227,8 @@ func (t *Template) instruct(msgs []Message) []Message {
 	return msgs
 }
 
-// think returns an answer with its thoughts as t has them. recent says that it is behind
-// the last user message, last that it is the last message.
+// think returns answer with the changes that t makes to its thoughts. recent says that the
+// answer is after the last user message, last that it is the last message.
 func (t *Template) think(answer string, recent, last bool) string {
 	thoughts, rest := t.split(answer)
 	thinks := strings.Contains(answer, ThinkEnd)
@@ -248,7 +251,7 @@ func (t *Template) think(answer string, recent, last bool) string {
 	return ThinkStart + "\n" + thoughts + "\n" + ThinkEnd + "\n\n" + strings.TrimLeft(rest, "\n")
 }
 
-// split parts an answer from its thoughts.
+// split returns the thoughts of an answer and the rest of it.
 func (t *Template) split(answer string) (thoughts, rest string) {
 	i := strings.LastIndex(answer, ThinkEnd)
 	if i < 0 {
@@ -278,7 +281,7 @@ func (b *builder) mark(s string) *builder {
 	return b
 }
 
-// text adds text, to the last segment if that is text too.
+// text adds text. If the last segment is text, it appends to that segment.
 func (b *builder) text(s string) *builder {
 	if s == "" {
 		return b
@@ -291,7 +294,7 @@ func (b *builder) text(s string) *builder {
 	return b
 }
 
-// open adds the opening of an answer, whose marks of thoughts are markers.
+// open adds the opening of an answer. ThinkStart and ThinkEnd in it are markers.
 func (b *builder) open(s string) {
 	for s != "" {
 		i, mark := len(s), ""
@@ -308,8 +311,8 @@ func (b *builder) open(s string) {
 	}
 }
 
-// space is what C's isspace calls space.
+// space has the characters that are white space according to C's isspace.
 const space = " \t\n\v\f\r"
 
-// trim cuts off white space, as llama.cpp does.
+// trim removes white space at both ends, as llama.cpp does.
 func trim(s string) string { return strings.Trim(s, space) }

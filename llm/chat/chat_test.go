@@ -38,7 +38,7 @@ func readGolden(t *testing.T) golden {
 	return g
 }
 
-// Every template gives llama.cpp's text, character for character.
+// Each template gives exactly the text of llama.cpp.
 func TestFormatAgainstLlamaCpp(t *testing.T) {
 	g := readGolden(t)
 	seen := map[string]bool{}
@@ -118,8 +118,8 @@ func TestFormatErrors(t *testing.T) {
 	}
 }
 
-// Markers and content stay apart, whatever the content, and content is nowhere in a
-// special segment.
+// Segments separates markers from contents for any contents: no special segment has text of a
+// message.
 func FuzzSegments(f *testing.F) {
 	f.Add("Be brief.", "Hello", "Hi")
 	f.Add("<|im_end|>", "[/INST]", "</s><s>")

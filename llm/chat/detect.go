@@ -2,25 +2,25 @@ package chat
 
 import "strings"
 
-// rule recognises a template that contains all of some strings. The name is empty
-// where it is one that this package does not have.
+// rule recognises a template that contains all strings of all. name is empty if this package
+// does not have the template.
 type rule struct {
 	name string
 	all  []string
 }
 
-// rules are tried in order: llm_chat_detect_template of llama.cpp, up to the last
-// template that this package has, with one difference, which the comment below explains.
+// rules are tried in order. They are those of llm_chat_detect_template of llama.cpp, up to
+// the last template that this package has, with one difference, which a comment below
+// explains.
 var rules = []rule{
 	{"phi4", []string{"<|im_start|>", "<|im_sep|>"}},
 	{"", []string{"<|im_start|>", "<end_of_utterance>"}}, // SmolVLM
 	{"chatml", []string{"<|im_start|>"}},
-	// llama.cpp takes this form for mistral-v7, which puts spaces before contents.
+	// llama.cpp recognises this form as mistral-v7, which adds spaces before contents.
 	{"mistral-v7-tekken", []string{"[INST]'", "[SYSTEM_PROMPT]"}},
 	{"mistral-v7-tekken", []string{`[INST]"`, "[SYSTEM_PROMPT]"}},
 	{"mistral-v7", []string{"[INST]", "[SYSTEM_PROMPT]"}},
-	// The forms of v1 and v3 have one of two strings, and are told apart by quotes
-	// and spaces.
+	// Quotes and spaces distinguish the forms of v1 and v3.
 	{"mistral-v1", []string{"' [INST] ' + system_message"}},
 	{"mistral-v1", []string{"[AVAILABLE_TOOLS]", " [INST]"}},
 	{"mistral-v3-tekken", []string{"[AVAILABLE_TOOLS]", `"[INST]"`}},
@@ -44,11 +44,10 @@ var rules = []rule{
 	{"llama3", []string{"<|start_header_id|>", "<|end_header_id|>"}},
 }
 
-// Detect returns the name of the framing of the template whose program is text, as found
-// in a model file under tokenizer.chat_template, and whether it is one of this
-// package's. If text is a name of [Names], Detect returns it. Otherwise it looks for a
-// few strings in text and reads no more of it; [Recognise] also finds what the template
-// does to contents.
+// Detect returns the name of the template whose program is text, and whether this package
+// has that template. text is the value of tokenizer.chat_template in a model file. If text
+// is a name of [Names], Detect returns it. Otherwise it looks for certain strings in text.
+// [Recognise] also finds out what the template does to contents.
 func Detect(text string) (name string, ok bool) {
 	if _, ok := templates[text]; ok {
 		return text, true

@@ -1,23 +1,23 @@
 // Package chat turns a conversation into the prompt that a model was trained on.
 //
-// Templates are known by the names that llama.cpp gives them ([Names]), and by name they
-// give the same text as there. A model file carries its template as a program
-// (tokenizer.chat_template); programs are not run here: [Recognise] knows by its marks
-// which of the named templates one is, and by its spellings what it does to earlier
-// turns beyond that.
+// Templates have the names that llama.cpp gives them ([Names]). A template that is chosen by
+// name gives the same text as in llama.cpp. A model file has its template as a program
+// (tokenizer.chat_template). This package does not run programs. [Recognise] looks for
+// certain strings in a program: they tell which of the named templates it is, and how it
+// changes earlier turns.
 //
 // # What templates do to messages
 //
-// By name, a template does what the programs that llama.cpp knows by that name have in
-// common:
+// llama.cpp gives one name to several programs. A template that is chosen by name does what
+// these programs have in common:
 //
 //	name               models                     contents             system message
 //	chatml             Qwen, SmolLM 2, Hermes     as they are          a turn
 //	gemma              Gemma 1 to 3               trimmed              in front of the next user message
 //	llama2             Mistral 7B 0.1 and 0.2     as they are          in front of the next user message
-//	llama2-sys         Llama 2 fine-tunes         as they are          likewise, between <<SYS>> marks
-//	llama2-sys-bos     Llama 2 fine-tunes         as they are          likewise
-//	llama2-sys-strip   Llama 2                    trimmed              likewise
+//	llama2-sys         Llama 2 fine-tunes         as they are          the same, between <<SYS>> marks
+//	llama2-sys-bos     Llama 2 fine-tunes         as they are          as in llama2-sys
+//	llama2-sys-strip   Llama 2                    trimmed              as in llama2-sys
 //	llama3             Llama 3                    trimmed              a turn
 //	mistral-v1         Mistral 7B 0.2, Mixtral    as they are          in front of the next user message
 //	mistral-v3         Mistral 7B 0.3, Large 2    answers are trimmed  in front of the next user message
@@ -27,10 +27,10 @@
 //	phi3               Phi 3 and 3.5              as they are          a turn
 //	phi4               Phi 4                      as they are          a turn
 //
-// None has thoughts cut, nor a system message of its own. Recognise adds what it finds in
-// the program of a file:
+// None of them removes thoughts or has a default system message. Recognise adds the
+// following features if it finds them in the program of a file:
 //
-//	what                                                   as in
+//	feature                                                found in
 //	a system message where there is none                   Qwen 1.5 to 2.5, SmolLM 2, Devstral
 //	an empty turn of the system where there is none        Nemotron 3
 //	dates in front of the system message, always           Llama 3.1 to 3.3
@@ -44,21 +44,20 @@
 //	an empty block in place of the thoughts of answers     Nemotron 3
 //	a block of thoughts that opens the answer              QwQ, Qwen 3 Thinking, Qwen 3.5
 //
-// What a program computes is left out: the system message that Mistral Small and SmolLM 3
-// make with today's date. Llama 3.2 would have today's date too, and has here the fixed
-// one that its program names for when there is no clock. Roles that do not alternate,
-// and a system message for Gemma 1 and 2, are laid out where programs refuse them.
+// Recognise leaves out texts that a program computes, such as the system message with
+// today's date of Mistral Small and SmolLM 3. For Llama 3.2 it uses the fixed date that the
+// program has for use without a clock. The programs of some models refuse roles that do not
+// alternate, and those of Gemma 1 and 2 refuse a system message. This package accepts both.
 //
 // # Segments
 //
-// A prompt is a list of segments: markers of the template, which are special tokens
-// where the vocabulary has them, and text, which holds the words of the messages.
-// [Format] joins them into one string. That string does not tell whose the markers
-// in it are: a message that contains "<|im_end|>" ends its turn and can go on as
-// anyone, if the string is encoded with special tokens recognised. [Encode] does not
-// have this hole, because it recognises them in markers only.
+// A prompt is a list of segments. A segment is either a marker of the template, which is a
+// special token if the vocabulary has it, or text, which has the words of the messages.
+// [Format] joins the segments into one string. In that string, markers of the template and
+// markers in messages look the same: a message that contains "<|im_end|>" can end its turn
+// and forge another one, if the string is encoded with special tokens recognised. [Encode]
+// prevents that, because it recognises special tokens only in markers.
 //
-// What Encode cannot prevent is text that looks like a marker in a vocabulary
-// where the marker is no token: [INST] and <<SYS>> of the llama2 templates are
-// plain text to model and user alike.
+// Encode cannot prevent a message from containing a marker that is not a token of the
+// vocabulary. Examples are [INST] and <<SYS>> of the llama2 templates, which are plain text.
 package chat

@@ -7,17 +7,17 @@ import (
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
 
-// Encode returns the token ids of a prompt. Markers that are tokens of the
-// vocabulary become these; all else is plain text, in which no special token is
-// recognised. addBOS puts the beginning-of-sequence token in front, if the
-// vocabulary wants one there.
+// Encode returns the token ids of a prompt. A marker that is a token of the vocabulary
+// becomes that token. Everything else is plain text, in which special tokens are not
+// recognised. addBOS adds the beginning-of-sequence token in front, if the vocabulary wants
+// one there.
 //
-// For content without special tokens the ids are those of the whole text from
-// [Format], encoded with special tokens recognised.
+// If contents have no special tokens, the ids are those of the text of [Format], encoded
+// with special tokens recognised.
 //
-// Some vocabularies declare markers as user-defined tokens, which any text is
-// searched for. Text that contains such a marker is refused, with ErrMessage.
-// Errors of the tokenizer are returned as they are.
+// In some vocabularies, markers are user-defined tokens, which are recognised in any text.
+// If text contains such a marker, Encode fails with ErrMessage. Errors of the tokenizer are
+// returned unchanged.
 func Encode(tok *tokenizer.Tokenizer, segments []Segment, addBOS bool) ([]int32, error) {
 	e := encoding{tok: tok, last: tokenizer.None}
 	if addBOS {
@@ -56,12 +56,12 @@ type encoding struct {
 	ids []int32
 	// last is the last marker that is a token, or None.
 	last int32
-	// text is what follows last: the tokenizer sees it in one piece, as it would in
+	// text is the text after last. The tokenizer encodes it as one piece, as it would in
 	// the whole prompt.
 	text string
 }
 
-// marker returns the id of the token that text is, or None.
+// marker returns the id of the special token with the spelling text, or None.
 func (e *encoding) marker(text string) (int32, error) {
 	id := e.tok.Lookup(text)
 	if id == tokenizer.None {
@@ -72,12 +72,12 @@ func (e *encoding) marker(text string) (int32, error) {
 		return 0, err
 	}
 	if len(ids) != 1 || ids[0] != id {
-		return tokenizer.None, nil // a normal token, which text is not made of
+		return tokenizer.None, nil // a normal token, which text does not become
 	}
 	return id, nil
 }
 
-// flush encodes the text that next, a marker or None, ends.
+// flush encodes the text in front of next, which is a marker or None.
 func (e *encoding) flush(next int32) error {
 	if e.text == "" {
 		return nil
@@ -90,14 +90,14 @@ func (e *encoding) flush(next int32) error {
 	case err != nil:
 		return err
 	case m != "":
-		return fmt.Errorf("%w: the text contains %s, which this vocabulary takes for a token in any text", ErrMessage, m)
+		return fmt.Errorf("%w: the text contains %s, which this vocabulary recognises as a token in any text", ErrMessage, m)
 	}
 	e.ids, e.text = append(e.ids, ids...), ""
 	return nil
 }
 
-// forged returns a marker in text that the vocabulary takes for a token in any text,
-// or "".
+// forged returns a marker in text that the vocabulary recognises as a token in any text, or
+// "" if there is none.
 func (e *encoding) forged(text string) (string, error) {
 	for _, m := range markers {
 		if !strings.Contains(text, m) {
@@ -121,8 +121,8 @@ func (e *encoding) forged(text string) (string, error) {
 	return "", nil
 }
 
-// Strip returns text without the markers for which Encode would refuse it. A model may
-// write one in its answer, which is a message of the next prompt.
+// Strip returns text without the markers that make Encode fail. A model may write such a
+// marker in its answer, which becomes a message of the next prompt.
 func Strip(tok *tokenizer.Tokenizer, text string) (string, error) {
 	e := encoding{tok: tok}
 	for {
@@ -134,7 +134,7 @@ func Strip(tok *tokenizer.Tokenizer, text string) (string, error) {
 	}
 }
 
-// markers are those of all templates.
+// markers has the markers of all templates.
 var markers = func() []string {
 	var all []string
 	seen := map[string]bool{}

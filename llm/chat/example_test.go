@@ -7,7 +7,7 @@ import (
 )
 
 func ExampleFormat() {
-	// As a file has it under tokenizer.chat_template.
+	// A file has the program under tokenizer.chat_template.
 	program := "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
 	name, ok := chat.Detect(program)
 	fmt.Println(name, ok)
@@ -30,7 +30,7 @@ func ExampleFormat() {
 }
 
 func ExampleRecognise() {
-	// As Qwen 3 has it, in short.
+	// The program is a short form of that of Qwen 3.
 	program := `{%- set content = message.content.split('</think>')[-1].lstrip('\n') %}
 {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>\n' }}`
 	t, ok := chat.Recognise(program)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Recognise returns the template whose program is text, as found in a model file under
-// tokenizer.chat_template, and whether it is one that this package has. If text is a name
-// of [Names], Recognise returns what [Named] does.
+// Recognise returns the template whose program is text, and whether this package has that
+// template. text is the value of tokenizer.chat_template in a model file. If text is a name
+// of [Names], Recognise returns the template of [Named].
 //
-// The program is not run. Its framing is known by its marks, and what it does to
-// contents by the spellings that programs in use have for that; the package comment
-// lists both. What a program computes otherwise, such as the date of today, is left out.
+// Recognise does not run the program. Certain strings in it tell its framing and the changes
+// that it makes to contents; the package comment lists both. Recognise leaves out texts that
+// a program computes, such as today's date.
 func Recognise(text string) (Template, bool) {
 	name, ok := Detect(text)
 	if !ok {
@@ -31,8 +31,8 @@ func Recognise(text string) (Template, bool) {
 	return t, true
 }
 
-// variants holds what programs do beyond the template of their name, by the beginning
-// of that name.
+// variants has functions that find what a program does beyond the template of its name. of is
+// the beginning of the names that a function applies to.
 var variants = []struct {
 	of    string
 	apply func(t *Template, program string)
@@ -51,32 +51,33 @@ var variants = []struct {
 	{"mistral", systemLast},
 }
 
-// The text of a string literal, by its quotes.
+// Expressions for the text of a string literal, by its quotes.
 const (
 	single = `((?:[^'\\]|\\.)*)`
 	double = `((?:[^"\\]|\\.)*)`
 )
 
 var (
-	// A whole turn of the system in one literal.
+	// systemTurn matches a whole turn of the system in one literal.
 	systemTurn = regexp.MustCompile(`(?s)%\}<\|im_start\|>system\n([^{]*?)<\|im_end\|>|` +
 		`'<\|im_start\|>system(?:\\n|\n)` + single + `<\|im_end\|>(?:\\n|\n)?'` +
 		`|"<\|im_start\|>system(?:\\n|\n)` + double + `<\|im_end\|>(?:\\n|\n)?"`)
-	// Statements that set a system message to a literal and nothing else.
+	// setSystem matches a statement that sets a system message to one literal.
 	setSystem    = regexp.MustCompile(`(?s)\{%-?\s*set\s+(?:default_)?system_(?:message|prompt)\s*=\s*(?:'` + single + `'|"` + double + `")\s*-?%\}`)
 	emptyMessage = regexp.MustCompile(`set\s+system_message\s*=\s*(?:''|"")\s*-?%\}`)
 	takeSystem   = regexp.MustCompile(`set\s+(?:first_user_prefix|system_message)\s*=\s*messages\[0\]\[['"]content['"]\]\s*(?:\+|-?%\})`)
 	setDate      = regexp.MustCompile(`set\s+date_string\s*=\s*(?:'` + single + `'|"` + double + `")`)
 
-	// What is left of an answer behind its thoughts, and how that is trimmed.
+	// splitThoughts matches the expression for an answer without its thoughts, with the
+	// trimming of the result.
 	splitThoughts = regexp.MustCompile(`split\(\s*['"]</think>['"]\s*\)\s*(?:\[-1\]|\|\s*last\b)\s*\)?\s*(\.l?strip\([^)]*\)|\|\s*trim\b)?`)
-	// Thoughts that are written in front of an answer.
+	// writeThoughts matches the expression that writes thoughts in front of an answer.
 	writeThoughts = regexp.MustCompile(`<think>(?:\\n|\n)*['"]\s*[+~]\s*[\w.\[\]'"]*(?:reasoning|think)`)
-	// An empty block in front of an answer.
+	// blankThoughts matches an empty block in front of an answer.
 	blankThoughts = regexp.MustCompile(`['"]<think></think>['"]\s*[+~]`)
-	// A comparison of an answer's place with that of the last user message.
+	// recentOnly matches a comparison with the index of the last user message.
 	recentOnly = regexp.MustCompile(`loop\.index0?\s*[<>]`)
-	// Programs that write thoughts unless they are told not to.
+	// keepThoughts matches a condition that keeps thoughts unless a variable forbids it.
 	keepThoughts = regexp.MustCompile(`preserve_thinking\s+is\s+(?:undefined|not\s+defined)\s+or\b`)
 
 	trimContent = regexp.MustCompile(`\bcontent['"\]]*(?:,\s*\w+\))?\s*(?:\|\s*trim\b|\.strip\(\))`)
@@ -86,8 +87,7 @@ var (
 	answerSpace = regexp.MustCompile(`['"] ['"]\s*\+\s*[^+]+\+\s*['"] ['"]\s*\+\s*eos_token`)
 )
 
-// quoted returns the text of a literal, which is the only group of a match that is not
-// empty.
+// quoted returns the text of a literal. It is the only group of a match that is not empty.
 func quoted(groups []string) string {
 	for _, g := range groups[1:] {
 		if g != "" {
@@ -97,32 +97,32 @@ func quoted(groups []string) string {
 	return ""
 }
 
-// escapes are those of string literals.
+// escapes replaces the escapes of string literals.
 var escapes = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\r`, "\r", `\\`, `\`, `\'`, `'`, `\"`, `"`)
 
-// defaultSystem finds the system message that a program gives to a conversation without
-// one: a whole turn in one literal, or a literal that a variable is set to.
+// defaultSystem finds the system message that a program adds to a conversation without one.
+// It is a whole turn in one literal, or a literal that is the value of a variable.
 func defaultSystem(t *Template, program string) {
 	if strings.Contains(program, "elif false == true") {
-		return // the statement that sets the message is never reached
+		return // the program never reaches the statement that sets the message
 	}
 	if m := setSystem.FindStringSubmatch(program); m != nil {
 		t.System = quoted(m)
 	}
 	if m := systemTurn.FindStringSubmatch(program); m != nil {
-		// The first group is text outside of literals, where nothing is escaped.
+		// The first group is text outside of literals, which has no escapes.
 		t.System = cmp.Or(m[1], quoted(m))
 	}
 }
 
-// thoughts finds what a program does to the thoughts of earlier answers.
+// thoughts finds what a program does to the thoughts of answers.
 func thoughts(t *Template, program string) {
 	split := splitThoughts.FindStringSubmatch(program)
 	writes := len(writeThoughts.FindAllString(program, 2))
 	switch {
 	case blankThoughts.MatchString(program):
 		t.Thoughts = ThoughtsBlanked
-		t.Trim = 0 // what is trimmed there is the answer with its block
+		t.Trim = 0 // the program trims the answer with its block, not the content
 	case writes > 1, writes == 1 && (!recentOnly.MatchString(program) || keepThoughts.MatchString(program)):
 		t.Thoughts = ThoughtsWritten
 	case writes == 1:
@@ -143,7 +143,7 @@ func thoughts(t *Template, program string) {
 	}
 }
 
-// trimmed finds whether a program trims contents: of all roles or of none.
+// trimmed finds whether a program trims contents, for all roles or for none.
 func trimmed(t *Template, program string) {
 	t.Trim = 0
 	if trimContent.MatchString(program) {
@@ -151,8 +151,8 @@ func trimmed(t *Template, program string) {
 	}
 }
 
-// opening finds the block of thoughts that a program opens an answer with. If a program
-// has a branch for enable_thinking, opening takes the branch in which it is not defined.
+// opening finds the block of thoughts with which a program opens an answer. If the program has
+// a branch for enable_thinking, opening uses the branch in which it is not defined.
 func opening(t *Template, program string) {
 	i := strings.LastIndex(program, "add_generation_prompt")
 	if i < 0 {
@@ -169,23 +169,23 @@ func opening(t *Template, program string) {
 	}
 }
 
-// emptySystem finds that there is a turn of the system where there is no system message:
-// a variable is then set to an empty text, and asked only whether it is set.
+// emptySystem finds whether a program writes a turn of the system without a system message.
+// Such a program sets a variable to an empty text, and then tests only whether it is defined.
 func emptySystem(t *Template, program string) {
 	t.SystemTurn = emptyMessage.MatchString(program) && strings.Contains(program, "if system_message is defined %}")
 }
 
-// untrimmedSystem finds that the system message is taken as it is, by programs that trim
-// other contents.
+// untrimmedSystem finds whether a program that trims other contents leaves the system message
+// unchanged.
 func untrimmedSystem(t *Template, program string) {
 	if takeSystem.MatchString(program) {
 		t.Trim &^= SystemRole
 	}
 }
 
-// spacedAnswers finds the spaces around answers, and the tokens in front of later turns,
-// that the programs of Llama 2 have and those of the first Mistral have not. It also
-// finds that the first user message is trimmed behind the system message.
+// spacedAnswers finds the spaces around answers and the tokens in front of later turns. The
+// programs of Llama 2 have them, and those of the first Mistral do not. It also finds whether
+// the first user message is trimmed together with the system message.
 func spacedAnswers(t *Template, program string) {
 	t.joined = joinSystem.MatchString(program)
 	if !answerSpace.MatchString(program) {
@@ -198,8 +198,8 @@ func spacedAnswers(t *Template, program string) {
 	}.format
 }
 
-// knowledgeDate finds the dates that Llama 3.1 and later have in front of the system
-// message: that of today is the one which the program has for when it is given none.
+// knowledgeDate finds the dates that Llama 3.1 and later models have in front of the system
+// message. Today's date is the fixed date that the program uses if it gets none.
 func knowledgeDate(t *Template, program string) {
 	const key = "Cutting Knowledge Date: "
 	_, after, ok := strings.Cut(program, key)
@@ -213,7 +213,7 @@ func knowledgeDate(t *Template, program string) {
 	}
 }
 
-// systemLast finds that the system message goes into the last user message.
+// systemLast finds whether the system message is a part of the last user message.
 func systemLast(t *Template, program string) {
 	t.SystemLast = strings.Contains(program, "loop.last and system_message is defined")
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/fucina-go/fucina/llm/chat"
 )
 
-// The lines of programs in use that decide what happens to contents, without those that
-// deal with tools and images. Newlines in literals are escaped in some files and not in
-// others.
+// The lines of real programs that change contents, without the lines about tools and images.
+// Some files escape the newlines in literals, and others do not.
 const (
 	qwen2 = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}" +
 		"{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
@@ -33,7 +32,7 @@ const (
     {%- endif %}
 {%- endif %}`
 
-	// The last user message, in Qwen3 and later.
+	// The index of the last user message, in Qwen 3 and later.
 	lastQuery = `{%- set ns = namespace(last_query_index=messages|length - 1) %}
 {%- for message in messages[::-1] %}{%- if message.role == "user" %}{%- set ns.last_query_index = index %}{%- endif %}{%- endfor %}`
 
@@ -97,7 +96,7 @@ const (
 	splitLast = `{{ '<|im_start|>' }}{% set content = (message['content'].split('</think>')|last).lstrip() %}`
 	splitOnly = `{{ '<|im_start|>' }}{% set content = message['content'].split('</think>')[-1] %}`
 
-	// Every answer with its thoughts, in whichever branch.
+	// Both branches write the thoughts of the answer.
 	miro = lastQuery + "{{- '<|im_start|>' }}" + splitThoughts + `
         {%- if loop.index0 > ns.last_query_index %}
             {{- '\n<think>\n' + reasoning_content.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}
@@ -150,7 +149,8 @@ const (
 	phi4        = "{{'<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>'}}"
 )
 
-// The prompts are worked out by hand from the whole programs.
+// Recognise finds the features of programs. The prompts were derived by hand from the whole
+// programs.
 func TestRecognise(t *testing.T) {
 	system, user, assistant := chat.Message{Role: chat.System, Content: " S "}, chat.Message{Role: chat.User, Content: " A "}, chat.Message{Role: chat.Assistant, Content: " B "}
 	thinking := chat.Message{Role: chat.Assistant, Content: "<think>\nT\n</think>\n\n B "}
@@ -245,7 +245,8 @@ func TestRecognise(t *testing.T) {
 	}
 }
 
-// A template by its name does what its kind has in common, and no template nothing.
+// A template that is chosen by name has no further features, and the zero Template is an
+// error.
 func TestNamed(t *testing.T) {
 	for _, name := range chat.Names() {
 		named, err := chat.Named(name)
@@ -278,8 +279,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// The block of thoughts that opens an answer is made of markers, which are tokens where
-// the vocabulary has them.
+// The block of thoughts that opens an answer consists of markers, which are tokens if the
+// vocabulary has them.
 func TestOpeningIsMarkers(t *testing.T) {
 	tmpl, _ := chat.Recognise(qwen38)
 	segments, err := tmpl.Segments([]chat.Message{{Role: chat.User, Content: "<think>"}}, true)
@@ -297,7 +298,7 @@ func TestOpeningIsMarkers(t *testing.T) {
 	}
 }
 
-// Whatever a file has for a template, messages go through it.
+// Recognise and Segments accept any program, and the prompt contains the messages.
 func FuzzRecognise(f *testing.F) {
 	for _, program := range []string{qwen2, qwen25, qwen3, qwen38, nemotron, llama31, gemma3, llama2, mistralV3, mistralV7, phi3} {
 		f.Add(program, "<think>\na</think>b")
@@ -319,7 +320,7 @@ func FuzzRecognise(f *testing.F) {
 	})
 }
 
-// Text of a program outside of literals has no escapes.
+// The text of a program outside of literals has no escapes.
 func TestRecogniseRawSystem(t *testing.T) {
 	for program, want := range map[string]string{
 		`{% if x %}<|im_start|>system` + "\n" + `C:\new and \\.<|im_end|>` + "\n{% endif %}": `C:\new and \\.`,

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// framing adds the segments of a conversation, whose roles are checked and whose contents
-// are prepared, to b.
+// framing adds the segments of a conversation to b. The roles of msgs have been checked and
+// their contents prepared.
 type framing func(b *builder, msgs []Message, addAssistant bool) error
 
-// templates are by llama.cpp's names (llama-chat.cpp). Each does what all programs have in
-// common that llama.cpp knows by that name. Recognise adds what the program of a file
-// does beyond that. The package comment describes both.
+// templates has the templates by the names of llama.cpp (llama-chat.cpp). Each does what the
+// programs of that name have in common. Recognise adds what the program of a file does
+// beyond that. The package comment describes both.
 var templates = map[string]Template{
 	"chatml":            {frame: chatML},
 	"gemma":             {frame: gemma, Trim: AllRoles},
@@ -33,7 +33,7 @@ var templates = map[string]Template{
 // Names returns the names of all templates, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(templates)) }
 
-// chatML is the template of Qwen 2 and 3, among many.
+// chatML is the template of Qwen 2, Qwen 3 and many other models.
 func chatML(b *builder, msgs []Message, addAssistant bool) error {
 	for _, m := range msgs {
 		b.mark("<|im_start|>").text(m.Role + "\n" + m.Content).mark("<|im_end|>").text("\n")
@@ -44,7 +44,8 @@ func chatML(b *builder, msgs []Message, addAssistant bool) error {
 	return nil
 }
 
-// gemma has no system turn: a system message goes before the next user message.
+// gemma is the template of Gemma. It has no system turn: a system message is a part of the next
+// user message.
 func gemma(b *builder, msgs []Message, addAssistant bool) error {
 	system, last := "", 0
 	for i, m := range msgs {
@@ -88,9 +89,9 @@ func llama3(b *builder, msgs []Message, addAssistant bool) error {
 
 // llama2 is the template of Llama 2 and of the first Mistral.
 type llama2 struct {
-	sys   bool   // marks system messages
-	bos   bool   // repeats the beginning-of-sequence token before later turns
-	space string // around answers
+	sys   bool   // put system messages between marks
+	bos   bool   // repeat the beginning-of-sequence token before later turns
+	space string // the text around answers
 }
 
 func (t llama2) format(b *builder, msgs []Message, _ bool) error {
@@ -120,8 +121,8 @@ func (t llama2) format(b *builder, msgs []Message, _ bool) error {
 
 // mistral is the template of Mistral's v1 and v3 tokenizers.
 type mistral struct {
-	before string // before [INST] and [/INST]
-	after  string // after [INST], and before an answer
+	before string // the text before [INST] and [/INST]
+	after  string // the text after [INST] and before an answer
 }
 
 func (t mistral) format(b *builder, msgs []Message, _ bool) error {
@@ -144,7 +145,7 @@ func (t mistral) format(b *builder, msgs []Message, _ bool) error {
 	return nil
 }
 
-// mistral7 is the template of Mistral's v7 tokenizers; space is before contents.
+// mistral7 returns the template of Mistral's v7 tokenizers. space is the text before contents.
 func mistral7(space string) framing {
 	return func(b *builder, msgs []Message, _ bool) error {
 		for _, m := range msgs {
