@@ -32,7 +32,7 @@ func checkDistribution(t *testing.T, got, want []Candidate) {
 	}
 }
 
-// Every stage, worked by hand on probabilities 0.4 (id 2), 0.3 (0), 0.2 (3), 0.1 (1).
+// The distribution after each stage, computed by hand, for the probabilities 0.4 (id 2), 0.3 (0), 0.2 (3), 0.1 (1).
 func TestStagesWorked(t *testing.T) {
 	third := 1. / 3
 	for _, tt := range []struct {
@@ -62,19 +62,19 @@ func TestStagesWorked(t *testing.T) {
 		{"typical, one", Params{TypicalP: 0.2}, nil, []Candidate{{0, 1}}},
 		{"typical, three", Params{TypicalP: 0.6}, nil, []Candidate{{2, 4. / 9}, {0, 3. / 9}, {3, 2. / 9}}},
 		{"typical, min-keep", Params{TypicalP: 0.2, MinKeep: 2}, nil, []Candidate{{0, 0.6}, {3, 0.4}}},
-		// Logits halved: square roots of the probabilities.
+		// Halved logits give square roots of the probabilities.
 		{"temperature", Params{Temperature: 2, TopK: 2}, nil, []Candidate{
 			{2, math.Sqrt(0.4) / (math.Sqrt(0.4) + math.Sqrt(0.3))}, {0, math.Sqrt(0.3) / (math.Sqrt(0.4) + math.Sqrt(0.3))}}},
-		// Top-p comes before temperature: 0.4 + 0.3 whatever the temperature.
+		// Top-p comes before temperature: 0.4 + 0.3 for any temperature.
 		{"order", Params{Temperature: 100, TopP: 0.65}, nil, []Candidate{
 			{2, math.Pow(4, 0.01) / (math.Pow(4, 0.01) + math.Pow(3, 0.01))}, {0, math.Pow(3, 0.01) / (math.Pow(4, 0.01) + math.Pow(3, 0.01))}}},
 		// 0.3 e^-ln 3 = 0.1, of a sum of 0.8.
 		{"bias", Params{LogitBias: map[int32]float32{0: float32(-math.Log(3))}}, nil, []Candidate{{2, 0.5}, {3, 0.25}, {0, 0.125}, {1, 0.125}}},
 		{"bias -Inf", Params{LogitBias: map[int32]float32{0: negInf, 2: negInf}}, nil, []Candidate{{3, 2 * third}, {1, third}}},
-		// Twice in the history: 0.4 e^(-2 ln 2) = 0.1.
+		// The token is twice in the history: 0.4 e^(-2 ln 2) = 0.1.
 		{"frequency", Params{FrequencyPenalty: float32(math.Ln2)}, []int32{2, 9, 2, -1}, []Candidate{{0, 3. / 7}, {3, 2. / 7}, {1, 1. / 7}, {2, 1. / 7}}},
 		{"presence", Params{PresencePenalty: float32(math.Ln2)}, []int32{2, 2}, []Candidate{{0, 0.375}, {2, 0.25}, {3, 0.25}, {1, 0.125}}},
-		// Negative logits are multiplied: 0.4^2 = 0.16 beside 0.3, 0.2, 0.1.
+		// Negative logits are multiplied: 0.4^2 = 0.16, with 0.3, 0.2, 0.1.
 		{"repeat", Params{RepeatPenalty: 2}, []int32{2, 2}, []Candidate{{0, 0.3 / 0.76}, {3, 0.2 / 0.76}, {2, 0.16 / 0.76}, {1, 0.1 / 0.76}}},
 		{"window", Params{PresencePenalty: float32(math.Ln2), PenaltyWindow: 2}, []int32{0, 2, 9, 9}, []Candidate{{2, 0.4}, {0, 0.3}, {3, 0.2}, {1, 0.1}}},
 		{"window reaches", Params{PresencePenalty: float32(math.Ln2), PenaltyWindow: 3}, []int32{0, 2, 9, 9}, []Candidate{{0, 0.375}, {2, 0.25}, {3, 0.25}, {1, 0.125}}},
@@ -95,7 +95,7 @@ func TestStagesWorked(t *testing.T) {
 					s.Accept(id)
 				}
 				checkDistribution(t, distribution(t, s, fourLogits), tt.want)
-				// The history is what was accepted, not what was asked for.
+				// Distribution adds nothing to the history.
 				checkDistribution(t, distribution(t, s, fourLogits), tt.want)
 				s.Reset()
 			}
@@ -103,7 +103,8 @@ func TestStagesWorked(t *testing.T) {
 	}
 }
 
-// The order of the stages matters, worked by hand on the same probabilities.
+// The order of the stages matters. The results are computed by hand for the same
+// probabilities.
 func TestStageOrderWorked(t *testing.T) {
 	ln2 := float32(math.Ln2)
 	warm := func(x float64) float64 { return math.Pow(x, 0.01) }
@@ -118,17 +119,17 @@ func TestStageOrderWorked(t *testing.T) {
 		{"one of many", []Stage{TopK}, Params{TopK: 2, TopP: 0.1, MinP: 1}, []Candidate{{2, 4. / 7}, {0, 3. / 7}}},
 		// Ids 2 and 0 are left, and of them 0.4 becomes 0.2, beside 0.3.
 		{"penalties after top-k", []Stage{TopK, Penalties}, Params{TopK: 2, PresencePenalty: ln2}, []Candidate{{0, 0.6}, {2, 0.4}}},
-		// 0.2 of id 2 stands behind 0.3 of id 0, and before id 3 by its id.
+		// Id 2 with 0.2 comes after id 0 with 0.3, and before id 3 because of its id.
 		{"penalties before top-k", []Stage{Penalties, TopK}, Params{TopK: 1, PresencePenalty: ln2}, []Candidate{{0, 1}}},
 		{"top-k before penalties", []Stage{TopK, Penalties}, Params{TopK: 1, PresencePenalty: ln2}, []Candidate{{2, 1}}},
-		// What penalties leave is in no order: top-p sorts again. 0.2, 0.3, 0.2 of 0.7.
+		// The candidates are not sorted after penalties, and top-p sorts them again: 0.2, 0.3, 0.2 of 0.7.
 		{"penalties between", []Stage{TopK, Penalties, TopP}, Params{TopK: 3, TopP: 0.4, PresencePenalty: ln2}, []Candidate{{0, 1}}},
-		// Twice: 0.4 becomes 0.1.
+		// The token is penalized twice: 0.4 becomes 0.1.
 		{"penalties twice", []Stage{Penalties, TopK, Penalties}, Params{TopK: 3, FrequencyPenalty: ln2}, []Candidate{{0, 0.5}, {3, 1. / 3}, {2, 1. / 6}}},
-		// At a high temperature all four are alike, and 0.65 needs three of them.
+		// At a high temperature all four probabilities are alike, and 0.65 needs three.
 		{"temperature before top-p", []Stage{Temperature, TopP}, Params{TopP: 0.65, Temperature: 100}, []Candidate{{2, warm(4) / three}, {0, warm(3) / three}, {3, warm(2) / three}}},
 		{"temperature twice", []Stage{Temperature, Temperature}, Params{Temperature: 0.5}, []Candidate{{2, 256. / 354}, {0, 81. / 354}, {3, 16. / 354}, {1, 1. / 354}}},
-		// Greedy first: one token, which is all that typical-p sees.
+		// The first stage is greedy, so typical-p gets one token.
 		{"greedy before typical-p", []Stage{Temperature, TypicalP}, Params{TypicalP: 0.2}, []Candidate{{2, 1}}},
 		{"greedy after typical-p", []Stage{TypicalP, Temperature}, Params{TypicalP: 0.2}, []Candidate{{0, 1}}},
 		// Of ids 0 and 3, the most typical, id 0 is penalized below id 3.
@@ -151,7 +152,7 @@ func TestStageOrderWorked(t *testing.T) {
 	}
 }
 
-// Stages that are repeated keep logits finite, and the order of those that fit.
+// Repeated stages keep logits finite, and do not change the order of logits that fit.
 func TestRepeatedStages(t *testing.T) {
 	const m = math.MaxFloat32
 	logits := []float32{m, 1, 2, 3, -m, negInf}
@@ -202,7 +203,7 @@ func TestGreedyParams(t *testing.T) {
 	}
 }
 
-// A narrower vocabulary leaves no counts behind.
+// A smaller vocabulary leaves no counts in the scratch memory of penalties.
 func TestPenaltyCounts(t *testing.T) {
 	for _, stages := range [][]Stage{{Penalties}, {TopK, Penalties}} {
 		s := mustNew(t, Params{Stages: stages, TopK: 2, PresencePenalty: 1, PenaltyWindow: 1})
@@ -251,12 +252,12 @@ func TestParseStages(t *testing.T) {
 func TestRepeatPenaltyOfPositiveLogit(t *testing.T) {
 	s := mustNew(t, Params{Temperature: 1, RepeatPenalty: 2})
 	s.Accept(0)
-	// 2 becomes 1, as the other is.
+	// The logit 2 becomes 1, which is the other logit.
 	checkDistribution(t, distribution(t, s, []float32{2, 1}), []Candidate{{0, 0.5}, {1, 0.5}})
 }
 
-// Top-p ends with the token that reaches its mass, and typical-p with the one that
-// passes it, as llama.cpp's do. Halves and quarters are exact.
+// As in llama.cpp, top-p ends with the token that reaches its probability, and typical-p with
+// the token that exceeds it. Halves and quarters are exact.
 func TestMassReachedExactly(t *testing.T) {
 	logits := []float32{1, 1, 1, 1}
 	for _, tt := range []struct {
@@ -274,14 +275,14 @@ func TestMassReachedExactly(t *testing.T) {
 	}
 }
 
-// At temperature 0 the likeliest is chosen of what the stages leave.
+// At temperature 0 the likeliest token after the stages is chosen.
 func TestGreedyChain(t *testing.T) {
 	for _, tt := range []struct {
 		p    Params
 		want int32
 	}{
 		{Params{TopK: 1, TopP: 0.1, MinP: 1}, 2},
-		{Params{TypicalP: 0.2}, 0}, // the likeliest is less typical
+		{Params{TypicalP: 0.2}, 0}, // the likeliest token is less typical
 		{Params{TypicalP: 0.2, TopK: 1}, 2},
 		{Params{LogitBias: map[int32]float32{1: 5}}, 1},
 		{Params{RepeatPenalty: 2}, 0},
@@ -335,8 +336,8 @@ func TestInvalidChain(t *testing.T) {
 	}
 }
 
-// llama.cpp's samplers, given the same logits and history, leave the same tokens
-// with the same probabilities.
+// For the same logits and history, the stages keep the same tokens with the same
+// probabilities as llama.cpp's samplers.
 func TestAgainstLlamaCpp(t *testing.T) {
 	raw, err := os.ReadFile("testdata/llamacpp.json")
 	if err != nil {
@@ -349,7 +350,8 @@ func TestAgainstLlamaCpp(t *testing.T) {
 			Logits  string
 			History []int32
 			Params  Params
-			// Count is of all tokens left, IDs and Probs are the likeliest of them.
+			// Count is the number of remaining tokens. IDs and Probs are those of the
+			// likeliest.
 			Count int
 			IDs   []int32
 			Probs []float64
@@ -382,9 +384,9 @@ func TestAgainstLlamaCpp(t *testing.T) {
 	}
 }
 
-// For random logits and parameters: the distribution falls and sums to 1, only the
-// likeliest tokens are in it, no fewer than asked for, and of no more mass than
-// asked for but for the last.
+// For random logits and parameters, the distribution is sorted, sums to 1, and has only the
+// likeliest tokens. It has at least MinKeep tokens, and without its last token it has less
+// than the probability of TopP.
 func TestChainProperties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 80 {
@@ -411,7 +413,7 @@ func TestChainProperties(t *testing.T) {
 					t.Fatalf("%+v: token %d is %d, want %d", p, i, c.ID, all[i].ID)
 				}
 				if enough(i, mass) && i >= max(p.MinKeep, 1) {
-					t.Fatalf("%+v: %d of mass %v were enough of %d", p, i, mass, len(d))
+					t.Fatalf("%+v: %d tokens with the probability %v were enough, got %d", p, i, mass, len(d))
 				}
 				sum += c.Probability
 				mass += all[i].Probability
@@ -420,7 +422,7 @@ func TestChainProperties(t *testing.T) {
 				t.Fatalf("%+v: sum %v", p, sum)
 			}
 			if len(d) < len(all) && (!enough(len(d), mass) || len(d) < max(p.MinKeep, 1)) {
-				t.Fatalf("%+v: %d of mass %v are too few", p, len(d), mass)
+				t.Fatalf("%+v: %d tokens with the probability %v are too few", p, len(d), mass)
 			}
 		}
 		topP, topK, minP := p, p, p
@@ -481,7 +483,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// Extreme logits keep every stage's invariants: something is left, and it is finite.
+// Extreme logits keep the invariants of every stage: at least one candidate remains, and
+// logits are finite.
 func TestChainExtremes(t *testing.T) {
 	const m = math.MaxFloat32
 	for _, logits := range [][]float32{
@@ -544,7 +547,7 @@ func TestChainAllocs(t *testing.T) {
 	logits := vocabulary(5000)
 	for _, c := range benchChains {
 		s := mustNew(t, c.p)
-		for range 100 { // the history is full then
+		for range 100 { // fills the history
 			s.Accept(7)
 		}
 		if n := testing.AllocsPerRun(10, func() {
@@ -579,7 +582,7 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
-// The partial sort beside a sort of everything.
+// The benchmark compares the partial sort with a full sort.
 func BenchmarkOrder(b *testing.B) {
 	logits := vocabulary(128 << 10)
 	c := make([]candidate, len(logits))

@@ -29,7 +29,7 @@ func ExampleSampler_Sample_error() {
 	// Output: sample: invalid logits: 0 logits, want 1..2147483647
 }
 
-// The usual chain. The caller says which tokens the penalties count.
+// The default chain. Accept adds the tokens that penalties count.
 func ExampleSampler_Accept() {
 	p := sample.DefaultParams()
 	p.RepeatPenalty, p.TopK, p.MinP, p.Seed = 1.5, 2, 0, 42
@@ -57,7 +57,7 @@ func ExampleSampler_Accept() {
 	// token 2: 0.469
 }
 
-// Temperature first: it decides how many tokens top-p leaves.
+// With the temperature first, it affects how many tokens top-p keeps.
 func ExampleParseStages() {
 	stages, err := sample.ParseStages("temperature;top_p")
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// compare orders candidates: negative where a comes before b. Equal ids are equal
-// candidates, so the order is total and does not depend on where candidates lay.
+// compare orders candidates: the result is negative if a comes before b. Candidates with
+// equal logits or weights are ordered by id, so the order is total.
 type compare func(a, b candidate) int
 
-// byLogit puts large logits first.
+// byLogit orders candidates by descending logit.
 func byLogit(a, b candidate) int {
 	if a.logit != b.logit {
 		return cmp.Compare(b.logit, a.logit)
@@ -17,7 +17,7 @@ func byLogit(a, b candidate) int {
 	return cmp.Compare(a.id, b.id)
 }
 
-// byWeight puts small weights first.
+// byWeight orders candidates by ascending weight.
 func byWeight(a, b candidate) int {
 	if a.weight != b.weight {
 		return cmp.Compare(a.weight, b.weight)
@@ -25,8 +25,8 @@ func byWeight(a, b candidate) int {
 	return cmp.Compare(a.id, b.id)
 }
 
-// order puts the first k candidates in order into c[:k], in about len(c) steps
-// while k is small against len(c), and the others behind them.
+// order moves the first k candidates of the order into c[:k], sorted, and the others after
+// them. It takes about len(c) steps if k is small compared with len(c).
 func order(c []candidate, k int, by compare) {
 	if k < len(c) {
 		partition(c, k, by)
@@ -34,9 +34,9 @@ func order(c []candidate, k int, by compare) {
 	slices.SortFunc(c[:k], by)
 }
 
-// partition moves the first k candidates in order into c[:k]. c[:k] is a heap with
-// the last of its candidates at the root; a candidate that comes before it takes its
-// place. Of n in random order, about k log(n/k) do.
+// partition moves the first k candidates of the order into c[:k]. c[:k] is a heap whose root
+// is the last of its candidates. A candidate that comes before the root replaces it; of n
+// candidates in random order, about k log(n/k) do.
 func partition(c []candidate, k int, by compare) {
 	if k == 0 {
 		return
@@ -71,13 +71,13 @@ func sink(heap []candidate, i int, by compare) {
 	}
 }
 
-// firstSorted is how many candidates extend sorts first: the mass of a language
-// model's distribution mostly lies in fewer.
+// firstSorted is the number of candidates that extend sorts first. Fewer candidates usually
+// have most of the probability of a language model's distribution.
 const firstSorted = 128
 
-// extend is given that the first sorted candidates of c are in order, and sorts more
-// if c[i] is not among them. It returns how many are sorted. A loop over i thus
-// sorts little more than it looks at.
+// extend sorts more candidates of c if c[i] is not among the first sorted ones, which are in
+// order. It returns the new number of sorted candidates. A loop over i therefore sorts only a
+// few more candidates than it visits.
 func extend(c []candidate, sorted, i int, by compare) int {
 	if i < sorted {
 		return sorted

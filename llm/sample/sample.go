@@ -11,69 +11,69 @@ import (
 
 // Errors that New and Sample wrap.
 var (
-	// ErrParams reports parameters that define no distribution.
+	// ErrParams reports parameters that are out of range.
 	ErrParams = errors.New("sample: invalid parameters")
-	// ErrLogits reports logits from which no token can be chosen.
+	// ErrLogits reports logits from which a token cannot be chosen.
 	ErrLogits = errors.New("sample: invalid logits")
 )
 
 // defaultPenaltyWindow is llama.cpp's default of penalty_last_n.
 const defaultPenaltyWindow = 64
 
-// Params selects how tokens are chosen. The zero value is greedy, and the zero
-// value of every field but Stages and Temperature leaves its stage out of the chain.
+// Params are the parameters of a Sampler. The zero value is greedy. Except for Stages,
+// Temperature and Seed, the zero value of a field leaves its stage out of the chain or means
+// the field's default.
 type Params struct {
-	// Stages is the chain, in the order in which its stages are applied; nil is
-	// DefaultStages. A stage that is not named is left out whatever its parameters,
-	// and one may be named more than once. Without [Temperature] the draw is from
-	// the logits that the chain leaves. LogitBias comes before every stage.
+	// Stages is the chain, in the order in which its stages are applied. nil means
+	// DefaultStages. A stage that is not in Stages is left out, and its parameters have
+	// no effect. A stage may occur more than once. Without [Temperature] the token is
+	// drawn from the logits after the chain. LogitBias comes before all stages.
 	Stages []Stage
-	// LogitBias is added to the logits of the tokens that it names; -Inf excludes
-	// a token.
+	// LogitBias holds, by token id, the amounts to add to logits. -Inf excludes a token.
 	LogitBias map[int32]float32
-	// RepeatPenalty makes tokens of the history less likely: a positive logit is
-	// divided by it, any other multiplied. 1 changes nothing.
+	// RepeatPenalty makes the tokens of the history less likely: it divides a positive
+	// logit and multiplies any other. 1 changes nothing.
 	RepeatPenalty float32
-	// FrequencyPenalty is subtracted from a token's logit once for each time that
-	// it occurs in the history.
+	// FrequencyPenalty is subtracted from the logit of a token for each time that it
+	// occurs in the history.
 	FrequencyPenalty float32
 	// PresencePenalty is subtracted from the logits of all tokens of the history.
 	PresencePenalty float32
-	// PenaltyWindow is the number of accepted tokens that are the history, counted
-	// from the last; 0 is 64, and less is all.
+	// PenaltyWindow is the number of last accepted tokens that form the history. 0 means
+	// 64, and a negative number means all.
 	PenaltyWindow int
-	// TopK leaves the TopK largest logits.
+	// TopK keeps the TopK largest logits.
 	TopK int
-	// TypicalP leaves the tokens whose surprise -log p is nearest to its mean, the
-	// entropy, as few as have more than this probability together. 1 and above
-	// changes nothing.
+	// TypicalP keeps the tokens whose surprise -log p is nearest to the entropy, which is
+	// the mean surprise. It keeps the fewest tokens whose probabilities add up to more
+	// than TypicalP. 1 and above changes nothing.
 	TypicalP float32
-	// TopP leaves the likeliest tokens, as few as have this probability together. 1
-	// and above changes nothing.
+	// TopP keeps the fewest likeliest tokens whose probabilities add up to at least TopP.
+	// 1 and above changes nothing.
 	TopP float32
-	// MinP leaves the tokens that have at least this part of the likeliest one's
-	// probability.
+	// MinP keeps the tokens that have at least MinP times the probability of the likeliest
+	// token.
 	MinP float32
-	// MinKeep is the number of tokens that TypicalP, TopP and MinP leave at least;
-	// 0 is 1.
+	// MinKeep is the smallest number of tokens that TypicalP, TopP and MinP keep. 0 means
+	// 1.
 	MinKeep int
-	// Temperature scales the logits down before drawing: below 1 likely tokens
-	// become likelier, above 1 all become more alike. At 0 and below its stage leaves
-	// the token with the largest logit alone.
+	// Temperature divides the logits. Below 1, likely tokens become likelier; above 1,
+	// the probabilities become more alike. At 0 and below, its stage keeps only the token
+	// with the largest logit.
 	Temperature float32
-	// Seed starts the random numbers. Every value is a seed, 0 included.
+	// Seed is the seed of the random numbers. Every value is a valid seed, including 0.
 	Seed uint64
 }
 
-// DefaultParams returns the parameters that llama.cpp's programs start from:
-// temperature 0.8, top-k 40, top-p 0.95 and min-p 0.05, with a window of 64 tokens for
-// penalties. The seed is 0, so that texts repeat until the caller sets another.
+// DefaultParams returns the defaults of llama.cpp's programs: temperature 0.8, top-k 40,
+// top-p 0.95, min-p 0.05, and a window of 64 tokens for penalties. The seed is 0, so texts
+// repeat until the caller sets another seed.
 func DefaultParams() Params {
 	return Params{Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05, PenaltyWindow: defaultPenaltyWindow}
 }
 
-// Greedy reports whether p draws no random numbers: whether its chain has a stage of
-// temperature 0 or less.
+// Greedy reports whether a Sampler for p draws no random numbers, because its chain has a
+// temperature of 0 or less.
 func (p *Params) Greedy() bool {
 	return p.Temperature <= 0 && slices.Contains(p.chain(), Temperature)
 }
@@ -85,7 +85,7 @@ func (p *Params) chain() []Stage {
 	return p.Stages
 }
 
-// check returns an error that names the first parameter out of range.
+// check returns an error that names the first parameter that is out of range.
 func (p *Params) check() error {
 	for _, f := range []struct {
 		name  string
@@ -126,8 +126,8 @@ func (p *Params) check() error {
 	return nil
 }
 
-// Check returns an error that matches ErrParams if New refuses p, or if p has a bias
-// for a token outside a vocabulary of n tokens, which Sample would refuse.
+// Check returns an error that wraps ErrParams if New fails for p, or if p has a bias of a
+// token outside of a vocabulary of n tokens, for which Sample fails.
 func (p *Params) Check(n int) error {
 	if err := p.check(); err != nil {
 		return err
@@ -144,22 +144,22 @@ func (p *Params) Check(n int) error {
 type candidate struct {
 	id    int32
 	logit float64
-	// weight is scratch of a stage or picker.
+	// weight is scratch memory of a stage or a picker.
 	weight float64
 }
 
-// set is the candidates at a point of the chain, at least one. Their logits are not
-// NaN and below +Inf, and one of them is finite.
+// set holds the candidates at a point of the chain, at least one. Their logits are neither
+// NaN nor +Inf, and one of them is finite.
 type set struct {
 	c []candidate
-	// sorted says that the logits fall, and that ids rise where logits are equal.
+	// sorted says that the candidates are sorted by byLogit.
 	sorted bool
-	// vocabulary is the number of tokens before the chain narrowed them.
+	// vocabulary is the number of candidates at the start of the chain.
 	vocabulary int
 }
 
-// step is a stage of the chain with its parameters. It narrows or reweights s,
-// reusing its array.
+// step is a stage of the chain with its parameters. apply narrows or reweights s, and reuses
+// the array of s.
 type step interface {
 	apply(s *set)
 }
@@ -167,13 +167,13 @@ type step interface {
 // picker ends the chain: it returns the index of the candidate to choose.
 type picker interface {
 	pick(s *set) int
-	// weigh sets the weights to the probabilities of being chosen.
+	// weigh sets the weights to the probabilities with which pick chooses.
 	weigh(s *set)
 }
 
-// Sampler chooses tokens, one sequence of them for a seed. It keeps scratch
-// memory, the history and the state of its random numbers: use one per sequence,
-// from one goroutine at a time.
+// Sampler chooses the tokens of one sequence. It holds scratch memory, the history and the
+// state of the random numbers. Use one Sampler for each sequence, from one goroutine at a
+// time.
 type Sampler struct {
 	bias    []bias
 	penalty *penalties // nil for none
@@ -193,8 +193,8 @@ type Candidate struct {
 	Probability float64
 }
 
-// New returns a sampler for p, of which it keeps a copy. It fails with ErrParams
-// where a parameter is NaN, infinite or out of its range.
+// New returns a sampler with a copy of p. It fails with ErrParams if a parameter is NaN,
+// infinite or out of range.
 func New(p Params) (*Sampler, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -217,8 +217,7 @@ func New(p Params) (*Sampler, error) {
 	return s, nil
 }
 
-// newStep returns the next step of the chain, or nil where the parameters leave the
-// stage out.
+// newStep returns the next step of the chain, or nil if the parameters leave the stage out.
 func (s *Sampler) newStep(st Stage, p *Params) step {
 	keep := max(p.MinKeep, 1)
 	switch st {
@@ -251,8 +250,8 @@ func (s *Sampler) newStep(st Stage, p *Params) step {
 	return nil
 }
 
-// beGreedy ends the chain with the largest logit. The steps just before which it
-// outlives, as the likeliest token, need not be run.
+// beGreedy makes the chain choose the largest logit. It removes the last steps of the chain
+// that never remove the token with the largest logit.
 func (s *Sampler) beGreedy() {
 	s.picker = greedy{}
 	for len(s.steps) > 0 {
@@ -265,33 +264,32 @@ func (s *Sampler) beGreedy() {
 	}
 }
 
-// Accept adds a token to the history that penalties count: the one that was
-// sampled, or one of a prompt. An id that is none of the vocabulary counts for
-// nothing.
+// Accept adds a token to the history of the penalties: a sampled token, or a token of a
+// prompt. An id outside of the vocabulary has no effect.
 func (s *Sampler) Accept(id int32) {
 	if s.penalty != nil {
 		s.penalty.accept(id)
 	}
 }
 
-// Reset takes the sampler back to where New left it: no history, and the random
-// numbers start again.
+// Reset restores the state after New: the history is empty, and the random numbers start
+// again.
 func (s *Sampler) Reset() {
-	// The second word selects one of PCG's streams; it is a constant so that the
-	// seed alone decides.
+	// The second word selects one of PCG's streams. It is constant, so that only the seed
+	// determines the random numbers.
 	s.pcg.Seed(s.seed, 0x9E3779B97F4A7C15)
 	if s.penalty != nil {
 		s.penalty.reset()
 	}
 }
 
-// Sample returns the index of the chosen logit. logits holds one per token of
-// the vocabulary and is not changed; -Inf excludes a token. The token does not
-// enter the history: see [Sampler.Accept].
+// Sample returns the id of the chosen token. logits has one element for each token of the
+// vocabulary, and Sample does not change it; -Inf excludes a token. Sample does not add the
+// token to the history: see [Sampler.Accept].
 //
-// It fails with ErrLogits where logits is empty, holds NaN or +Inf, or excludes
-// every token, and with ErrParams where a token with a bias has no logit. A failed
-// call draws no random number.
+// It fails with ErrLogits if logits is empty, contains NaN or +Inf, or excludes every token,
+// and with ErrParams if a token with a bias has no logit. A call that fails draws no random
+// number.
 func (s *Sampler) Sample(logits []float32) (int32, error) {
 	if err := s.run(logits); err != nil {
 		return 0, err
@@ -299,10 +297,10 @@ func (s *Sampler) Sample(logits []float32) (int32, error) {
 	return s.set.c[s.picker.pick(&s.set)].id, nil
 }
 
-// Distribution returns the tokens among which Sample would choose, likeliest first
-// (and by id where equally likely), with their probabilities. Tokens of probability
-// 0 are left out. It draws no random number. The slice is good until the next call
-// of a method. It fails as Sample does.
+// Distribution returns the tokens among which Sample would choose, with their probabilities,
+// likeliest first and then by id. Tokens with probability 0 are left out. Distribution draws
+// no random number. The slice is valid until the next call of a method. Distribution fails as
+// Sample does.
 func (s *Sampler) Distribution(logits []float32) ([]Candidate, error) {
 	if err := s.run(logits); err != nil {
 		return nil, err
@@ -318,7 +316,7 @@ func (s *Sampler) Distribution(logits []float32) ([]Candidate, error) {
 	return s.probs, nil
 }
 
-// run leaves in s.set what the chain leaves of logits.
+// run applies the chain to logits and sets s.set to the remaining candidates.
 func (s *Sampler) run(logits []float32) error {
 	if len(logits) == 0 || len(logits) > math.MaxInt32 {
 		return fmt.Errorf("%w: %d logits, want 1..%d", ErrLogits, len(logits), math.MaxInt32)
@@ -336,16 +334,16 @@ func (s *Sampler) run(logits []float32) error {
 		c[i] = candidate{id: int32(i), logit: float64(l)}
 	}
 	if !possible {
-		return fmt.Errorf("%w: all %d are -Inf", ErrLogits, len(logits))
+		return fmt.Errorf("%w: all %d logits are -Inf", ErrLogits, len(logits))
 	}
 	for _, b := range s.bias {
 		if int(b.id) >= len(c) {
-			return fmt.Errorf("%w: bias of token %d, but %d logits", ErrParams, b.id, len(c))
+			return fmt.Errorf("%w: bias of token %d, want a token of 0..%d", ErrParams, b.id, len(c)-1)
 		}
 		c[b.id].logit += b.value
 	}
 	if len(s.bias) > 0 && !slices.ContainsFunc(c, func(c candidate) bool { return !math.IsInf(c.logit, -1) }) {
-		return fmt.Errorf("%w: with their biases all %d are -Inf", ErrLogits, len(logits))
+		return fmt.Errorf("%w: with their biases all %d logits are -Inf", ErrLogits, len(logits))
 	}
 	s.set = set{c: c, vocabulary: len(c)}
 	for _, st := range s.steps {

@@ -92,9 +92,9 @@ func TestInvalidParams(t *testing.T) {
 	}
 }
 
-// The weights before the draw, worked by hand: logits 0, ln 2, ln 5 have the
-// probabilities 1/8, 2/8, 5/8 at temperature 1 and, their logits halved,
-// 1, sqrt 2, sqrt 5 over the sum at temperature 2.
+// The weights of the draw, computed by hand. The logits 0, ln 2, ln 5 have the probabilities
+// 1/8, 2/8, 5/8 at temperature 1. At temperature 2, which halves the logits, the
+// probabilities are 1, sqrt 2, sqrt 5, divided by their sum.
 func TestSoftmaxWorked(t *testing.T) {
 	logits := []float32{0, float32(math.Log(2)), float32(math.Log(5))}
 	for _, tc := range []struct {
@@ -173,7 +173,7 @@ func TestSeed(t *testing.T) {
 	if a, b := run(7), run(8); slices.Equal(a, b) {
 		t.Errorf("two seeds, one sequence: %v", a)
 	}
-	// Recorded: a release must not change what a seed gives.
+	// The ids are recorded, because a release must not change the ids of a seed.
 	if got, want := run(7)[:8], []int32{54, 59, 37, 64, 17, 24, 11, 38}; !slices.Equal(got, want) {
 		t.Errorf("seed 7 gives %v, want %v", got, want)
 	}
@@ -256,7 +256,7 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
-// Check finds what New refuses, and biases of tokens that a vocabulary does not have.
+// Check fails if New fails, and for biases of tokens outside of the vocabulary.
 func TestCheck(t *testing.T) {
 	for _, tc := range []struct {
 		name string

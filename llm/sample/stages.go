@@ -7,32 +7,32 @@ import (
 	"strings"
 )
 
-// Stage is a stage of a sampler's chain; Params holds what each needs.
+// Stage is a stage of a sampler's chain. Params has its parameters.
 type Stage uint8
 
-// The stages that a chain may have.
+// The stages of a chain, with the fields of Params that are their parameters.
 const (
-	Penalties   Stage = iota // RepeatPenalty, FrequencyPenalty, PresencePenalty
+	Penalties   Stage = iota // RepeatPenalty, FrequencyPenalty, PresencePenalty, PenaltyWindow
 	TopK                     // TopK
-	TypicalP                 // TypicalP
-	TopP                     // TopP
-	MinP                     // MinP
+	TypicalP                 // TypicalP, MinKeep
+	TopP                     // TopP, MinKeep
+	MinP                     // MinP, MinKeep
 	Temperature              // Temperature
 )
 
-// stageNames are llama.cpp's.
+// stageNames has the names of llama.cpp.
 var stageNames = [...]string{
 	Penalties: "penalties", TopK: "top_k", TypicalP: "typ_p", TopP: "top_p", MinP: "min_p", Temperature: "temperature",
 }
 
-// stageAliases are other names that llama.cpp takes.
+// stageAliases has the other names that llama.cpp accepts.
 var stageAliases = map[string]Stage{"typical": TypicalP, "typical_p": TypicalP, "typ": TypicalP, "nucleus": TopP, "temp": Temperature}
 
-// DefaultStages returns the chain of a Sampler whose Params name none, in
-// llama.cpp's order: penalties, top-k, typical-p, top-p, min-p, temperature.
+// DefaultStages returns the chain of a Sampler whose Params.Stages is nil, in llama.cpp's
+// order: penalties, top-k, typical-p, top-p, min-p, temperature.
 func DefaultStages() []Stage { return []Stage{Penalties, TopK, TypicalP, TopP, MinP, Temperature} }
 
-// String returns the name of the stage, as ParseStages takes it.
+// String returns the name of the stage, which ParseStages accepts.
 func (s Stage) String() string {
 	if int(s) < len(stageNames) {
 		return stageNames[s]
@@ -40,10 +40,10 @@ func (s Stage) String() string {
 	return fmt.Sprintf("Stage(%d)", uint8(s))
 }
 
-// ParseStages returns the stages of a list of names between semicolons, such as
-// "penalties;top_k;temperature". It takes llama.cpp's names and aliases, with "-" or
-// "_" in them; an empty list is an empty chain. It fails with ErrParams at a name that
-// is none of a stage.
+// ParseStages returns the stages of a list of names that are separated by semicolons, such as
+// "penalties;top_k;temperature". It accepts llama.cpp's names and aliases, with "-" or "_" in
+// them. An empty list gives an empty chain. ParseStages fails with ErrParams if a name is not
+// that of a stage.
 func ParseStages(list string) ([]Stage, error) {
 	stages := []Stage{}
 	if list == "" {
@@ -67,23 +67,23 @@ next:
 	return stages, nil
 }
 
-// bias is added to the logit of a token.
+// bias is an amount to add to the logit of a token.
 type bias struct {
 	id    int32
 	value float64
 }
 
-// penalties keeps the history and lowers the logits of its tokens, as llama.cpp's
-// penalties sampler does. Repetition: N. S. Keskar et al., "CTRL", 2019, section
-// 4.1, with negative logits multiplied, since a division would raise them.
+// penalties holds the history and lowers the logits of its tokens, as llama.cpp's penalties
+// sampler does. The repeat penalty is that of N. S. Keskar et al., "CTRL", 2019, section 4.1,
+// except that negative logits are multiplied, because a division would raise them.
 type penalties struct {
 	repeat, frequency, presence float64
-	// history is the last accepted ids: a ring of window ids whose oldest is at
-	// next, or all of them if window is negative.
+	// history holds the last accepted ids: a ring of window ids whose oldest id is at
+	// index next, or all accepted ids if window is negative.
 	history []int32
 	window  int
 	next    int
-	// count is scratch by id, all zero between calls.
+	// count is scratch memory by id. All its elements are zero between calls.
 	count []int32
 }
 
@@ -114,10 +114,10 @@ func (p *penalties) accept(id int32) {
 
 func (p *penalties) reset() { p.history, p.next = p.history[:0], 0 }
 
-// penalize is the step that lowers the logits of the history's tokens.
+// penalize is the step that lowers the logits of the tokens of the history.
 type penalize struct {
 	*penalties
-	// first says that no step comes before, so that every token is in its place.
+	// first says that this step is the first one, so that candidate i is token i.
 	first bool
 }
 
@@ -146,7 +146,7 @@ func (p penalize) apply(s *set) {
 	s.sorted = false
 }
 
-// lower lowers the logit of a token that is counted.
+// lower lowers the logit of c if its token is in the history.
 func (p *penalties) lower(c *candidate) {
 	n := p.count[c.id]
 	if n == 0 {
@@ -161,7 +161,7 @@ func (p *penalties) lower(c *candidate) {
 	c.become(logit - (float64(n)*p.frequency + p.presence))
 }
 
-// topK leaves as many of the largest logits as it says, sorted.
+// topK keeps the given number of largest logits, sorted.
 type topK int
 
 func (k topK) apply(s *set) {
@@ -172,8 +172,8 @@ func (k topK) apply(s *set) {
 	s.c, s.sorted = s.c[:n], true
 }
 
-// typical leaves the candidates whose surprise is nearest to the entropy: C. Meister
-// et al., "Locally Typical Sampling", 2023, section 4.
+// typical keeps the candidates whose surprise is nearest to the entropy. (C. Meister et al.,
+// "Locally Typical Sampling", 2023, section 4.)
 type typical struct {
 	p    float64
 	keep int
@@ -188,7 +188,7 @@ func (t typical) apply(s *set) {
 			entropy += w / sum * (logSum - (s.c[i].logit - largest))
 		}
 	}
-	// The weights become the distances, by which the candidates are ordered.
+	// The weights become the distances from the entropy, for byWeight.
 	for i := range s.c {
 		s.c[i].weight = math.Abs(logSum - (s.c[i].logit - largest) - entropy)
 	}
@@ -204,8 +204,8 @@ func (t typical) apply(s *set) {
 	s.sorted = false
 }
 
-// topP leaves the likeliest candidates: A. Holtzman et al., "The Curious Case of
-// Neural Text Degeneration", 2020, section 3.1.
+// topP keeps the likeliest candidates. (A. Holtzman et al., "The Curious Case of Neural Text
+// Degeneration", 2020, section 3.1.)
 type topP struct {
 	p    float64
 	keep int
@@ -228,9 +228,9 @@ func (t topP) apply(s *set) {
 	s.sorted = true
 }
 
-// minP leaves the candidates of at least a part of the largest probability.
+// minP keeps the candidates with at least a given part of the largest probability.
 type minP struct {
-	logP float64 // logarithm of the part
+	logP float64 // the logarithm of that part
 	keep int
 }
 
@@ -257,8 +257,8 @@ func (m minP) apply(s *set) {
 	s.c = kept
 }
 
-// become gives a candidate a logit that a stage computed, kept finite however often
-// stages are repeated. What is excluded stays so.
+// become sets the logit that a stage computed. The logit remains finite even if stages are
+// repeated often. An excluded candidate remains excluded.
 func (c *candidate) become(logit float64) {
 	const most = math.MaxFloat64 / 4
 	if !math.IsInf(c.logit, -1) {
@@ -275,7 +275,7 @@ func (t temperature) apply(s *set) {
 	}
 }
 
-// largest returns the index of the largest logit, the first of equal ones.
+// largest returns the index of the largest logit. Of equal logits it returns the first.
 func largest(s *set) int {
 	if s.sorted {
 		return 0
@@ -289,8 +289,8 @@ func largest(s *set) int {
 	return best
 }
 
-// softmax sets the weights in proportion to the probabilities, and returns the
-// largest logit, whose weight is 1, and the sum of the weights.
+// softmax sets the weights in proportion to the probabilities. It returns the largest logit,
+// whose weight is 1, and the sum of the weights.
 func softmax(s *set) (max, sum float64) {
 	max = s.c[largest(s)].logit
 	for i := range s.c {
@@ -301,7 +301,7 @@ func softmax(s *set) (max, sum float64) {
 	return max, sum
 }
 
-// greedy picks the largest logit, the first of equal ones.
+// greedy picks the largest logit. Of equal logits it picks the first.
 type greedy struct{}
 
 func (greedy) pick(s *set) int { return largest(s) }
@@ -313,16 +313,15 @@ func (greedy) weigh(s *set) {
 	s.c[largest(s)].weight = 1
 }
 
-// draw picks a candidate with the probability that the softmax gives it.
+// draw picks a random candidate with the probabilities of the softmax.
 type draw struct {
 	rng *rand.Rand
 }
 
 func (d draw) pick(s *set) int {
 	_, sum := softmax(s)
-	// The running sum repeats the additions of sum and so ends at sum. Should
-	// the product round up to sum, nothing exceeds it and the last candidate of
-	// positive weight is taken.
+	// The additions of acc are those of sum, so acc ends at sum. If the product rounds up
+	// to sum, no acc exceeds it, and the last candidate with a positive weight is chosen.
 	threshold := d.rng.Float64() * sum
 	acc, last := 0.0, 0
 	for i := range s.c {

@@ -2,17 +2,17 @@ package sample
 
 import "fmt"
 
-// StopMatcher ends a stream of text at the first of some stop strings. It holds
-// back text that may be the beginning of one, so that no part of a stop string is
-// ever given out, and gives it out as soon as it is none.
+// StopMatcher ends a stream of text at the first stop string. It holds back text that may be
+// the beginning of a stop string, so that it never returns a part of one. It returns that
+// text as soon as it is not the beginning of a stop string.
 //
-// The stream ends with the stop string that is complete first; of several that are
-// complete at the same byte, the longest is cut off. How the text is cut into
-// pieces makes no difference. If stop strings and pieces are whole UTF-8
-// characters, so is all text that is given out.
+// The stream ends at the stop string that is complete first. If several stop strings are
+// complete at the same byte, the longest one is removed. The result does not depend on how
+// the text is cut into pieces. If stop strings and pieces consist of whole UTF-8 characters,
+// so do the results.
 type StopMatcher struct {
 	stops []stopString
-	// held is the longest end of the text so far that begins a stop string.
+	// held is the longest suffix of the text so far that is a prefix of a stop string.
 	held    string
 	stopped string
 }
@@ -23,11 +23,11 @@ type stopString struct {
 	// fail[n] is the length of the longest proper prefix of text[:n] that is also
 	// its suffix.
 	fail []int
-	n    int // bytes of text that the stream ends with
+	n    int // the length of the prefix of text that the stream ends with
 }
 
-// NewStopMatcher returns a matcher for stops; none of them may be empty (ErrParams).
-// Without stops it holds nothing back.
+// NewStopMatcher returns a matcher for stops. It fails with ErrParams if one of them is empty.
+// Without stops, the matcher holds nothing back.
 func NewStopMatcher(stops ...string) (*StopMatcher, error) {
 	m := &StopMatcher{}
 	for i, s := range stops {
@@ -50,8 +50,9 @@ func NewStopMatcher(stops ...string) (*StopMatcher, error) {
 	return m, nil
 }
 
-// Next takes the next piece of text. It returns the text that can be given out now
-// and whether a stop string has ended the stream; after that it returns no text.
+// Next takes the next piece of text. It returns the text that is certainly not a part of a
+// stop string, and whether a stop string has ended the stream. After the end of the stream it
+// returns no text.
 func (m *StopMatcher) Next(text string) (out string, stopped bool) {
 	if m.stopped != "" {
 		return "", true
@@ -83,7 +84,7 @@ func (m *StopMatcher) Next(text string) (out string, stopped bool) {
 	return all[:len(all)-hold], false
 }
 
-// Flush returns the text that is held back, once the stream has ended otherwise.
+// Flush returns the text that is held back. Call it when the stream ends without a stop string.
 func (m *StopMatcher) Flush() string {
 	held := m.held
 	m.held = ""
@@ -93,10 +94,10 @@ func (m *StopMatcher) Flush() string {
 	return held
 }
 
-// Stopped returns the stop string that ended the stream, empty if none did.
+// Stopped returns the stop string that ended the stream, or "" if none did.
 func (m *StopMatcher) Stopped() string { return m.stopped }
 
-// Reset makes m ready for another stream.
+// Reset prepares m for another stream.
 func (m *StopMatcher) Reset() {
 	m.Flush()
 	m.stopped = ""

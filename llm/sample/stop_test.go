@@ -16,7 +16,7 @@ func newMatcher(t testing.TB, stops ...string) *StopMatcher {
 	return m
 }
 
-// Each piece gives out what no stop string can begin any more.
+// Each call of Next returns the text that cannot be the beginning of a stop string.
 func TestStopMatcher(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -74,8 +74,8 @@ func TestStopMatcherEmptyStop(t *testing.T) {
 	}
 }
 
-// However the text is cut, the result is that of a search in the whole text, and no
-// piece ends within a character unless the text does.
+// For any cut of the text into pieces, the result is that of a search in the whole text. No
+// result ends within a character unless the text does.
 func FuzzStopMatcher(f *testing.F) {
 	f.Add("go stop on", "stop", "o s", uint64(0b1010101))
 	f.Add("aaab", "aab", "ab", uint64(1))
@@ -100,7 +100,7 @@ func FuzzStopMatcher(f *testing.F) {
 			out, _ := m.Next(piece)
 			piece = ""
 			if whole && !utf8.ValidString(out) {
-				t.Errorf("gives out %q", out)
+				t.Errorf("returns %q", out)
 			}
 			got.WriteString(out)
 		}
