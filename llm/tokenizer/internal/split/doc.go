@@ -1,7 +1,7 @@
-// Package split cuts text into pieces with the regular expressions that
-// byte-level BPE vocabularies were trained behind. Those look one character
-// ahead, as in \s+(?!\S), which package regexp does not offer, and they meet
-// texts of any length, which rules out backtracking.
+// Package split cuts text into pieces with the regular expressions that byte-level BPE
+// vocabularies were trained with. These expressions look one character ahead, as in
+// \s+(?!\S), which package regexp does not support. Texts have any length, so a
+// backtracking matcher is too slow.
 //
 // # Syntax
 //
@@ -10,22 +10,20 @@
 //	\p{L}  \p{M}  \p{N}  \p{P}  \p{S}
 //	(?=c)  (?!c)  $      the next character is, or is not, in the class c; the end
 //
-// Alternatives are tried in order and repetitions are greedy, as a backtracking
-// matcher does it: the match is the one that comes first, not the longest.
-// Outside of a class, '.' and '^' are not provided. An expression must not match
-// the empty text.
+// Alternatives are tried in order and repetitions are greedy, as in a backtracking matcher:
+// the result is the first match, not the longest. Outside of a class, '.' and '^' are not
+// supported. An expression must not match the empty text.
 //
-// Classes are those of Unicode 15.1; \s is its White_Space.
+// Classes are those of Unicode 15.1, and \s is White_Space.
 //
 // # Method
 //
-// Compile builds a deterministic automaton over classes of characters. Its
-// states are ordered lists of threads, as in RE2, so the first match in the
-// order of alternatives is known; a state moves, and tells whether a match ends
-// in front of a character, by that character. (R. Cox, "Regular expression
-// matching in the wild", 2010.) Where a scan runs far past the end of its match,
-// the positions and states that led nowhere are remembered, and no later scan
-// follows them again. (T. Reps, "Maximal-munch tokenization in linear time",
-// TOPLAS 20(2), 1998.) Splitting n bytes takes O(n) time for a given pattern,
-// whatever the text.
+// Compile builds a deterministic automaton over classes of characters. As in RE2, its states
+// are ordered lists of threads, so that the automaton finds the first match in the order of
+// the alternatives. The transition of a state on a character also says whether a match ends
+// in front of that character. (R. Cox, "Regular expression matching in the wild", 2010.) If
+// a scan runs far past the end of its match, the matcher remembers the positions and states
+// that led to no match, and no later scan follows them again. (T. Reps, "Maximal-munch
+// tokenization in linear time", TOPLAS 20(2), 1998.) For a given pattern, splitting n bytes
+// takes O(n) time for any text.
 package split

@@ -9,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// errSyntax reports an expression that this package does not read.
+// errSyntax reports an expression that this package does not support.
 var errSyntax = errors.New("split: invalid expression")
 
-// maxProgram bounds the instructions of an expression, repetitions unrolled.
+// maxProgram bounds the number of instructions of an expression with unrolled repetitions.
 const maxProgram = 1 << 14
 
 type opcode uint8
 
 const (
-	opClass  opcode = iota // consume a character of set, go on at the next instruction
-	opAssert               // go on if the next character is in set, or at the end if end is set
-	opFork                 // go on at x first, then at y
-	opJump                 // go on at x
+	opClass  opcode = iota // consume a character of set and continue at the next instruction
+	opAssert               // continue if the next character is in set, or at the end if end is set
+	opFork                 // continue at x, and with lower preference at y
+	opJump                 // continue at x
 	opMatch
 )
 
@@ -32,15 +32,15 @@ type inst struct {
 	x, y int
 }
 
-// compiler emits instructions while it reads. A fragment that is repeated is read
-// again from its source.
+// compiler emits instructions while it reads an expression. It reads a repeated fragment again
+// from its source.
 type compiler struct {
 	src  string
 	pos  int
 	prog []inst
 }
 
-// parse translates an expression into instructions, the first of them at 0.
+// parse translates an expression into instructions. Execution begins at index 0.
 func parse(expr string) ([]inst, error) {
 	c := &compiler{src: expr}
 	if err := c.alternatives(); err != nil {
@@ -82,7 +82,8 @@ func (c *compiler) eat(prefix string) bool {
 	return false
 }
 
-// insert makes room for an instruction at i. Targets behind it move with it.
+// insert makes room for an instruction at index i, and adjusts the jumps to later
+// instructions.
 func (c *compiler) insert(i int, in inst) error {
 	if err := c.emit(inst{}); err != nil {
 		return err
@@ -163,7 +164,7 @@ func (c *compiler) repeated() error {
 	return nil
 }
 
-// optional makes the instructions from at on optional, present first.
+// optional makes the instructions from index at on optional. Executing them is preferred.
 func (c *compiler) optional(at int) error {
 	if err := c.insert(at, inst{op: opFork, x: at + 1}); err != nil {
 		return err
@@ -172,8 +173,8 @@ func (c *compiler) optional(at int) error {
 	return nil
 }
 
-// counted reads {n} or {n,m} behind an atom that was read from position from
-// once, and reads the atom for the other times.
+// counted reads {n} or {n,m} after an atom that begins at position from and was read once. It
+// reads the atom again for each further repetition.
 func (c *compiler) counted(from int) error {
 	atomEnd := c.pos
 	body, rest, ok := strings.Cut(c.src[c.pos+1:], "}")
@@ -188,7 +189,7 @@ func (c *compiler) counted(from int) error {
 	}
 	end := len(c.src) - len(rest)
 	whole := c.src
-	c.src = whole[:atomEnd] // the atom's own quantifiers are inside of it
+	c.src = whole[:atomEnd] // the atom includes its own quantifiers
 	again := func() error {
 		c.pos = from
 		return c.atom()
@@ -292,8 +293,7 @@ func (c *compiler) bracket() (set, error) {
 	}
 }
 
-// element reads a character or an escape; single tells that it stands for one
-// character.
+// element reads a character or an escape. single says that the result is one character.
 func (c *compiler) element() (s set, single bool, err error) {
 	r, size := utf8.DecodeRuneInString(c.src[c.pos:])
 	if size == 0 || r == utf8.RuneError {

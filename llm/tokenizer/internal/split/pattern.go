@@ -10,16 +10,16 @@ import (
 
 // Pattern is a compiled expression. It is immutable and safe for concurrent use.
 type Pattern struct {
-	// ascii and bounds tell the class of a character: bounds holds the first
-	// character of every run of one class, in order, and classes its class.
+	// ascii and bounds give the class of a character. bounds holds the first character
+	// of each range of characters with one class, in order, and classes that class.
 	ascii   [utf8.RuneSelf]uint8
 	bounds  []rune
 	classes []uint8
-	// moves holds, for every state and class, the state that follows, times two,
-	// plus one if a match ends in front of the character. The class behind the
-	// last stands for the end of the text.
+	// moves holds, for each state and class, twice the next state, plus one if a match
+	// ends in front of the character. The class after the last one represents the end
+	// of the text.
 	moves []uint32
-	width int // classes, the end counted
+	width int // the number of classes, including the end of the text
 }
 
 const (
@@ -30,8 +30,8 @@ const (
 	maxClasses = 255
 )
 
-// Compile translates an expression. It fails for one that doc.go does not
-// describe, that matches the empty text or that needs too many states.
+// Compile compiles an expression. It fails if the expression has a syntax that the package
+// comment does not describe, matches the empty text, or needs too many states.
 func Compile(expr string) (*Pattern, error) {
 	prog, err := parse(expr)
 	if err != nil {
@@ -48,8 +48,8 @@ func Compile(expr string) (*Pattern, error) {
 	return p, nil
 }
 
-// classify finds the classes of characters that no set of the program tells
-// apart, and returns one member of each.
+// classify finds the classes of characters that no set of the program distinguishes, and
+// returns one member of each class.
 func (p *Pattern) classify(prog []inst) (members []rune, err error) {
 	starts := []rune{0}
 	for _, in := range prog {
@@ -104,18 +104,18 @@ func (p *Pattern) search(r rune) uint8 {
 	return p.classes[i]
 }
 
-// threads collects, by order of preference, where a program stands. Its list is
-// a state of the automaton.
+// threads collects the positions in a program in the order of preference. Its list is a state
+// of the automaton.
 type threads struct {
 	prog    []inst
-	seen    []int // by instruction; the step that came by last
+	seen    []int // for each instruction, the last step that reached it
 	step    int
 	next    []int
 	matched bool
 }
 
-// follow runs the thread at pc in front of r, or of the end of the text, until
-// it consumes r, fails or matches. What comes after a match has no say.
+// follow runs the thread at pc in front of r, or in front of the end of the text, until it
+// consumes r, fails or matches. Threads after a match have no effect.
 func (t *threads) follow(pc int, r rune, end bool) {
 	if t.matched || t.seen[pc] == t.step {
 		return
@@ -140,7 +140,7 @@ func (t *threads) follow(pc int, r rune, end bool) {
 	}
 }
 
-// determinize builds the automaton breadth first.
+// determinize builds the deterministic automaton breadth first.
 func (p *Pattern) determinize(prog []inst, members []rune) error {
 	index := map[string]uint32{"": dead}
 	lists := [][]int{nil}
@@ -188,11 +188,11 @@ func (p *Pattern) determinize(prog []inst, members []rune) error {
 	return nil
 }
 
-// Split calls yield with the pieces of text in order: every match, leftmost
-// first, and every stretch between matches. The pieces joined are text.
+// Split calls yield with the pieces of text in order: the matches, and the text between them.
+// The concatenation of the pieces is text.
 func (p *Pattern) Split(text string, yield func(piece string)) {
 	var m matcher
-	from := 0 // of the stretch without a match
+	from := 0 // the start of the text without a match
 	for pos := 0; pos < len(text); {
 		end := m.match(p, text, pos)
 		if end < 0 {
@@ -211,14 +211,14 @@ func (p *Pattern) Split(text string, yield func(piece string)) {
 	}
 }
 
-// patience is how many bytes a scan may run past the end of its match before it
-// takes note of where it was.
+// patience is the number of bytes that a scan runs past the end of its match before it
+// records its positions.
 const patience = 32
 
-// matcher holds what scans of one text have learned.
+// matcher holds the results of earlier scans of one text.
 type matcher struct {
-	// futile holds positions with the states in which nothing more was found,
-	// all of them before end.
+	// futile holds positions, and the states in which no match was found from there on.
+	// All positions are before end.
 	futile map[place]struct{}
 	end    int
 }
@@ -271,8 +271,8 @@ func (m *matcher) match(p *Pattern, text string, pos int) int {
 	}
 }
 
-// decode returns the character at i and its length. A surrogate that is encoded
-// like a character is one; any other invalid byte is U+FFFD.
+// decode returns the character at i and its length. An encoded surrogate is a character; any
+// other invalid byte is U+FFFD.
 func decode(text string, i int) (rune, int) {
 	r, size := utf8.DecodeRuneInString(text[i:])
 	if r == utf8.RuneError && size == 1 && len(text)-i >= 3 &&

@@ -7,13 +7,13 @@ import (
 	"unicode"
 )
 
-// span is an interval of code points, both ends included.
+// span is an interval of code points, including both ends.
 type span struct{ lo, hi rune }
 
-// set is a set of code points in ascending spans that neither overlap nor touch.
+// set is a set of code points, as ascending spans that neither overlap nor are adjacent.
 type set []span
 
-// union returns the code points in any of spans, which come in any order.
+// union returns the set of the code points of spans, which may have any order.
 func union(spans ...span) set {
 	s := slices.Clone(spans)
 	slices.SortFunc(s, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
