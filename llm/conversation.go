@@ -12,13 +12,13 @@ import (
 	"github.com/fucina-go/fucina/llm/chat"
 )
 
-// Conversation is a chat on a session: turns of a user and the model, laid out by a
-// chat template. What the user writes cannot forge a turn, where the template's
-// markers are tokens. It is driven by one goroutine at a time; while an answer is
-// streamed, only Template and Messages may be called.
+// Conversation is a chat on a session. A chat template lays out the turns of the user and
+// the model. If the template's markers are tokens, messages of the user cannot forge a turn.
+// One goroutine at a time drives a Conversation. While an answer is streamed, only Template
+// and Messages may be called.
 //
-// Its session may serve other conversations in turn: what one finds there that is not
-// its own is forgotten, and decoded again.
+// Several conversations may use a session in turn. A conversation removes tokens of the
+// session that are not its own, and decodes its own turns again.
 type Conversation struct {
 	s        *Session
 	template chat.Template
@@ -26,11 +26,10 @@ type Conversation struct {
 	turns    []chat.Message
 }
 
-// NewConversation begins a conversation on s. template is a name that package chat
-// knows. If it is empty, the template is that of the model's file, with what it does to
-// earlier turns as far as chat.Recognise knows it; an error that matches
-// chat.ErrTemplate says that the file has none or that it is not known. system is the
-// system message. If it is empty, the template decides: most have none then.
+// NewConversation begins a conversation on s. template is one of chat.Names, or empty. If it
+// is empty, the conversation uses the template of the model's file, as chat.Recognise finds
+// it; NewConversation fails with chat.ErrTemplate if the file has no template or an unknown
+// one. system is the system message. If it is empty, the template may add its own.
 func (s *Session) NewConversation(template, system string) (*Conversation, error) {
 	t, err := s.template(template)
 	if err != nil {
@@ -40,7 +39,7 @@ func (s *Session) NewConversation(template, system string) (*Conversation, error
 	if system != "" {
 		c.system = []chat.Message{{Role: chat.System, Content: system}}
 	}
-	// A template that takes no system message is found now.
+	// A template that accepts no system message is an error here, not at the first Send.
 	if err := c.check(c.system, nil); err != nil {
 		return nil, err
 	}
@@ -59,14 +58,14 @@ func (s *Session) template(name string) (chat.Template, error) {
 	}
 	text := s.m.chatTemplate
 	if s.m.templateErr != nil {
-		return chat.Template{}, fmt.Errorf("llm: %w: that of the file: %w; name one of %s", chat.ErrTemplate, s.m.templateErr, strings.Join(chat.Names(), ", "))
+		return chat.Template{}, fmt.Errorf("llm: %w: the template of the file: %w; name one of %s", chat.ErrTemplate, s.m.templateErr, strings.Join(chat.Names(), ", "))
 	}
 	if text == "" {
 		return chat.Template{}, fmt.Errorf("llm: %w: the file carries none; name one of %s", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
 	}
 	t, ok := chat.Recognise(text)
 	if !ok {
-		return t, fmt.Errorf("llm: %w: that of the file is none of %s; name one", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
+		return t, fmt.Errorf("llm: %w: the template of the file is none of %s; name one", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
 	}
 	return t, nil
 }
@@ -74,20 +73,19 @@ func (s *Session) template(name string) (chat.Template, error) {
 // Template returns the name of the conversation's template.
 func (c *Conversation) Template() string { return c.template.Name }
 
-// Messages returns the turns so far, without the system message. Answers are whole,
-// also where the template cuts the thoughts of earlier ones out of the prompt.
+// Messages returns the turns so far, without the system message. Answers are complete, even if
+// the template removes the thoughts of earlier answers from the prompt.
 func (c *Conversation) Messages() []chat.Message {
 	return slices.Clone(c.turns)
 }
 
-// SetMessages makes msgs the turns so far, whoever said them: a server that keeps no
-// conversations begins one with those of a request, all but the last, and sends that.
-// A system message at the beginning of msgs takes the place of what the model is told
-// first, which otherwise stays. The messages are copied. As for Clear, not within the
-// loop of an answer.
+// SetMessages replaces the turns so far by a copy of msgs. A server that stores no
+// conversations passes the messages of a request except the last, and then sends the last
+// one. A system message at the beginning of msgs replaces the system message of the
+// conversation. SetMessages must not be called within the loop of an answer.
 //
-// It fails, and changes nothing, with an error that matches chat.ErrMessage if the
-// template has no place for one of them or for a user's message after them.
+// It fails with chat.ErrMessage, and changes nothing, if the template does not accept one of
+// the messages or a user message after them.
 func (c *Conversation) SetMessages(msgs []chat.Message) error {
 	system, turns := c.system, slices.Clone(msgs)
 	if len(turns) > 0 && turns[0].Role == chat.System {
@@ -100,8 +98,8 @@ func (c *Conversation) SetMessages(msgs []chat.Message) error {
 	return nil
 }
 
-// check returns an error if the template does not take the messages and a user's
-// after them.
+// check returns an error if the template does not accept the messages, followed by a user
+// message.
 func (c *Conversation) check(system, turns []chat.Message) error {
 	all := append(slices.Concat(system, turns), chat.Message{Role: chat.User})
 	if _, err := c.template.Segments(all, true); err != nil {
@@ -110,30 +108,30 @@ func (c *Conversation) check(system, turns []chat.Message) error {
 	return nil
 }
 
-// Clear forgets all turns, but not what the model is told first. Within the loop of an
-// answer it has no effect: the turns are set when the loop ends.
+// Clear removes all turns, and keeps the system message. Within the loop of an answer it has
+// no effect, because the end of the loop sets the turns.
 func (c *Conversation) Clear() { c.turns = nil }
 
-// Send says text as the user and streams the model's answer, as Generate does, with
-// the same claim on the session. Only what the session does not hold yet is decoded. If
-// the template changes an earlier turn, everything from the change on is decoded again.
-// When the stream ends, by itself or because the caller breaks off, the question and
-// the answer so far are turns of the conversation; after an error they are not.
+// Send sends text as a user message and streams the model's answer. It streams and claims the
+// session like Generate. It decodes only tokens that the session does not hold yet; if the
+// template changes an earlier turn, it decodes everything from the change on again. When the
+// stream ends, by itself or by a break of the caller, the conversation gets the message and
+// the answer so far as turns. After an error it does not.
 //
-// Special tokens are never recognised in messages, whatever opt.Special says, which
-// only shows those of the answer to the caller. The turn that is kept has none, and
-// nothing that chat.Strip takes out. If the template deals with thoughts, the marks of
-// thoughts stay in the turn.
-// Sampling's seed is a conversation's: every turn draws numbers of its own.
+// Special tokens are never recognised in messages; opt.Special only shows those of the answer
+// to the caller. The turn of the answer has no special tokens, and no text that chat.Strip
+// removes. If the template changes thoughts, the turn keeps their marks.
 //
-// The sequence is for one loop: another one sends text again.
+// opt.Sampling.Seed is the seed of the conversation. Each turn uses other random numbers.
+//
+// The sequence is for one loop: a second loop sends text again.
 func (c *Conversation) Send(ctx context.Context, text string, opt GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		c.s.claim(yield, func() error { return c.send(ctx, text, opt, yield) })
 	}
 }
 
-// send is Send inside of the session.
+// send implements Send. The caller has claimed the session.
 func (c *Conversation) send(ctx context.Context, text string, opt GenerateOptions, yield func(Token, error) bool) error {
 	turns := append(c.Messages(), chat.Message{Role: chat.User, Content: text})
 	ids, err := c.encode(ctx, turns)
@@ -147,7 +145,7 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 	if err != nil {
 		return err
 	}
-	// Each turn draws numbers of its own, which the same conversation draws again.
+	// Each turn uses other random numbers, and the same conversation repeats them.
 	opt.Sampling.Seed += uint64(len(c.turns))
 	var answer strings.Builder
 	err = c.s.generate(ctx, ids, opt, func(t Token, err error) bool {
@@ -156,7 +154,7 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 			said = plain.beside(t)
 		}
 		answer.WriteString(said)
-		if t.End != EndStop { // a stop token is no part of the text
+		if t.End != EndStop { // a stop token is not part of the text
 			answer.WriteString(c.thoughtMark(t.ID))
 		}
 		return yield(t, err)
@@ -172,8 +170,8 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 	return nil
 }
 
-// thoughtMark returns the spelling of a token that begins or ends thoughts and has no
-// text, if the template looks for thoughts, and "" otherwise.
+// thoughtMark returns the spelling of id if the template changes thoughts and id is a mark of
+// thoughts that has no text. Otherwise it returns "".
 func (c *Conversation) thoughtMark(id int32) string {
 	tok := c.s.m.tok
 	text := tok.Text(id)

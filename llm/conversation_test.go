@@ -470,7 +470,7 @@ func TestConversationSetMessages(t *testing.T) {
 func TestConversationTemplates(t *testing.T) {
 	for _, tt := range []struct{ name, inFile, ask, want string }{
 		{"none", "", "", "the file carries none"},
-		{"unknown in the file", "{{ something else }}", "", "that of the file is none of"},
+		{"unknown in the file", "{{ something else }}", "", "the template of the file is none of"},
 		{"unknown by name", "", "nosuch", "nosuch"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,38 +1,36 @@
-// Package llm runs language models from GGUF files: an ordinary consumer of the
-// public API.
+// Package llm runs language models from GGUF files. It uses the public API of package
+// fucina.
 //
-// [Open] maps a file and checks it; a [Model] holds its weights once per engine and
-// may be shared by goroutines. A [Session] is one sequence of tokens: a context of the
-// engine and a KV cache, driven by one goroutine at a time. [Session.Generate]
-// streams text, and [Conversation] lays out the turns of a chat. Sessions are closed
-// before their model, and the model before its engine.
+// [Open] maps a file and checks it. A [Model] holds the weights on one engine, and
+// goroutines may share it. A [Session] is one sequence of tokens, with a context of the
+// engine and a KV cache. One goroutine at a time drives it. [Session.Generate] streams text,
+// and [Conversation] lays out the turns of a chat. Close the sessions before their model,
+// and the model before its engine.
 //
-// Which family a file belongs to, and every dimension of the network, comes from
-// its metadata. Files are untrusted: every dimension is checked against the
-// tensors before use, and a file with tensors that the family does not use is
-// refused, because ignoring them would give wrong results.
+// The metadata of a file gives its family and every dimension of the network. Files are
+// untrusted: Open checks every dimension against the tensors. Open refuses a file with
+// tensors that the family does not use, because ignoring them would give wrong results.
 //
 // # Cancellation
 //
-// Whatever computes takes a context.Context and returns its error when it is done: soon on
-// the CPU, which looks at it within an op too, and after the work that a device was given.
-// A session remains usable then. Loading a model and encoding a text into tokens cannot be
+// Methods that compute take a context.Context, and return its error when it is done. The CPU
+// checks it within operations too; a device first ends the work that it was given. The
+// session remains usable. Loading a model and encoding a text into tokens cannot be
 // cancelled.
 //
 // # Families
 //
 //   - llama: grouped-query attention, biases where a file has them, tied embeddings;
-//     rotary angles stretched linearly, by llama 3's divisors or by YaRN.
+//     rotary angles scaled linearly, by llama 3's divisors or by YaRN.
 //   - qwen2: biases on queries, keys and values. qwen3: a norm on each query and key
 //     head.
 //   - gemma2 and gemma3: norms after attention and MLP, GELU, scaled embeddings, soft
-//     caps, blocks that see only a window of the last tokens. Their caches hold all
-//     tokens nevertheless.
-//   - phi3: queries, keys and values in one matrix, gate and up in another; LongRoPE,
-//     whose set of angles depends on the session's length. A file's sliding window is
-//     ignored, as llama.cpp does: converters have not written it reliably.
+//     caps, and blocks that see only a window of the last tokens. Their caches still hold
+//     all tokens.
+//   - phi3: queries, keys and values in one matrix, gate and up in another; LongRoPE, whose
+//     angles depend on the length of the session. As in llama.cpp, the sliding window of a
+//     file is ignored, because converters have not written it reliably.
 //
-// What a family adds is an entry of one table; the forward pass, in llm/internal/net, is
-// the same for all.
-// [RegisterFamily] adds an entry to the table at run time.
+// Each family is an entry of one table, and the forward pass is the same for all.
+// [RegisterFamily] adds an entry at run time.
 package llm

@@ -11,61 +11,61 @@ import (
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
 
-// GenerateOptions configure Generate; zero fields take their defaults.
+// GenerateOptions are the options of Generate. Zero fields mean their defaults.
 type GenerateOptions struct {
-	// MaxTokens is the most tokens to generate; 0 is until the model ends its text
-	// or the context is full.
+	// MaxTokens is the largest number of tokens to generate. With 0, generation goes on
+	// until the model ends its text or the context is full.
 	MaxTokens int
-	// Sampling chooses the tokens; the zero value is greedy.
+	// Sampling has the parameters of the sampler. The zero value is greedy.
 	Sampling sample.Params
-	// Stop ends the text before the first of these strings, which is not given out. A
-	// string that spells a special token of the vocabulary also stands for that token,
-	// whose spelling is no part of the text unless Special shows it.
+	// Stop ends the text in front of the first of these strings, which is not part of the
+	// text. A string that is the spelling of a special token also stops at that token,
+	// even if Special does not show the token.
 	Stop []string
-	// StopIDs ends the text before the first of these tokens, which adds no text even if
-	// Special is set. An id outside of the vocabulary is an error (sample.ErrParams).
+	// StopIDs ends the text in front of the first of these tokens, which adds no text even
+	// if Special is set. An id outside of the vocabulary is an error (sample.ErrParams).
 	StopIDs []int32
-	// Special parses special tokens in the prompt and shows those in the output.
-	// [Conversation.Send] only shows them. If a prompt spells the token that the frame
-	// puts in front, both are kept; tokenizer.Tokenizer.Doubled finds that in the ids
-	// that OnPrompt gets.
+	// Special recognises special tokens in the prompt, and shows those that are generated.
+	// [Conversation.Send] only shows them. If a prompt spells the token that its frame
+	// adds in front, both tokens remain; tokenizer.Tokenizer.Doubled finds that in the
+	// ids that OnPrompt gets.
 	Special bool
-	// OnPrompt, if set, is called with the prompt's ids before they are decoded, if
-	// they fit into the context; of Conversation.Send, with those that the session does
-	// not hold yet.
+	// OnPrompt, if set, is called with the ids of the prompt before they are decoded, if
+	// they fit into the context. Conversation.Send passes only the ids that the session
+	// does not hold yet.
 	OnPrompt func(ids []int32)
-	// OnLogits, if set, is called with the logits that each token is chosen from,
-	// one per vocabulary entry, before it is chosen. It may change them, and so the
-	// choice: a token whose logit it makes -Inf is not chosen. The slice is only good
-	// during the call.
+	// OnLogits, if set, is called before each token is chosen, with the logits that it is
+	// chosen from, one for each vocabulary entry. It may change them to change the
+	// choice: a token whose logit is -Inf is not chosen. The slice is valid only during
+	// the call.
 	OnLogits func(logits []float32)
 }
 
-// Token is a piece of generated text.
+// Token is a generated token.
 type Token struct {
 	ID int32
-	// Text is what the token adds. It never splits a character, nor gives out a part
-	// of a stop string: a token that ends inside one adds its text together with the
-	// token that decides.
+	// Text is the text that the token adds. It never splits a character and never has a
+	// part of a stop string. If a token ends within a character or within what may be a
+	// stop string, its text is added by a later token.
 	Text string
-	// End says, at the last token, why it is the last, and is EndNone before.
+	// End says why this token is the last one. It is EndNone for the other tokens.
 	End EndReason
 }
 
-// EndReason says why a generation ended.
+// EndReason is the reason for the end of a generation.
 type EndReason uint8
 
-// The reasons for an end. Where several hold at one token, the first of them is
-// given.
+// The reasons for the end of a generation. If several apply to one token, Token.End is the
+// first of them.
 const (
-	EndNone      EndReason = iota // it goes on, or was ended by an error or the caller
-	EndToken                      // the model ended its text with the token for that
-	EndStop                       // a string of GenerateOptions.Stop or a token of StopIDs came, and was cut off
-	EndMaxTokens                  // GenerateOptions.MaxTokens were generated
+	EndNone      EndReason = iota // generation continues, or an error or the caller ended it
+	EndToken                      // the model ended its text by an end token
+	EndStop                       // a string of GenerateOptions.Stop or a token of StopIDs was generated
+	EndMaxTokens                  // GenerateOptions.MaxTokens tokens were generated
 	EndContext                    // the context is full
 )
 
-// String returns a few words for the reason.
+// String returns the reason in a few words.
 func (r EndReason) String() string {
 	switch r {
 	case EndNone:
@@ -82,31 +82,30 @@ func (r EndReason) String() string {
 	return fmt.Sprintf("EndReason(%d)", uint8(r))
 }
 
-// Generate appends the prompt to the session and streams the text that follows it.
-// If the session is empty, the prompt gets the frame of a prompt
-// (tokenizer.PromptFrame): the beginning-of-sequence token goes in front if the model
-// wants one, and nothing goes behind. The sequence ends
+// Generate appends the prompt to the session and streams the text that follows it. If the
+// session is empty, the prompt gets the frame tokenizer.PromptFrame: the
+// beginning-of-sequence token is added in front, if the model wants one. The sequence ends
 //
 //   - after MaxTokens;
-//   - when the model ends its text: the token that says so is the last, and adds no text
-//     of its own unless opt.Special shows it;
-//   - at a stop string or token;
+//   - when the model ends its text: the end token is the last token, and has no text unless
+//     opt.Special shows it;
+//   - at a stop string or a stop token;
 //   - when the context is full;
-//   - with an error, which is the last pair. If ctx is done, that is ctx's error, also
-//     while a long prompt is still being tokenized; nobody then waits for its tokens.
+//   - with an error, which is the last pair. If ctx is done, that is ctx's error. Generate
+//     then does not wait for the tokens of a long prompt either.
 //
-// Token.End tells these apart.
+// Token.End distinguishes these cases.
 //
-// The session holds the prompt and the tokens that were generated, save the last,
-// and can go on from there.
+// Afterwards the session holds the prompt and the generated tokens except the last, and can
+// continue from there.
 //
-// The session is claimed from the start to the end of the loop: until then its
-// other methods, called from the loop's body, from opt's functions or from another
-// goroutine, fail with fucina.ErrBusy, save Past, Context and Model. So does a second
-// generation. A sequence that was begun with iter.Pull2 holds the claim until it has
-// ended or is stopped. An error is given out when the session is free again.
+// The loop claims the session from its start to its end. Until then, all methods of the
+// session except Past, Context and Model fail with fucina.ErrBusy, and so does a second
+// generation, if they are called from the body of the loop, from opt's functions or from
+// another goroutine. A sequence of iter.Pull2 holds the claim until it ends or is stopped.
+// An error is yielded after the claim has ended.
 //
-// The sequence is for one loop: another one appends the prompt again.
+// The sequence is for one loop: a second loop appends the prompt again.
 func (s *Session) Generate(ctx context.Context, prompt string, opt GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.claim(yield, func() error {
@@ -125,15 +124,15 @@ func (s *Session) Generate(ctx context.Context, prompt string, opt GenerateOptio
 	}
 }
 
-// GenerateIDs is Generate after a prompt of token ids, to which it adds nothing.
+// GenerateIDs is like Generate with a prompt of token ids. It adds no frame.
 func (s *Session) GenerateIDs(ctx context.Context, ids []int32, opt GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.claim(yield, func() error { return s.generate(ctx, append([]int32(nil), ids...), opt, yield) })
 	}
 }
 
-// claim calls run, which may yield tokens, inside of the session, and yields its
-// error outside.
+// claim calls run, which may yield tokens, inside the session, and yields the error of run
+// after it has left the session.
 func (s *Session) claim(yield func(Token, error) bool, run func() error) {
 	err := s.enter()
 	if err == nil {
@@ -147,17 +146,17 @@ func (s *Session) claim(yield func(Token, error) bool, run func() error) {
 	}
 }
 
-// textDecoder turns generated tokens into text, up to a stop string or token.
+// textDecoder turns generated tokens into text, up to a stop string or a stop token.
 type textDecoder struct {
 	tok     *tokenizer.Tokenizer
-	special bool // special tokens are spelled
+	special bool // show special tokens
 	stream  *tokenizer.Stream
 	stops   *sample.StopMatcher
 	stopIDs map[int32]bool
 }
 
-// newTextDecoder returns a decoder that stops as opt says, and spells special tokens if
-// special is set, whatever opt.Special is.
+// newTextDecoder returns a decoder that stops as opt says, and shows special tokens if special
+// is set. opt.Special has no effect.
 func newTextDecoder(tok *tokenizer.Tokenizer, special bool, opt *GenerateOptions) (*textDecoder, error) {
 	stops, err := sample.NewStopMatcher(opt.Stop...)
 	if err != nil {
@@ -175,9 +174,9 @@ func newTextDecoder(tok *tokenizer.Tokenizer, special bool, opt *GenerateOptions
 	return &textDecoder{tok, special, tok.NewStream(tokenizer.StreamOptions{Special: special}), stops, stopIDs}, nil
 }
 
-// next returns the text that id adds, and whether a stop string or token has ended the
-// text. The token that ends a generation is a special one, whatever its type. Nothing
-// is held back after the last token.
+// next returns the text that id adds, and whether a stop string or a stop token has ended the
+// text. An end token counts as a special token, even if it has another type. After the last
+// token, no text is held back.
 func (d *textDecoder) next(id int32, last bool) (text string, stopped bool) {
 	stop := d.stopIDs[id]
 	last = last || stop
@@ -194,8 +193,8 @@ func (d *textDecoder) next(id int32, last bool) (text string, stopped bool) {
 	return text, stopped || stop
 }
 
-// beside returns the text that t adds without special tokens, where another decoder has
-// spelled them. No stop string reaches across a special token.
+// beside returns the text that t adds without special tokens. t comes from another decoder,
+// which shows them. No stop string extends across a special token.
 func (d *textDecoder) beside(t Token) string {
 	parted := ""
 	if len(d.tok.AppendPiece(nil, t.ID, true)) > len(d.tok.AppendPiece(nil, t.ID, false)) {
@@ -206,8 +205,8 @@ func (d *textDecoder) beside(t Token) string {
 	return parted + text
 }
 
-// choices returns the number of tokens that generation chooses among. A model without
-// a vocabulary takes ids and gives ids.
+// choices returns the number of tokens that generation chooses among. For a model without a
+// vocabulary, that is the number of rows of the embedding.
 func (m *Model) choices() int {
 	if n := m.tok.VocabSize(); n > 0 {
 		return n
@@ -215,14 +214,14 @@ func (m *Model) choices() int {
 	return m.net.Params().Vocabulary
 }
 
-// Check returns an error if opt is out of range or does not suit the session's model.
+// Check returns an error if opt is out of range or does not fit the session's model.
 // Generate and Conversation.Send return the same error before they compute anything.
 func (s *Session) Check(opt GenerateOptions) error {
 	_, _, err := s.prepare(opt)
 	return err
 }
 
-// prepare checks opt and returns what chooses the tokens and what spells them.
+// prepare checks opt, and returns the sampler and the decoder of a generation.
 func (s *Session) prepare(opt GenerateOptions) (*sample.Sampler, *textDecoder, error) {
 	if opt.MaxTokens < 0 {
 		return nil, nil, fmt.Errorf("llm: %d tokens to generate, want 1 or more, or 0 for no limit", opt.MaxTokens)
@@ -243,7 +242,8 @@ func (s *Session) prepare(opt GenerateOptions) (*sample.Sampler, *textDecoder, e
 	return sampler, decoder, err
 }
 
-// generate owns ids. The caller has claimed the session.
+// generate decodes ids and yields the tokens that follow. It may change ids. The caller has
+// claimed the session.
 func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions, yield func(Token, error) bool) error {
 	sampler, decoder, err := s.prepare(opt)
 	if err != nil {
@@ -258,8 +258,8 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	if opt.OnPrompt != nil {
 		opt.OnPrompt(ids)
 	}
-	// The whole sequence is the history of the penalties, whether it was decoded now
-	// or before.
+	// The history of the penalties is the whole sequence, including the part that was
+	// decoded earlier.
 	for _, id := range s.ids {
 		sampler.Accept(id)
 	}

@@ -298,7 +298,7 @@ func TestOpeningIsMarkers(t *testing.T) {
 	}
 }
 
-// Recognise and Segments accept any program, and the prompt contains the messages.
+// The template of any program that Recognise knows accepts messages.
 func FuzzRecognise(f *testing.F) {
 	for _, program := range []string{qwen2, qwen25, qwen3, qwen38, nemotron, llama31, gemma3, llama2, mistralV3, mistralV7, phi3} {
 		f.Add(program, "<think>\na</think>b")

@@ -385,8 +385,7 @@ func TestAgainstLlamaCpp(t *testing.T) {
 }
 
 // For random logits and parameters, the distribution is sorted, sums to 1, and has only the
-// likeliest tokens. It has at least MinKeep tokens, and without its last token it has less
-// than the probability of TopP.
+// likeliest tokens. It has at least MinKeep tokens, and no more tokens than its stage needs.
 func TestChainProperties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 80 {
