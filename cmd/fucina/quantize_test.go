@@ -140,9 +140,9 @@ func TestQuantizeFallback(t *testing.T) {
 func TestQuantizeImportance(t *testing.T) {
 	in, dir := wideModel(t), t.TempDir()
 	out := filepath.Join(dir, "out.gguf")
-	invoke(t, "quantize", in, out, "IQ2_XXS").failed(t, exitError, "needs some, and none was given")
+	invoke(t, "quantize", in, out, "IQ2_XXS").failed(t, exitError, "needs importance data, and none was given")
 	some := importanceData(t, "blk.0.attn_q.weight")
-	invoke(t, "quantize", "--imatrix", some, in, out, "IQ2_XXS").failed(t, exitError, `none for "blk.0.attn_k.weight"`)
+	invoke(t, "quantize", "--imatrix", some, in, out, "IQ2_XXS").failed(t, exitError, `no data for "blk.0.attn_k.weight"`)
 	invoke(t, "quantize", "--imatrix", in, in, out, "Q4_0").failed(t, exitError, "importance data")
 	invoke(t, "quantize", "--imatrix", filepath.Join(dir, "none"), in, out, "Q4_0").failed(t, exitError, "none")
 	only(t, dir)

@@ -13,16 +13,16 @@ import (
 	"github.com/fucina-go/fucina/llm/quantize"
 )
 
-// What is allocated to encode a tensor depends on the number of threads, not on the
-// tensor's size.
+// The memory that encoding a tensor allocates depends on the number of threads and not on the
+// size of the tensor.
 func TestMemory(t *testing.T) {
 	const (
 		cols = 1 << 10
-		// A goroutine decodes a task of 2^15 elements to f32, and finds 8 tasks in a band
-		// of, here, f32 too: 2^17 + 2^20 bytes, the 9/8 MiB of Options.Threads.
+		// A goroutine decodes a task of 2^15 elements to f32, and a band has 8 tasks of f32
+		// for it: 2^17 + 2^20 bytes, the 9/8 MiB of Options.Threads.
 		perThread = 1<<17 + 8<<17
-		// Headers, the plan and goroutines take some 15 KiB of this. It is far below the
-		// smaller tensor's 2 MiB, of which any copy would show.
+		// Headers, the plan and goroutines take about 15 KiB of this limit. It is far below
+		// the 2 MiB of the smaller tensor, so a copy of the tensor would exceed it.
 		rest = 128 << 10
 	)
 	allocated := func(rows, threads int) int {
@@ -39,9 +39,9 @@ func TestMemory(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return int(after.TotalAlloc - before.TotalAlloc)
 	}
-	allocated(1, 1) // what is built once
+	allocated(1, 1) // builds the tables that are built once
 	for _, threads := range []int{1, 3} {
-		for _, rows := range []int{1 << 10, 1 << 12} { // bands are of 256 rows for each thread
+		for _, rows := range []int{1 << 10, 1 << 12} { // a band has 256 rows for each thread
 			if got, limit := allocated(rows, threads), perThread*threads+rest; got > limit {
 				t.Errorf("%d rows on %d threads: %d bytes allocated, want at most %d", rows, threads, got, limit)
 			}
@@ -49,9 +49,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// meeting is a context that the goroutines which encode look at: their first look
-// returns when both are there. The two before are of the goroutine that writes, before
-// a tensor and before its rows.
+// meeting is a context whose check waits until two goroutines that encode have checked it. The
+// two checks before come from the goroutine that writes, before a tensor and before its rows.
 type meeting struct {
 	context.Context
 	looks atomic.Int32
@@ -73,7 +72,7 @@ func (m *meeting) Err() error {
 	return m.Context.Err()
 }
 
-// Rows are encoded at once: one goroutine does not go on until another has begun.
+// Two goroutines encode rows at the same time: each waits until the other has begun.
 func TestParallel(t *testing.T) {
 	m := &meeting{Context: t.Context(), both: make(chan struct{})}
 	f := parse(t, oneMatrix("a.weight", dtype.F32, []int{256, 256}, matrix(256, 256, nil)))

@@ -16,7 +16,8 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// Wherever the context is found done, File ends with its error and leaves nothing.
+// At any check of the context, File ends with the context's error if it is done, and leaves no
+// file.
 func TestFileCancelledAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	path, out := filepath.Join(dir, "model.gguf"), filepath.Join(dir, "out.gguf")
@@ -45,7 +46,7 @@ func TestFileCancelledAnywhere(t *testing.T) {
 	}
 }
 
-// Decoding, encoding, checking and copying look at the context within a row, too.
+// Decoding, encoding, checking and copying check the context within a row too.
 func TestLongRowLooks(t *testing.T) {
 	const cols = 1 << 18
 	dir := t.TempDir()
@@ -55,7 +56,7 @@ func TestLongRowLooks(t *testing.T) {
 	}
 	for _, c := range []struct {
 		typ  quantize.FileType
-		each int // elements between two looks
+		each int // the elements between two checks
 	}{{quantize.Q4_0, 1024}, {quantize.Q6_K, 1024}, {quantize.F16, 1024}, {quantize.F32, 1 << 15}} {
 		ctx := countdown.After(math.MaxInt)
 		if _, err := quantize.File(ctx, path, out, quantize.Options{Type: c.typ, Pure: true, Threads: 1}); err != nil {
@@ -67,8 +68,8 @@ func TestLongRowLooks(t *testing.T) {
 	}
 }
 
-// BenchmarkCancelQuantize reports how long File goes on after its context is done, in
-// a format that takes long, on one large tensor.
+// BenchmarkCancelQuantize reports how long File continues after its context is done, for one
+// large tensor in a slow format.
 func BenchmarkCancelQuantize(b *testing.B) {
 	const rows, cols = 1 << 8, 1 << 14
 	dir := b.TempDir()

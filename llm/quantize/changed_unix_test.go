@@ -83,7 +83,8 @@ func TestInputChanges(t *testing.T) {
 	}
 }
 
-// A cut in the last bytes of the last tensor, which only the size shows, is an error.
+// A truncation of the last bytes of the last tensor is an error, although only the size of the
+// file shows it.
 func TestInputCutAtTheEnd(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in.gguf")
 	image := oneMatrix("blk.0.attn_q.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))

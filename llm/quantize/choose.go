@@ -12,14 +12,14 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// part is what a tensor does in a model, as far as recipes care.
+// part is the role of a tensor in a model, as far as recipes distinguish it.
 type part int
 
 const (
 	partOther part = iota
 	partOutput
 	partEmbedding
-	partValue // also one that holds keys or queries besides
+	partValue // values, or values together with keys and queries
 	partKey
 	partQuery
 	partAttnOut
@@ -30,8 +30,7 @@ const (
 	partCount
 )
 
-// blockParts lists the parts of a block by what their names contain; the first that
-// fits counts.
+// blockParts lists the parts of a block by strings in their names. The first match counts.
 var blockParts = []struct {
 	name string
 	part part
@@ -68,8 +67,8 @@ func partOf(name string) part {
 	return partOther
 }
 
-// kept lists what the names of matrices contain that stay as they are, because they
-// are small or delicate, by the list of llama.cpp.
+// kept lists strings in the names of matrices that do not change, because they are small or
+// the model is sensitive to them. The list is that of llama.cpp.
 var kept = []string{
 	"_norm.weight",
 	// Routers of experts.
@@ -78,7 +77,7 @@ var kept = []string{
 	"altup", "laurel", "per_layer_model_proj",
 	// State space and convolution models.
 	"ssm_conv1d", "shortconv.conv.weight",
-	// Sparse attention's indexers.
+	// The indexers of sparse attention.
 	"indexer.k_proj.weight", "indexer.q_proj.weight",
 	// RWKV.
 	"time_mix_first.weight",
@@ -88,9 +87,9 @@ var kept = []string{
 	"time_mix_g1.weight", "time_mix_g2.weight",
 	"time_mix_decay_w1.weight", "time_mix_decay_w2.weight",
 	"time_mix_lerp_fused.weight",
-	// Relative positions of T5.
+	// The relative positions of T5.
 	"attn_rel_b.weight",
-	// Images and sound.
+	// Models for images and sound.
 	".position_embd", "sam.pos_embd", "sam.neck.", "sam.net_",
 	".rel_pos", ".patch_embd", ".patch_merger",
 	"a.rvq.codebook", "mm.a.code_embd",
@@ -98,7 +97,7 @@ var kept = []string{
 
 // quantizable reports whether recipes apply to t.
 func quantizable(t gguf.TensorInfo) bool {
-	// Outer dims of 1 do not count.
+	// A tensor with outer dims of 1 is a vector.
 	if !slices.ContainsFunc(t.Shape[:len(t.Shape)-1], func(n int) bool { return n != 1 }) {
 		return false
 	}
@@ -110,16 +109,16 @@ func quantizable(t gguf.TensorInfo) bool {
 		!slices.ContainsFunc(kept, func(s string) bool { return strings.Contains(t.Name, s) })
 }
 
-// hyper is what recipes want to know of a model.
+// hyper has the hyperparameters of a model that recipes use.
 type hyper struct {
 	arch    string
 	layers  int
-	heads   int // of queries, in the first layer
+	heads   int // query heads in the first layer
 	kvHeads int
 	experts int
 }
 
-// groups returns how many query heads share a key head, 0 if that is unknown.
+// groups returns the number of query heads that share a key head, or 0 if it is unknown.
 func (h *hyper) groups() int {
 	if h.kvHeads == 0 {
 		return 0
@@ -127,8 +126,8 @@ func (h *hyper) groups() int {
 	return h.heads / h.kvHeads
 }
 
-// is70B reports whether llama.cpp takes the model for one of 70 billion parameters,
-// which it tells by the number of layers.
+// is70B reports whether llama.cpp treats the model as one of 70 billion parameters, by its
+// number of layers.
 func (h *hyper) is70B() bool {
 	switch h.arch {
 	case "llama", "llama-embed":
@@ -146,7 +145,8 @@ func readHyper(f *gguf.File) (*hyper, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Far above any model, so that small products of these do not wrap.
+	// The limit is far above any model, and products of a few of these numbers do not
+	// overflow.
 	const limit = 1 << 20
 	h := &hyper{arch: r.Architecture()}
 	h.layers = r.First(metadata.BlockCount, -1, limit)
@@ -159,36 +159,35 @@ func readHyper(f *gguf.File) (*hyper, error) {
 	return h, nil
 }
 
-// Choice is what becomes of a tensor.
+// Choice is the format that a tensor gets.
 type Choice struct {
-	Tensor gguf.TensorInfo // of the input
+	Tensor gguf.TensorInfo // the tensor of the input
 	To     dtype.DType
-	Size   int64 // of the result, in bytes
-	// Fallback says that the recipe's format does not fit the tensor's rows, and To
-	// stands for it.
+	Size   int64 // the size of the result in bytes
+	// Fallback says that the recipe's format does not fit the tensor's rows, and that To
+	// replaces it.
 	Fallback bool
-	// Weighted says that the tensor is converted and [Options.Importance] knows it.
+	// Weighted says that the tensor is converted with weights of [Options.Importance].
 	Weighted bool
 }
 
 // Converts reports whether the tensor's bytes change.
 func (c Choice) Converts() bool { return c.To != c.Tensor.DType }
 
-// chooser applies a recipe to the tensors of a model, which come in the order of
-// their layers.
+// chooser applies a recipe to the tensors of a model, in the order of their layers.
 type chooser struct {
 	opt    *Options
 	mix    mixture
 	model  *hyper
-	tied   bool // the token embedding is the output matrix too
-	values int  // number of value matrices
+	tied   bool // whether the token embedding is also the output matrix
+	values int  // the number of value matrices
 	seen   [partCount]int
 }
 
-// Plan returns what [Write] would make of the tensors of f, in the order of the
-// output: what belongs to no block first, then block after block, by name. It fails
-// where the result cannot be made: see [ErrQuantized], [ErrImportance], [ErrTensor]
-// and [ErrMetadata].
+// Plan returns the format that [Write] gives to each tensor of f, in the order of the
+// output: first the tensors outside of blocks, then those of each block, by name. It fails
+// with [ErrFileType], [ErrQuantized], [ErrImportance], [ErrTensor] or [ErrMetadata] if Write
+// cannot make the result.
 func Plan(f *gguf.File, opt Options) ([]Choice, error) {
 	base := opt.Type.DType()
 	if base == dtype.Invalid {
@@ -239,14 +238,14 @@ func Plan(f *gguf.File, opt Options) ([]Choice, error) {
 	return list, nil
 }
 
-// layerOf returns the number of the block that a tensor's name says, or -1.
+// layerOf returns the number of the block in a tensor's name, or -1.
 func layerOf(name string) int {
 	rest, ok := strings.CutPrefix(name, "blk.")
 	if !ok {
 		return -1
 	}
 	digits, _, _ := strings.Cut(rest, ".")
-	// A number of the length of a name may be too long.
+	// The number may be too long for an int.
 	n, err := strconv.ParseUint(digits, 10, 31)
 	if err != nil {
 		return -1
@@ -254,13 +253,13 @@ func layerOf(name string) int {
 	return int(n)
 }
 
-// mixes reports whether the recipe makes exceptions to its base format, which depend on
-// the model's metadata.
+// mixes reports whether the recipe has exceptions to its base format, which depend on the
+// metadata of the model.
 func (c *chooser) mixes(base dtype.DType) bool {
 	return base.IsBlockQuantized() && base != dtype.Q8_0 && !c.opt.Pure
 }
 
-// choose returns the format of t, and whether it stands in for a better one.
+// choose returns the format of t, and whether it replaces the recipe's format.
 func (c *chooser) choose(t gguf.TensorInfo, base dtype.DType) (d dtype.DType, fallback bool, err error) {
 	if !base.IsBlockQuantized() {
 		return base, false, nil
@@ -277,7 +276,7 @@ func (c *chooser) choose(t gguf.TensorInfo, base dtype.DType) (d dtype.DType, fa
 	}
 	short, ok := shorter[d]
 	if !ok { // only NVFP4 and Q1_0
-		return 0, false, fmt.Errorf("%w: %s has rows of %d, no multiple of the %d that %s takes at once, and nothing stands in for it",
+		return 0, false, fmt.Errorf("%w: %s has rows of %d, want a multiple of %d for %s, which no other format replaces",
 			ErrTensor, quoted(t), cols, d.BlockSize(), d)
 	}
 	if cols%short.BlockSize() != 0 {
@@ -286,8 +285,8 @@ func (c *chooser) choose(t gguf.TensorInfo, base dtype.DType) (d dtype.DType, fa
 	return short, true, nil
 }
 
-// shorter gives the format of shorter blocks that stands in for one of long blocks,
-// and f16 for those of the shortest.
+// shorter has, for each format with long blocks, the format with shorter blocks that replaces
+// it, and f16 for the formats with the shortest blocks.
 var shorter = map[dtype.DType]dtype.DType{
 	dtype.IQ1_S:    dtype.IQ4_NL,
 	dtype.IQ1_M:    dtype.IQ4_NL,
@@ -314,13 +313,13 @@ var shorter = map[dtype.DType]dtype.DType{
 	dtype.MXFP4:    dtype.F16,
 }
 
-// mixed applies the mixture's exceptions.
+// mixed returns the format of t in the mixture of the recipe.
 func (c *chooser) mixed(t gguf.TensorInfo, base dtype.DType) (dtype.DType, error) {
 	p := partOf(t.Name)
 	isOutput := p == partOutput || p == partEmbedding && c.tied
 	if c.opt.Type == MXFP4_MOE {
-		// Only stacks get the short format: experts, and of architectures other than this
-		// one also the attention's of a matrix per head.
+		// Only stacks get the short format: the experts, and, except in bailingmoe3, the
+		// attention's stacks of one matrix for each head.
 		stack := len(t.Shape) > 2 && t.Shape[len(t.Shape)-3] > 1
 		if isOutput || !stack || c.model.arch == "bailingmoe3" && !isFeedForward(p) {
 			return dtype.Q8_0, nil
@@ -344,20 +343,19 @@ func (c *chooser) mixed(t gguf.TensorInfo, base dtype.DType) (dtype.DType, error
 	if p == partValue {
 		s.layers = c.values
 	}
-	// The experts of a block may be tensors of their own, in any order.
+	// Each expert of a block may be a tensor, and these may have any order.
 	if isFeedForward(p) && c.model.experts > 1 && !c.mix.tiny {
 		s.layer = layerOf(t.Name)
 		if s.layer < 0 || s.layer >= c.model.layers {
-			return 0, fmt.Errorf("%w: %s is in none of the model's %d layers", ErrMetadata, quoted(t), c.model.layers)
+			return 0, fmt.Errorf("%w: %s is outside of the model's %d layers", ErrMetadata, quoted(t), c.model.layers)
 		}
 	}
 	return orBase(c.exception(p, &s, base), base), nil
 }
 
-// exception returns the format of a tensor of a block, or dtype.Invalid for the
-// base format.
+// exception returns the format of a tensor of a block, or dtype.Invalid for the base format.
 func (c *chooser) exception(p part, s *site, base dtype.DType) dtype.DType {
-	// The recipes below three bits have rules of their own for experts.
+	// The recipes below three bits have other rules for experts.
 	eight := s.eightExperts() && !c.mix.tiny
 	switch p {
 	case partValue:
@@ -407,14 +405,14 @@ func orBase(d, base dtype.DType) dtype.DType {
 	return d
 }
 
-// check returns an error if the choice cannot be carried out, and otherwise whether
-// there are weights for it.
+// check returns an error if ch cannot be carried out. Otherwise it returns whether there are
+// weights for the tensor.
 func (c *chooser) check(ch Choice) (weighted bool, err error) {
 	t := ch.Tensor
 	special := isEmbedding(t.Name) || t.Name == "output.weight"
 	needs := !special && (wantsImportance(ch.To) || ch.To == dtype.Q2_K && c.opt.Type == Q2_K_S)
 	if needs && c.opt.Importance == nil && quantizable(t) {
-		return false, fmt.Errorf("%w: %s as %s of %s needs some, and none was given", ErrImportance, quoted(t), ch.To, c.opt.Type)
+		return false, fmt.Errorf("%w: %s as %s in %s needs importance data, and none was given", ErrImportance, quoted(t), ch.To, c.opt.Type)
 	}
 	if !ch.Converts() {
 		return false, nil
@@ -431,12 +429,12 @@ func (c *chooser) check(ch Choice) (weighted bool, err error) {
 		return false, err
 	}
 	if weights == nil && (needs || quant.RequiresImportance(ch.To)) {
-		return false, fmt.Errorf("%w: none for %s, which %s needs", ErrImportance, quoted(t), ch.To)
+		return false, fmt.Errorf("%w: no data for %s, which needs it as %s", ErrImportance, quoted(t), ch.To)
 	}
 	return weights != nil, nil
 }
 
-// wantsImportance lists the formats that give garbage without importance data.
+// wantsImportance reports whether d gives unusable results without importance data.
 func wantsImportance(d dtype.DType) bool {
 	switch d {
 	case dtype.IQ1_S, dtype.IQ1_M, dtype.IQ2_XXS, dtype.IQ2_XS, dtype.IQ2_S, dtype.IQ3_XXS:

@@ -1,42 +1,41 @@
-// Package quantize stores a model's matrices in block formats, with the choices
-// that llama.cpp's quantizer makes.
+// Package quantize stores a model's matrices in block formats, with the choices that
+// llama.cpp's quantizer makes.
 //
-// A [FileType] is a recipe: a format for most matrices and rules for those that
-// matter more, by their role and layer. [Plan] says what becomes of every tensor,
-// without touching data; [Write] and [File] do it. The result is llama.cpp's
-// (v0.4.0, ggml 0.23): the same tensors in the same order, the same format for
-// each and the same bytes, whatever the number of threads.
+// A [FileType] is a recipe: a format for most matrices, and rules for the matrices that
+// matter more, by their role and layer. [Plan] returns the format of every tensor without
+// reading data. [Write] and [File] write the result. It is the same as that of llama.cpp
+// v0.4.0 with ggml 0.23: the same tensors in the same order, with the same formats and the
+// same bytes, for any number of threads.
 //
-// What is left as it is: tensors of one dimension, those whose name does not end in
-// "weight", norms, and the small matrices that a model is sensitive to, such as an
-// expert router. A matrix whose rows are not whole blocks of its format gets a
-// format of shorter blocks, or f16.
+// The following tensors do not change: those with one dimension, those whose name does not
+// end in "weight", norms, and small matrices that a model is sensitive to, such as the
+// router of experts. If the rows of a matrix do not consist of whole blocks of its format,
+// the matrix gets a format of shorter blocks, or f16.
 //
-// An [Importance] says how much each input of a matrix matters (llama.cpp's
-// "imatrix"); encoders weigh their error with it. Matrices in an IQ1 or IQ2 format or
-// in IQ3_XXS need it, whichever recipe gives it to them, as do those in Q2_K of the
-// recipe Q2_K_S; of these formats, embeddings and output.weight need it in IQ1_S,
-// IQ2_XXS and IQ2_XS only, which have no encoder without. Such files are untrusted
-// input, as model files are.
+// An [Importance] says how much each input of a matrix matters (llama.cpp's "imatrix").
+// Encoders weigh their error with it. Matrices in IQ3_XXS or in an IQ1 or IQ2 format need
+// importance data, in every recipe, and so do matrices in Q2_K in the recipe Q2_K_S.
+// Embeddings and output.weight need it only in IQ1_S, IQ2_XXS and IQ2_XS, whose encoders
+// do not work without it. Files with importance data are untrusted input, like model files.
 //
 // # Memory
 //
-// The input is read from its mapping, whose pages are dropped tensor by tensor.
-// Rows are encoded a band at a time and go straight to the output: memory is
-// bounded by the largest tensor, and what is not the file's own by about a megabyte
-// for each of [Options.Threads].
+// The input is read from its mapping, and its pages are dropped after each tensor. Rows are
+// encoded one band at a time and go directly to the output. The mapping uses at most the
+// memory of the largest tensor, and the rest about a megabyte for each of
+// [Options.Threads].
 //
-// # Differences
+// # Differences from llama.cpp
 //
-// llama.cpp ends the process where an encoder misses its importance data, and
-// writes what NaN and infinite weights lead to, or fails late; here these are
-// errors, the first before anything is written, and so are such values in a tensor that
-// is kept as it is. The keys of an input that was
-// quantized with importance data before stay where none is given now, as there.
+// llama.cpp ends the process if an encoder lacks its importance data, and with NaN or
+// infinite weights it writes a broken file or fails late. Here these are errors; missing
+// importance data is reported before anything is written, and a value that is not finite is
+// also an error in a tensor that does not change. As in llama.cpp, keys about importance
+// data of an earlier quantization remain if there is no importance data now.
 //
-// Importance data with a negative number, an entry that comes twice, counts that are
-// not finite or do not divide the entry's length, or an end that is cut off is refused
-// here, and taken there. llama.cpp takes any name of five bytes for one that ends in
-// "weight". A model whose alignment is not 32 keeps it here; there the key stays, and
-// the tensors are laid out for 32.
+// This package refuses importance data that llama.cpp accepts: data with a negative number,
+// with two entries of one name, with counts that are not finite or do not divide the length
+// of the entry, and with a truncated end. llama.cpp treats every name of five bytes as one
+// that ends in "weight". A model whose alignment is not 32 keeps its alignment here;
+// llama.cpp keeps the key and lays out the tensors for 32.
 package quantize

@@ -16,20 +16,20 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// taskElements is about how many elements a goroutine encodes at a time: enough to
-// outweigh the hand-over. It is also the most that it decodes or checks between two
-// looks at the context; encoding looks more often.
+// taskElements is the approximate number of elements of a task. It is large compared with the
+// cost of starting a task. It is also the largest number of elements that a goroutine decodes
+// or checks before it checks the context again; encoding checks it more often.
 const taskElements = 1 << 15
 
-// tasksPerBand is how many tasks each goroutine finds in a band, so that one which
-// the system slows down takes fewer.
+// tasksPerBand is the number of tasks in a band for each goroutine, so that a goroutine that
+// the system slows down can take fewer tasks.
 const tasksPerBand = 8
 
-// encoder converts the rows of one tensor after another, or checks those that stay as
-// they are, and is read as the bytes of the result. It encodes a band of rows when the
-// last one has been read.
+// encoder converts the rows of one tensor after another, or checks rows that do not change.
+// Its Read returns the bytes of the result. When a band of rows has been read, it encodes the
+// next one.
 type encoder struct {
-	ctx     context.Context // of File or Write, which the encoder does not outlive: io.Reader passes none
+	ctx     context.Context // the context of File or Write, because io.Reader passes none
 	threads int
 
 	choice  Choice
@@ -39,17 +39,17 @@ type encoder struct {
 
 	cols    int
 	rows    int
-	matrix  int // rows of one matrix of a stack
-	perTask int // rows
-	next    int // row
+	matrix  int // the rows of one matrix of a stack
+	perTask int // the rows of a task
+	next    int // the first row of the next band
 
 	band    []byte
-	rest    []byte // of the band, unread
-	err     error  // what reading failed with
+	rest    []byte // the part of the band that has not been read
+	err     error  // the error of Read
 	scratch [][]float32
 }
 
-// start begins with a tensor of data src.
+// start starts a tensor with the data src.
 func (e *encoder) start(c Choice, src []byte, weights []float32) error {
 	decode, err := quant.DecoderOf(c.Tensor.DType)
 	if err != nil && c.Converts() {
@@ -94,7 +94,7 @@ func (e *encoder) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// task is rows of one matrix.
+// task is a range of rows of one matrix.
 type task struct{ first, end int }
 
 // fill encodes the next band.
@@ -102,7 +102,7 @@ func (e *encoder) fill() error {
 	first := e.next
 	var tasks []task
 	for len(tasks) < e.threads*tasksPerBand && e.next < e.rows {
-		// Experts have weights of their own, so a task stays within one.
+		// Each expert has its own weights, so a task has rows of one expert only.
 		end := min(e.next+e.perTask, (e.next/e.matrix+1)*e.matrix)
 		tasks = append(tasks, task{e.next, end})
 		e.next = end
@@ -130,7 +130,7 @@ func (e *encoder) fill() error {
 				}
 				errs[i] = offheap.Guard(func() error { return e.encode(&e.scratch[w], tasks[i], first) })
 				if errs[i] != nil {
-					next.Store(int64(len(tasks))) // the others end, too
+					next.Store(int64(len(tasks))) // ends the other goroutines
 					return
 				}
 			}
@@ -146,8 +146,8 @@ func (e *encoder) fill() error {
 	return nil
 }
 
-// encode converts the rows of t into the band, which begins with row first. Rows count
-// through all matrices of a stack.
+// encode converts the rows of t into the band, whose first row is first. The matrices of a
+// stack have consecutive row numbers.
 func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 	var values []float32
 	if e.decode != nil {
@@ -168,7 +168,7 @@ func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 	}
 	var weights []float32
 	if e.weights != nil {
-		// A fourth dimension repeats the experts.
+		// With a fourth dimension, the weights of the experts repeat.
 		i := t.first / e.matrix * e.cols % len(e.weights)
 		weights = e.weights[i : i+e.cols]
 	}
@@ -182,7 +182,7 @@ func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 		}
 	}
 	if cut := e.ctx.Err(); cut != nil {
-		return cut // err may be due to it, and locate may be wrong
+		return cut // it may be the cause of err, and the result of locate may be wrong
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %s as %s: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, err)
@@ -190,9 +190,9 @@ func (e *encoder) encode(scratch *[]float32, t task, first int) error {
 	return nil
 }
 
-// check returns an error if there are values that are not finite in b, which is rows of
-// a tensor that stays as it is, from row first on. Integers have none. values is
-// scratch for as many elements, if they can be decoded.
+// check returns an error if b has values that are not finite. b has the rows from row first on
+// of a tensor that does not change. Integers are always finite. values is scratch memory for
+// the elements of b, if the format can be decoded.
 func (e *encoder) check(values []float32, b []byte, first int) error {
 	bad, value := -1, 0.0
 	switch {
@@ -218,10 +218,10 @@ func (e *encoder) check(values []float32, b []byte, first int) error {
 		return nil
 	}
 	err := e.outOfRange(first+bad/e.cols, bad%e.cols, value)
-	return fmt.Errorf("%w: %s, which stays %s: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, err)
+	return fmt.Errorf("%w: %s, which remains %s: %w", ErrTensor, quoted(e.choice.Tensor), e.choice.To, err)
 }
 
-// outOfRange says where a value lies that a format cannot hold.
+// outOfRange returns an error that names the position of a value that a format cannot hold.
 func (e *encoder) outOfRange(row, col int, value any) error {
 	if len(e.choice.Tensor.Shape) == 1 {
 		return fmt.Errorf("element %d: %w: %v", col, quant.ErrRange, value)
@@ -243,8 +243,8 @@ func (e *encoder) decodeRows(values []float32, src []byte) error {
 	return nil
 }
 
-// encodeRows is quant.EncodeRowsContext that refuses for float formats too what is not
-// finite.
+// encodeRows calls quant.EncodeRowsContext. For float formats it also refuses values that are
+// not finite.
 func (e *encoder) encodeRows(dst []byte, values, weights []float32) error {
 	to := e.choice.To
 	err := quant.EncodeRowsContext(e.ctx, dst, to, values, e.cols, weights)
@@ -264,10 +264,10 @@ func (e *encoder) encodeRows(dst []byte, values, weights []float32) error {
 	return nil
 }
 
-// locate returns where rows that did not encode have the value at fault: in the first
-// such row, what is not finite or else the largest magnitude; or column -1 where that
-// row encodes with equal weights. dst is overwritten. If the context is done, the result
-// means nothing.
+// locate returns the position of the value that prevents encoding. In the first row that does
+// not encode, it is a value that is not finite, or else the value with the largest magnitude.
+// The column is -1 if that row encodes with equal weights. locate overwrites dst. If the
+// context is done, the result has no meaning.
 func (e *encoder) locate(dst []byte, values, weights []float32) (row, col int) {
 	dst = dst[:e.toBytes(1)]
 	for (row+1)*e.cols < len(values) && e.encodeRows(dst, values[row*e.cols:][:e.cols], weights) == nil {
@@ -289,7 +289,7 @@ func (e *encoder) locate(dst []byte, values, weights []float32) (row, col int) {
 	return row, col
 }
 
-// finite reports whether no value in b, of a float format, is infinite or a NaN.
+// finite reports whether no value in b is infinite or NaN. d is a float format.
 func finite(b []byte, d dtype.DType) bool {
 	le := binary.LittleEndian
 	switch d {

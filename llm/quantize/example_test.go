@@ -13,7 +13,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// Quantize a model in memory. File does it for files.
+// Write quantizes a model in memory.
 func Example() {
 	f, err := gguf.Parse(tinyllama.GGUF(tinyllama.Options{Embedding: 256, FeedForward: 256, Layers: 1}))
 	if err != nil {
@@ -56,7 +56,8 @@ func Example() {
 	// written as Q4_K_M with output.weight in q6_k
 }
 
-// Quantize a file. The output holds nothing, or its old bytes, until it is whole.
+// File quantizes a file. Until the output is complete, it does not exist or has its old
+// content.
 func ExampleFile() {
 	dir, err := os.MkdirTemp("", "quantize")
 	if err != nil {

@@ -1,6 +1,6 @@
 package quantize
 
-// What tests see of importance data.
+// Access to importance data for tests.
 
 func (m *Importance) File() string                { return m.file }
 func (m *Importance) Datasets() []string          { return m.datasets }

@@ -9,12 +9,12 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 )
 
-// FileType is a recipe for the formats of a model's matrices, numbered as
-// llama_ftype, which is what the key general.file_type holds.
+// FileType is a recipe for the formats of a model's matrices. The numbers are those of
+// llama_ftype and of the key general.file_type.
 type FileType uint32
 
-// The recipes. A name is that of the format of most matrices, or, with _S, _M, _L,
-// _XS and _MOE, of a mixture of formats around it.
+// The recipes. A recipe has the name of the format of most matrices. A name with _S, _M, _L,
+// _XS or _MOE is that of a mixture of formats.
 const (
 	F32       FileType = 0
 	F16       FileType = 1
@@ -54,15 +54,15 @@ const (
 	Q2_0      FileType = 41
 )
 
-// recipe is what a FileType stands for.
+// recipe describes a FileType.
 type recipe struct {
 	t    FileType
-	name string // as llama.cpp spells it
-	// base is the format of most matrices, and of all of them in a pure file.
+	name string // in the spelling of llama.cpp
+	// base is the format of most matrices, and of all matrices in a pure file.
 	base dtype.DType
 }
 
-// recipes lists all, smallest numbers first.
+// recipes lists the recipes by ascending number.
 var recipes = []recipe{
 	{F32, "F32", dtype.F32},
 	{F16, "F16", dtype.F16},
@@ -99,17 +99,17 @@ var recipes = []recipe{
 	{MXFP4_MOE, "MXFP4_MOE", dtype.MXFP4},
 	{NVFP4, "NVFP4", dtype.NVFP4},
 	{Q1_0, "Q1_0", dtype.Q1_0},
-	// The form with groups of 64, the one that llama.cpp writes.
+	// llama.cpp writes the form with groups of 64.
 	{Q2_0, "Q2_0", dtype.Q2_0_G64},
 }
 
-// aliases are further names that ParseFileType takes: llama.cpp's own, and the
-// format's for its only recipe.
+// aliases has further names that ParseFileType accepts: those of llama.cpp, and the name of a
+// format with only one recipe.
 var aliases = map[string]FileType{
 	"Q3_K": Q3_K_M, "Q4_K": Q4_K_M, "Q5_K": Q5_K_M, "MXFP4": MXFP4_MOE,
 }
 
-// find returns the recipe for which is holds, and whether there is one.
+// find returns the recipe for which is returns true, and whether there is one.
 func find(is func(recipe) bool) (recipe, bool) {
 	i := slices.IndexFunc(recipes, is)
 	if i < 0 {
@@ -118,12 +118,12 @@ func find(is func(recipe) bool) (recipe, bool) {
 	return recipes[i], true
 }
 
-// recipe returns what t stands for, and whether that is anything.
+// recipe returns the recipe of t, and whether there is one.
 func (t FileType) recipe() (recipe, bool) {
 	return find(func(r recipe) bool { return r.t == t })
 }
 
-// FileTypes returns every recipe, by number.
+// FileTypes returns all recipes by ascending number.
 func FileTypes() []FileType {
 	list := make([]FileType, len(recipes))
 	for i, r := range recipes {
@@ -132,9 +132,8 @@ func FileTypes() []FileType {
 	return list
 }
 
-// ParseFileType returns the recipe of that name, in upper or lower case. Q3_K, Q4_K
-// and Q5_K are their _M mixtures, and MXFP4 is MXFP4_MOE. The error wraps
-// [ErrFileType].
+// ParseFileType returns the recipe with the given name, in upper or lower case. Q3_K, Q4_K and
+// Q5_K mean their _M mixtures, and MXFP4 means MXFP4_MOE. The error wraps [ErrFileType].
 func ParseFileType(name string) (FileType, error) {
 	upper := strings.ToUpper(name)
 	if r, ok := find(func(r recipe) bool { return r.name == upper }); ok {
@@ -158,8 +157,8 @@ func (t FileType) String() string {
 	return "FileType(" + strconv.FormatUint(uint64(t), 10) + ")"
 }
 
-// DType returns the format that t gives to most matrices, and to all of them in a
-// pure file: dtype.Q4_K for Q4_K_M. It is dtype.Invalid if t is no recipe.
+// DType returns the format that t gives to most matrices, and to all matrices in a pure file:
+// dtype.Q4_K for Q4_K_M. It returns dtype.Invalid if t is not a recipe.
 func (t FileType) DType() dtype.DType {
 	r, _ := t.recipe()
 	return r.base

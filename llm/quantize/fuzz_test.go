@@ -11,8 +11,7 @@ import (
 	"github.com/fucina-go/fucina/tests/ggufbuild"
 )
 
-// Whatever opens is refused, or becomes a file that opens and has the tensors of the
-// plan.
+// Write refuses a file, or writes a file that can be opened and has the tensors of the plan.
 func FuzzQuantize(f *testing.F) {
 	f.Add(oneMatrix("blk.0.ffn_down.weight", dtype.F32, []int{2, 64}, matrix(2, 64, nil)), byte(quantize.Q4_0), false)
 	f.Add(oneMatrix("token_embd.weight", dtype.Q8_0, []int{2, 32}, make([]byte, 68)), byte(quantize.F16), true)
@@ -44,7 +43,7 @@ func FuzzQuantize(f *testing.F) {
 		var out bytes.Buffer
 		w := gguf.NewWriter(&out)
 		if err := quantize.Write(t.Context(), w, in, opt); err != nil {
-			// Values that do not fit, or both formats of type 42 in one file.
+			// The values do not fit, or the file has both formats of type 42.
 			if !errors.Is(err, quantize.ErrTensor) && !errors.Is(err, gguf.ErrWrite) {
 				t.Fatal(err)
 			}

@@ -19,8 +19,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// modelsDir is where the models of the recorded results go, for recording them
-// anew.
+// modelsDir is the directory for the models of the recorded results, to record them again.
 var modelsDir = flag.String("models", "", "write the test models and importance data to this `directory`, and test nothing")
 
 func TestMain(m *testing.M) {
@@ -58,7 +57,7 @@ func writeModels(dir string) error {
 	return nil
 }
 
-// pureModels are the models with recorded bytes.
+// pureModels are the models whose bytes are recorded.
 var pureModels = []struct {
 	name    string
 	options tinyllama.Options
@@ -67,8 +66,8 @@ var pureModels = []struct {
 	{"seed2", tinyllama.Options{Seed: 2, Layers: 1, Embedding: 256, FeedForward: 512, Heads: 4, KVHeads: 2, Tied: true}},
 }
 
-// A skeleton is a model with the metadata and tensor names that recipes look at,
-// and zeros for weights.
+// skeleton is a model with the metadata and tensor names that recipes use. Its weights are
+// zero.
 type skeleton struct {
 	Name       string
 	Arch       string
@@ -76,11 +75,11 @@ type skeleton struct {
 	Heads      int
 	KVHeads    int
 	Experts    int
-	Loose      bool // experts are tensors of their own
+	Loose      bool // each expert is a tensor
 	Tied       bool
 	Fused      bool // queries, keys and values are one tensor
 	Sparse     bool // only every other block has attention
-	Latent     bool // keys and values come from latent ones, by a stack of a matrix per head
+	Latent     bool // keys and values come from latent ones, by a stack of one matrix for each head
 	Cols, FF   int
 	Importance bool
 }
@@ -121,7 +120,7 @@ func (s *skeleton) image() []byte {
 		set("expert_used_count", 2)
 	}
 	if s.Arch == "bailingmoe3" {
-		// llama.cpp does not open the file without these.
+		// llama.cpp does not open the file without these keys.
 		for _, key := range []string{
 			"attention.key_length_mla", "attention.value_length_mla", "attention.kv_lora_rank", "ssm.conv_kernel", "kda.head_dim",
 			"expert_feed_forward_length", "expert_shared_count", "leading_dense_block_count", "expert_gating_func",
@@ -187,11 +186,11 @@ func (s *skeleton) image() []byte {
 	return b.Bytes()
 }
 
-// ramp is the importance of column i.
+// ramp returns the importance of column i.
 func ramp(i int) float32 { return 0.25 + float32(i*37%64)/32 }
 
-// importanceFile returns importance data in the older format for every matrix of a
-// model; weight gives the weights, by column and then expert.
+// importanceFile returns importance data in the older format for every matrix of a model.
+// weight returns the weight for a column and an expert.
 func importanceFile(image []byte, weight func(i int) float32) []byte {
 	const calls = 4
 	b := &legacyBuilder{}
@@ -207,8 +206,8 @@ func importanceFile(image []byte, weight func(i int) float32) []byte {
 	return b.finish(n, 3, "a text")
 }
 
-// importanceFileGGUF returns the same as GGUF, where every expert saw as many inputs as
-// the router gave it.
+// importanceFileGGUF returns the same data as GGUF. The count of each expert is the number of
+// inputs that the router gave it.
 func importanceFileGGUF(image []byte, weight func(i int) float32) []byte {
 	var b ggufbuild.Builder
 	b.SetString("general.type", "imatrix")
@@ -228,7 +227,7 @@ func importanceFileGGUF(image []byte, weight func(i int) float32) []byte {
 	return b.Bytes()
 }
 
-// eachMatrix calls f for every matrix of a model, or stack of one for each expert.
+// eachMatrix calls f for every matrix of a model, and for every stack of matrices of experts.
 func eachMatrix(image []byte, f func(name string, experts, cols int)) {
 	m, err := gguf.Parse(image)
 	if err != nil {
@@ -244,7 +243,7 @@ func eachMatrix(image []byte, f func(name string, experts, cols int)) {
 	}
 }
 
-// digest is how files are recorded.
+// digest returns the digest under which a file is recorded.
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
@@ -272,8 +271,8 @@ func parse(t testing.TB, image []byte) *gguf.File {
 }
 
 // parseRamp returns the importance data for a model.
-// parseWeights returns importance data for one matrix of 256 columns: ones that set
-// changes.
+// parseWeights returns importance data for one matrix of 256 columns. The weights are 1, and
+// set may change them.
 func parseWeights(t testing.TB, name string, set func([]float32)) *quantize.Importance {
 	t.Helper()
 	weights := slices.Repeat([]float32{1}, 256)

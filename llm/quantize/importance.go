@@ -14,24 +14,24 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// Importance holds, for matrices of a model, the mean square of each input over a
-// text: how much an error in a column of the matrix weighs. It is immutable.
+// Importance holds, for matrices of a model, the mean square of each input over a text. It is
+// the weight of an error in a column of the matrix. An Importance is immutable.
 type Importance struct {
 	file     string   // the path that the data was read from, or ""
-	datasets []string // names of the texts that the data was computed on
-	chunks   int      // how many stretches of text these were, 0 if that is not known
-	// entries are the weights by the name of the matrix: one for each column, and for a
-	// stack of experts those of one expert after the other.
+	datasets []string // the names of the texts that the data was computed on
+	chunks   int      // the number of chunks of these texts, or 0 if it is unknown
+	// entries holds the weights by the name of the matrix: one for each column. The
+	// weights of a stack are those of one expert after another.
 	entries map[string][]float32
 }
 
-// ReadImportance reads the file at path in either of llama.cpp's formats, GGUF and
-// the older one ("imatrix.dat"). Errors of its content wrap [ErrImportance].
+// ReadImportance reads the file at path in one of the two formats of llama.cpp, GGUF or the
+// older format ("imatrix.dat"). Errors in the content wrap [ErrImportance].
 func ReadImportance(path string) (*Importance, error) {
 	bad := func(err error) (*Importance, error) { return nil, fmt.Errorf("%s: %w", path, err) }
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("quantize: %w", err) // names the path, as those below
+		return nil, fmt.Errorf("quantize: %w", err) // like the errors below, err names the path
 	}
 	if !info.Mode().IsRegular() {
 		return bad(fmt.Errorf("%w: not a regular file", ErrImportance))
@@ -58,7 +58,7 @@ func ReadImportance(path string) (*Importance, error) {
 		}
 	} else {
 		if size := info.Size(); size > largeImportance && !plausibleLegacy(head) {
-			return bad(fmt.Errorf("%w: its %d bytes do not begin as either format does", ErrImportance, size))
+			return bad(fmt.Errorf("%w: a file of %d bytes that begins like neither format", ErrImportance, size))
 		}
 		rest, err := io.ReadAll(file)
 		if err != nil {
@@ -73,23 +73,24 @@ func ReadImportance(path string) (*Importance, error) {
 }
 
 const (
-	// largeImportance is a size at which a file is first looked at and then read: a
-	// model may have been named by mistake.
+	// largeImportance is the size from which on the beginning of a file is checked before
+	// the file is read, because the path may be that of a model.
 	largeImportance = 64 << 20
-	// legacyHead is how many bytes tell enough.
+	// legacyHead is the number of bytes that plausibleLegacy needs.
 	legacyHead = 8
 )
 
 func isGGUF(data []byte) bool { return bytes.HasPrefix(data, []byte("GGUF")) }
 
-// plausibleLegacy reports whether a file of the older format may begin with head: with
-// the number of entries and the length of a name.
+// plausibleLegacy reports whether head may be the beginning of a file in the older format: the
+// number of entries and the length of a name.
 func plausibleLegacy(head []byte) bool {
 	entries, name := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:])
 	return entries > 0 && entries < 1<<20 && name > 0 && name < 1<<10
 }
 
-// ParseImportance reads the content of such a file. The result does not alias data.
+// ParseImportance reads the content of a file that ReadImportance reads. The result does not
+// alias data.
 func ParseImportance(data []byte) (*Importance, error) {
 	if !isGGUF(data) {
 		return newImportance(func(m *Importance) error { return m.parseLegacy(data) })
@@ -113,10 +114,10 @@ func newImportance(parse func(*Importance) error) (*Importance, error) {
 	return m, nil
 }
 
-// Len returns the number of matrices that m knows.
+// Len returns the number of matrices that m has weights for.
 func (m *Importance) Len() int { return len(m.entries) }
 
-// of returns the weights for t, nil if there are none. m may be nil.
+// of returns the weights for t, or nil if there are none. m may be nil.
 func (m *Importance) of(t gguf.TensorInfo) ([]float32, error) {
 	if m == nil {
 		return nil, nil
@@ -133,19 +134,19 @@ func (m *Importance) of(t gguf.TensorInfo) ([]float32, error) {
 	case len(weights) == want:
 		return weights, nil
 	case isEmbedding(t.Name):
-		// Rows of an embedding are looked up, not multiplied: what was recorded under
-		// its name belongs to an output matrix that it is too.
+		// An embedding has no weights of its own, because its rows are not multiplied. The
+		// entry with its name belongs to its use as the output matrix.
 		return nil, nil
 	}
 	return nil, fmt.Errorf("%w: %d weights for %s, want %d", ErrImportance, len(weights), quoted(t), want)
 }
 
-// add takes the sums of squares over count inputs each, where counts has one count
-// for every equal part of sums. A part without inputs gets the weights that dead
-// returns for its sums.
+// add adds the entry name. sums holds sums of squares, and counts the number of inputs for each
+// of the equal parts of sums. The weights of a part without inputs are those that dead returns
+// for its sums.
 func (m *Importance) add(name string, sums []float32, counts []float32, dead func(sum float32) float32) error {
 	if _, dup := m.entries[name]; dup {
-		return fmt.Errorf("two entries %s", quote(name))
+		return fmt.Errorf("two entries are called %s", quote(name))
 	}
 	if len(sums) == 0 || len(counts) == 0 || len(sums)%len(counts) != 0 {
 		return fmt.Errorf("entry %s has %d sums and %d counts", quote(name), len(sums), len(counts))
@@ -228,7 +229,7 @@ func (m *Importance) parseGGUF(f *gguf.File) error {
 			}
 			counts[i] = float32(math.Round(float64(c)))
 		}
-		// An expert that no text reached matters as any other.
+		// An expert without inputs is as important as the others.
 		if err := m.add(name, sums, counts, func(float32) float32 { return 1 }); err != nil {
 			return err
 		}
@@ -242,9 +243,9 @@ func decodeFloats(b []byte) ([]float32, error) {
 	return values, err
 }
 
-// parseLegacy reads the older format: a number of entries, each a name, a count and
-// sums, and then, in most files, the number of chunks and the name of the text. All
-// numbers are 32-bit and little-endian, and lengths stand before what they count.
+// parseLegacy reads the older format: the number of entries, the entries, and in most files the
+// number of chunks and the name of the text. An entry is a name, a count and sums. All numbers
+// are 32-bit and little-endian, and strings and arrays have their length in front.
 func (m *Importance) parseLegacy(data []byte) error {
 	r := legacyReader{data: data}
 	entries := r.length("number of entries", 12)
@@ -306,8 +307,8 @@ func (r *legacyReader) int32(what string) int32 {
 	return int32(binary.LittleEndian.Uint32(b))
 }
 
-// length reads the number of things that take size bytes or more each, and so is
-// bounded by the file.
+// length reads a number of elements that have at least size bytes each. The size of the file
+// bounds it.
 func (r *legacyReader) length(what string, size int) int {
 	start := r.off
 	n := r.int32(what)

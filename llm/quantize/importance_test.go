@@ -23,7 +23,8 @@ func floatBytes(v ...float32) []byte {
 	return b
 }
 
-// importanceGGUF returns importance data as GGUF: its metadata, then what add adds.
+// importanceGGUF returns importance data as GGUF, with the given metadata and the tensors that
+// add adds.
 func importanceGGUF(add func(b *ggufbuild.Builder)) []byte {
 	var b ggufbuild.Builder
 	b.SetString("general.type", "imatrix")
@@ -34,7 +35,7 @@ func importanceGGUF(add func(b *ggufbuild.Builder)) []byte {
 	return b.Bytes()
 }
 
-// addEntry adds sums of parts equal parts and their counts.
+// addEntry adds an entry whose sums have as many equal parts as parts, with a count for each.
 func addEntry(b *ggufbuild.Builder, name string, sums, counts []float32) {
 	b.AddTensor(name+".in_sum2", dtype.F32, []int{len(counts), len(sums) / len(counts)}, floatBytes(sums...))
 	b.AddTensor(name+".counts", dtype.F32, []int{len(counts), 1}, floatBytes(counts...))
@@ -43,7 +44,7 @@ func addEntry(b *ggufbuild.Builder, name string, sums, counts []float32) {
 func TestImportanceGGUF(t *testing.T) {
 	image := importanceGGUF(func(b *ggufbuild.Builder) {
 		addEntry(b, "a.weight", []float32{2, 4, 6, 8}, []float32{2})
-		// The second expert saw nothing; counts are whole numbers, however stored.
+		// The second expert has no inputs. Counts are rounded.
 		addEntry(b, "b.weight", []float32{3, 6, 5, 5, 8, 0}, []float32{3, 0, 3.75})
 		b.AddTensor("unrelated", dtype.F32, []int{1}, floatBytes(1))
 	})
@@ -80,7 +81,7 @@ func TestImportanceLegacy(t *testing.T) {
 	if a, b := m.Entry("a.weight"), m.Entry("b.weight"); !slices.Equal(a, []float32{1, 2}) || !slices.Equal(b, []float32{5, 6, 7}) {
 		t.Errorf("%v, %v", a, b)
 	}
-	// The oldest files end behind the entries.
+	// The oldest files end after the entries.
 	tail := 8 + len("text.txt")
 	if m, err = quantize.ParseImportance(image[:len(image)-tail]); err != nil || m.Len() != 2 || m.Chunks() != 0 {
 		t.Errorf("without the end: %v", err)
@@ -120,8 +121,8 @@ func TestImportanceErrors(t *testing.T) {
 		{"negative name", "counts -5", legacy(1, func(b *legacyBuilder) { b.int32(-5); b.int32(0); b.int32(0) })},
 		{"many sums", "counts 1073741824", legacy(1, func(b *legacyBuilder) { b.int32(0); b.int32(1); b.int32(1 << 30) })},
 		{"no sums", "0 sums", legacy(1, func(b *legacyBuilder) { b.entry("a", 1, nil) })},
-		{"twice", `two entries "a"`, legacy(2, func(b *legacyBuilder) { b.entry("a", 1, []float32{1}); b.entry("a", 1, []float32{1}) })},
-		{"twice behind NUL", `two entries "a"`, legacy(2, func(b *legacyBuilder) { b.entry("a", 1, []float32{1}); b.entry("a\x00b", 1, []float32{1}) })},
+		{"twice", `two entries are called "a"`, legacy(2, func(b *legacyBuilder) { b.entry("a", 1, []float32{1}); b.entry("a", 1, []float32{1}) })},
+		{"twice behind NUL", `two entries are called "a"`, legacy(2, func(b *legacyBuilder) { b.entry("a", 1, []float32{1}); b.entry("a\x00b", 1, []float32{1}) })},
 		{"NaN", "sum 1", legacy(1, func(b *legacyBuilder) { b.entry("a", 1, []float32{1, nan}) })},
 		{"infinity", "sum 0", legacy(1, func(b *legacyBuilder) { b.entry("a", 1, []float32{inf}) })},
 		{"negative sum", "sum 0", legacy(1, func(b *legacyBuilder) { b.entry("a", 1, []float32{-1}) })},
@@ -167,8 +168,8 @@ func TestImportanceErrors(t *testing.T) {
 			}
 		})
 	}
-	// What is no file, and what is large and begins as no importance data does, is not
-	// read; errors name it once.
+	// A path that is not a regular file, and a large file that does not begin like
+	// importance data, are not read. Errors name the path once.
 	dir := t.TempDir()
 	sparse := filepath.Join(dir, "sparse")
 	if err := os.WriteFile(sparse, nil, 0o600); err != nil {
@@ -192,8 +193,8 @@ func TestImportanceErrors(t *testing.T) {
 	}
 }
 
-// Whatever is accepted holds numbers that the encoders take, and no more of them
-// than the file has bytes for.
+// Importance data that is accepted has only numbers that the encoders accept, and not more
+// numbers than the file can hold.
 func FuzzImportance(f *testing.F) {
 	b := &legacyBuilder{}
 	b.entry("a.weight", 2, []float32{2, 4})

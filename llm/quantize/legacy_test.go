@@ -22,8 +22,8 @@ func (b *legacyBuilder) entry(name string, count int32, sums []float32) {
 	}
 }
 
-// finish returns the file: the number of entries in front, and behind the number of
-// chunks and the text's name.
+// finish returns the file: the number of entries, the entries, the number of chunks and the
+// name of the text.
 func (b *legacyBuilder) finish(entries, chunks int32, text string) []byte {
 	b.int32(chunks)
 	b.int32(int32(len(text)))

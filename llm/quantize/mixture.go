@@ -2,44 +2,44 @@ package quantize
 
 import "github.com/fucina-go/fucina/core/dtype"
 
-// mixture is a recipe's exceptions to its base format, as llama.cpp has them
-// (src/llama-quant.cpp). A nil rule is the base format, and so is one that
-// returns dtype.Invalid.
+// mixture has a recipe's exceptions to its base format, which are those of llama.cpp
+// (src/llama-quant.cpp). If a rule is nil or returns dtype.Invalid, the tensor gets the base
+// format.
 type mixture struct {
-	output    dtype.DType // of the output matrix; Invalid is Q6_K
-	embedding dtype.DType // of a token embedding that is not the output matrix too
+	output    dtype.DType // the format of the output matrix; Invalid means Q6_K
+	embedding dtype.DType // the format of a token embedding that is not also the output matrix
 
 	value, key, query, attnOut rule
 	down, gateUp               rule
 
-	// tiny marks the recipes below three bits: they have their own exceptions for
-	// models of experts and count layers as the tensors come.
+	// tiny says that the recipe is below three bits. Such a recipe has other exceptions
+	// for models of experts, and counts layers in the order of the tensors.
 	tiny bool
 	// richOut says that a model of eight experts stores attention outputs in Q5_K.
 	richOut bool
 }
 
-// rule chooses a format by where a tensor stands.
+// rule chooses the format of a tensor by its site.
 type rule func(s *site) dtype.DType
 
-// site is what a rule knows of a tensor.
+// site describes a tensor for a rule.
 type site struct {
-	layer  int // counted among the tensors of the same part, or read from the name
-	layers int // the number of such tensors, or of layers
+	layer  int // the index among the tensors of the same part, or the layer in the name
+	layers int // the number of these tensors, or of layers
 	model  *hyper
 	// importance says that there is importance data, for this tensor or others.
 	importance bool
 }
 
-// more reports whether the layer is one of those that mixtures give more bits: the
-// first and last eighth and each third between.
+// more reports whether mixtures give the layer more bits: the layers of the first and last
+// eighth, and every third layer between them.
 func (s *site) more() bool {
 	eighth := s.layers / 8
 	return s.layer < eighth || s.layer >= 7*s.layers/8 || (s.layer-eighth)%3 == 2
 }
 
-// shared reports whether four query heads or more share each key and value head,
-// which makes the value matrix small and worth more bits.
+// shared reports whether at least four query heads share each key and value head. The value
+// matrix is then small, and mixtures give it more bits.
 func (s *site) shared() bool { return s.model.groups() >= 4 }
 
 // firstOf reports whether the layer is in the first of n equal parts.
@@ -49,7 +49,7 @@ func (s *site) eightExperts() bool { return s.model.experts == 8 }
 
 func always(d dtype.DType) rule { return func(*site) dtype.DType { return d } }
 
-// when is d where the condition holds.
+// when returns a rule that returns d if cond returns true, and dtype.Invalid otherwise.
 func when(cond func(*site) bool, d dtype.DType) rule {
 	return func(s *site) dtype.DType {
 		if cond(s) {
@@ -59,7 +59,7 @@ func when(cond func(*site) bool, d dtype.DType) rule {
 	}
 }
 
-// orElse is r where it says something, and other elsewhere.
+// orElse returns a rule that applies other if r returns dtype.Invalid.
 func (r rule) orElse(other rule) rule {
 	return func(s *site) dtype.DType {
 		if d := r(s); d != dtype.Invalid || other == nil {
@@ -74,11 +74,11 @@ func (r rule) or(d dtype.DType) rule { return r.orElse(always(d)) }
 func early(s *site) bool  { return s.firstOf(8) }
 func middle(s *site) bool { return !s.firstOf(8) && s.layer < 7*s.layers/8 }
 
-// earlyCalibrated and earlyBlind are early with importance data and without.
+// earlyCalibrated is early with importance data, and earlyBlind without.
 func earlyCalibrated(s *site) bool { return s.importance && early(s) }
 func earlyBlind(s *site) bool      { return !s.importance && early(s) }
 
-// unlessFalcon is r for all architectures but falcon, where it is other.
+// unlessFalcon returns a rule that applies other to falcon, and r to all other architectures.
 func unlessFalcon(r, other rule) rule {
 	return func(s *site) dtype.DType {
 		if s.model.arch == "falcon" {
@@ -91,8 +91,7 @@ func unlessFalcon(r, other rule) rule {
 	}
 }
 
-// mixtures lists the recipes that are more than a base format with a better output
-// matrix.
+// mixtures has the recipes with more exceptions than a better format for the output matrix.
 var mixtures = map[FileType]mixture{
 	Q4_0: {down: when(earlyCalibrated, dtype.Q4_1)},
 	Q5_0: {down: when(earlyCalibrated, dtype.Q5_1)},
@@ -202,8 +201,8 @@ var fourBits = mixture{
 	richOut: true,
 }
 
-// tiny returns the mixture of a recipe below three bits: better is the format of
-// what matters more.
+// tiny returns the mixture of a recipe below three bits. better is the format of matrices that
+// matter more.
 func tiny(embedding, better dtype.DType, attnOut rule) mixture {
 	return mixture{
 		tiny:      true,

@@ -11,7 +11,7 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 )
 
-// Metadata keys that describe the result, and their values that do not depend on it.
+// Metadata keys that describe the result, and the constant values among them.
 const (
 	versionKey  = "general.quantization_version"
 	fileTypeKey = "general.file_type"
@@ -19,34 +19,33 @@ const (
 	quantizationVersion = 2 // GGML_QNT_VERSION
 )
 
-// Options say how to quantize.
+// Options are the options of Plan, Write and File.
 type Options struct {
-	Type FileType // to be set: the zero value is F32, as in files
-	// Pure gives every matrix the one format of Type, save where rows do not fit
-	// it.
+	Type FileType // the recipe; the zero value is F32, as in files
+	// Pure gives every matrix the format of Type, unless the rows do not fit it.
 	Pure bool
-	// AllowRequantize permits matrices that are in a block format already, and whose
-	// loss adds to that of the new one.
+	// AllowRequantize permits matrices that are already in a block format. Their loss of
+	// precision adds to that of the new format.
 	AllowRequantize bool
-	// Importance weighs errors; nil is none.
+	// Importance weighs the errors of encoders. nil means no importance data.
 	Importance *Importance
-	// Threads is how many rows are encoded at once; 0 is one per processor. Each
-	// takes 9/8 MiB at most, more only for rows of over 2^15 elements.
+	// Threads is the number of goroutines that encode; 0 means one per processor. Each
+	// needs at most 9/8 MiB, or more if rows have over 2^15 elements.
 	Threads int
-	// Progress, if set, is called before each of n tensors is written, with its
-	// number from 0, on the goroutine that called.
+	// Progress, if set, is called before each of n tensors is written, with its index
+	// from 0, on the goroutine of the caller.
 	Progress func(i, n int, c Choice)
 }
 
-// File quantizes the model at in, one file or the parts of a split one, to the file
-// at out. [gguf.WriteFile] writes the result: out holds the old file or the whole new one,
-// and after an error no temporary file is left. As with llama.cpp's tool, out must not be
-// the input, under this or another name, nor a part of it: see [ErrOutput]. File returns
-// what was done to each tensor.
+// File quantizes the model at in to the file at out. in is one file, or any part of a
+// split model. [gguf.WriteFile] writes the result: out always holds either the old file or the
+// complete new file, and after an error no temporary file is left. As in llama.cpp's tool, out
+// must not be the input or a part of it, under any name: see [ErrOutput]. File returns the
+// choice for each tensor.
 //
-// File looks at ctx every few milliseconds while it encodes, decodes, checks and writes,
-// also within a row, and ends with ctx's error when ctx is done. It does not interrupt
-// the system's final write to the disk.
+// File checks ctx every few milliseconds while it encodes, decodes, checks and writes, and
+// fails with ctx's error when ctx is done. It does not interrupt the system's final write to
+// the disk.
 func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err error) {
 	f, err := gguf.Open(in)
 	if err != nil {
@@ -56,7 +55,7 @@ func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err err
 	if f.OpenedFrom(out) {
 		return nil, fmt.Errorf("%w: %s is the input or a part of it", ErrOutput, out)
 	}
-	// A plan that fails must not touch the directory of out.
+	// If the plan fails, nothing is created in the directory of out.
 	list, err := Plan(f, opt)
 	if err != nil {
 		return nil, err
@@ -68,14 +67,14 @@ func File(ctx context.Context, in, out string, opt Options) (_ []Choice, err err
 	return list, nil
 }
 
-// Write declares and writes f, quantized, with w, which it does not close. See [File].
-// Errors are those of [Plan], ctx's, those of w, and
+// Write quantizes f, as [File] does, and declares and writes the result with w. It does not
+// close w. Its errors are those of [Plan], of ctx and of w, and
 //
-//   - [ErrTensor] for values that a format cannot hold, and for those of any tensor that
-//     are not finite;
-//   - [gguf.ErrFileChanged] if the size of f's file changes meanwhile;
-//   - [gguf.ErrWrite] if tensors that are copied and tensors that are converted are in
-//     different formats of GGUF's type 42.
+//   - [ErrTensor] for values that a format cannot hold, and for values of any tensor that are
+//     not finite;
+//   - [gguf.ErrFileChanged] if the size of f's file changes during the call;
+//   - [gguf.ErrWrite] if tensors that are copied and tensors that are converted have different
+//     formats of GGUF's type 42.
 func Write(ctx context.Context, w *gguf.Writer, f *gguf.File, opt Options) error {
 	list, err := Plan(f, opt)
 	if err != nil {
@@ -118,7 +117,7 @@ func write(ctx context.Context, w *gguf.Writer, f *gguf.File, list []Choice, opt
 			if err := e.start(c, data, weights); err != nil {
 				return err
 			}
-			// The encoder's error names the tensor by itself.
+			// The encoder's error already names the tensor.
 			if err := w.CopyTensor(c.Tensor.Name, e); err != nil {
 				return cmp.Or(e.err, err)
 			}
@@ -132,14 +131,14 @@ func write(ctx context.Context, w *gguf.Writer, f *gguf.File, list []Choice, opt
 	return ctx.Err()
 }
 
-// setMetadata copies f's metadata and says what was done, in llama.cpp's order: keys
-// that are set anew go to the end.
+// setMetadata copies f's metadata and adds the keys that describe the result, in llama.cpp's
+// order: keys that are set again move to the end.
 func setMetadata(w *gguf.Writer, f *gguf.File, opt *Options) error {
 	err := w.SetAll(&f.Metadata)
 	if err == nil {
 		err = w.RemoveSplit() // the result is one file
 	}
-	// After an error, which may be the output's and final, nothing is put.
+	// After an error, which may be a final error of w, no key is set.
 	put := func(key string, v gguf.Value) {
 		if err == nil {
 			err = w.Remove(key)
@@ -165,9 +164,9 @@ func setMetadata(w *gguf.Writer, f *gguf.File, opt *Options) error {
 	return err
 }
 
-// override returns what llama.cpp stores of a string: its tool passes these keys as
-// llama_model_kv_override, which has room for 127 bytes and ends strings with a NUL.
-// A character may be cut in the middle there, and so it is here.
+// override returns the part of a string that llama.cpp stores. Its tool passes these keys as
+// llama_model_kv_override, which holds 127 bytes and ends strings with a NUL. As there, the
+// cut may be within a character.
 func override(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	return s[:min(len(s), 127)]

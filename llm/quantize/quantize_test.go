@@ -81,7 +81,7 @@ func TestMixtures(t *testing.T) {
 	}
 }
 
-// quantized returns the file that f becomes.
+// quantized returns the result of quantizing f.
 func quantized(t *testing.T, f *gguf.File, opt quantize.Options) ([]byte, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -95,7 +95,7 @@ func quantized(t *testing.T, f *gguf.File, opt quantize.Options) ([]byte, error)
 	return out.Bytes(), nil
 }
 
-// Whole files are llama.cpp's, byte for byte: metadata, order, formats and data, on
+// Whole files are the same bytes as those of llama.cpp: metadata, order, formats and data, for
 // any number of threads.
 func TestBytes(t *testing.T) {
 	var recorded map[string]map[string]string
@@ -125,11 +125,11 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// recordedRecipes is how many recipes the reference offers: all but NVFP4.
+// recordedRecipes is the number of recipes of the reference, which lacks NVFP4.
 const recordedRecipes = 35
 
-// checkBytes compares what model becomes by one recipe with the recorded digest, empty
-// where the reference refuses.
+// checkBytes compares the result for a model and a recipe with the recorded digest. The digest
+// is empty if the reference refuses the model.
 func checkBytes(t *testing.T, model string, image []byte, way, name, want string) {
 	iq := strings.HasPrefix(name, "IQ")
 	switch {
@@ -162,8 +162,7 @@ func checkBytes(t *testing.T, model string, image []byte, way, name, want string
 	}
 }
 
-// small returns a file with the tensors that add declares, and the metadata of a
-// model.
+// small returns a file with the metadata of a model and the tensors that add declares.
 func small(add func(b *ggufbuild.Builder)) []byte {
 	var b ggufbuild.Builder
 	b.SetString("general.architecture", "llama")
@@ -172,7 +171,7 @@ func small(add func(b *ggufbuild.Builder)) []byte {
 	return b.Bytes()
 }
 
-// matrix is rows of values 1, 2, ... in f32.
+// matrix returns f32 rows of the values 1, 2, ...
 func matrix(rows, cols int, change func(v []float32)) []byte {
 	v := make([]float32, rows*cols)
 	for i := range v {
@@ -223,7 +222,7 @@ func TestRefusals(t *testing.T) {
 			quantize.Options{Type: quantize.F16}, quant.ErrRange, "as f16: row 1, column 44: quant: value out of range: 65520"},
 		{"too large for a scale", oneMatrix(weight, dtype.F32, []int{2, 256}, matrix(2, 256, func(v []float32) { v[300], v[301] = 1, -1e30 })),
 			quantize.Options{Type: quantize.Q8_0}, quant.ErrRange, "as q8_0: row 1, column 45: quant: value out of range: -1e+30"},
-		// Far from the first row of a task, and in another matrix of the stack.
+		// The value is far from the first row of a task, and in another matrix of the stack.
 		{"NaN in the second expert", oneMatrix("blk.0.ffn_up_exps.weight", dtype.F32, []int{2, 300, 256}, matrix(600, 256, func(v []float32) { v[599*256+7] = float32(math.NaN()) })),
 			quantize.Options{Type: quantize.Q4_0}, quant.ErrRange, "as q4_0: row 599, column 7: quant: value out of range: NaN"},
 		{"NaN with importance", plainNaN,
@@ -237,10 +236,10 @@ func TestRefusals(t *testing.T) {
 		{"importance needed", plain, quantize.Options{Type: quantize.IQ2_XXS, Pure: true}, quantize.ErrImportance, "none was given"},
 		{"importance for others", plain, quantize.Options{Type: quantize.IQ2_XXS, Pure: true,
 			Importance: parseRamp(t, oneMatrix("blk.0.attn_k.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)))},
-			quantize.ErrImportance, "none for"},
+			quantize.ErrImportance, "no data for"},
 		{"importance for others that a good result needs", plain, quantize.Options{Type: quantize.IQ1_M, Pure: true,
 			Importance: parseRamp(t, oneMatrix("blk.0.attn_k.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)))},
-			quantize.ErrImportance, "none for"},
+			quantize.ErrImportance, "no data for"},
 		{"an embedding that needs importance", oneMatrix("token_embd.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)),
 			quantize.Options{Type: quantize.IQ2_XXS, Pure: true}, quantize.ErrImportance, "token_embd"},
 		{"importance of another width", plain, quantize.Options{Type: quantize.Q4_0,
@@ -266,7 +265,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Names and values from files are quoted in errors, and cut: they can be long and drive
+// Errors quote and truncate names and values from files, because these can be long and control
 // a terminal.
 func TestErrorsQuoteNames(t *testing.T) {
 	long := "\x1b[2J\n" + strings.Repeat("k", 1000)
@@ -294,7 +293,7 @@ func TestErrorsQuoteNames(t *testing.T) {
 		fill(b)
 		return b.finish(2, 1, "x")
 	}
-	name := long[:50] // within what a tensor's name may be
+	name := long[:50] // within the limit of a tensor's name
 	for what, image := range map[string][]byte{
 		"twice":        legacy(func(b *legacyBuilder) { b.entry(long, 1, []float32{1}); b.entry(long, 1, []float32{1}) }),
 		"no sums":      legacy(func(b *legacyBuilder) { b.entry(long, 1, nil); b.entry(long, 1, nil) }),
@@ -316,7 +315,7 @@ func TestErrorsQuoteNames(t *testing.T) {
 	}
 }
 
-// Recipes that look at a model's metadata say what is missing; others do without.
+// Recipes that need metadata of the model name the missing key. Other recipes need none.
 func TestMetadataNeeded(t *testing.T) {
 	build := func(set func(b *ggufbuild.Builder)) *gguf.File {
 		var b ggufbuild.Builder
@@ -357,13 +356,13 @@ func TestMetadataNeeded(t *testing.T) {
 		}
 		for _, opt := range []quantize.Options{{Type: quantize.Q4_0, Pure: true}, {Type: quantize.Q8_0}, {Type: quantize.F16}} {
 			if _, err := quantize.Plan(f, opt); err != nil {
-				t.Errorf("%s: %v of a recipe that does without", name, err)
+				t.Errorf("%s: %v of a recipe that needs no metadata", name, err)
 			}
 		}
 	}
 }
 
-// Head counts may be arrays of one number per layer.
+// Head counts may be arrays with one number for each layer.
 func TestHeadsPerLayer(t *testing.T) {
 	var b ggufbuild.Builder
 	b.SetString("general.architecture", "x")
@@ -377,7 +376,7 @@ func TestHeadsPerLayer(t *testing.T) {
 	}
 }
 
-// What was quantized may be again, if that is wanted, and goes through f32.
+// With AllowRequantize, a quantized matrix is quantized again, by way of f32.
 func TestRequantize(t *testing.T) {
 	const name = "blk.0.attn_q.weight"
 	values := matrix(3, 64, nil)
@@ -404,16 +403,15 @@ func TestRequantize(t *testing.T) {
 	if !bytes.Equal(g.Data(info), want) {
 		t.Error("q8_0 to q4_0 is not the encoding of what q8_0 decodes to")
 	}
-	// The same format needs no permission.
+	// A matrix that already has the format needs no AllowRequantize.
 	same, err := quantized(t, f, quantize.Options{Type: quantize.Q8_0})
 	if err != nil || !bytes.Equal(same, first) {
 		t.Errorf("q8_0 to q8_0: %v, or other bytes", err)
 	}
 }
 
-// The same importance in either format gives llama.cpp's bytes, whatever the sums
-// are of. Encoders hardly see a factor that all weights share, so these are compared,
-// too.
+// The same importance data in both formats gives llama.cpp's bytes, for different counts. A
+// common factor of all weights hardly changes the bytes, so the weights are compared too.
 func TestImportanceFormats(t *testing.T) {
 	var recorded map[string]map[string]string
 	readJSON(t, "bytes.json", &recorded)
@@ -442,7 +440,7 @@ func TestImportanceFormats(t *testing.T) {
 		{quantize.IQ2_XXS, true, "seed1/pure/importance"},
 	} {
 		if invariants.RaceEnabled && tc.recipe == quantize.IQ2_XXS {
-			continue // crawls
+			continue // too slow
 		}
 		got, err := quantized(t, f, quantize.Options{Type: tc.recipe, Pure: tc.pure, Importance: importance})
 		if want := recorded[tc.key][tc.recipe.String()]; err != nil || digest(got) != want {
@@ -451,7 +449,7 @@ func TestImportanceFormats(t *testing.T) {
 	}
 }
 
-// Each expert of a stack has weights of its own, whatever rows a goroutine gets.
+// Each expert of a stack has its own weights, for any division of the rows among goroutines.
 func TestExpertImportance(t *testing.T) {
 	const experts, rows, cols = 3, 40, 64
 	image := small(func(b *ggufbuild.Builder) {
@@ -491,7 +489,7 @@ func TestExpertImportance(t *testing.T) {
 	}
 }
 
-// Weights under an embedding's name that do not fit it are of another use of it.
+// Weights with the name of an embedding that do not fit it belong to another use of it.
 func TestEmbeddingImportance(t *testing.T) {
 	f := parse(t, oneMatrix("token_embd.weight", dtype.F32, []int{2, 256}, matrix(2, 256, nil)))
 	narrow := parseRamp(t, oneMatrix("token_embd.weight", dtype.F32, []int{2, 128}, matrix(2, 128, nil)))
@@ -511,7 +509,7 @@ func TestEmbeddingImportance(t *testing.T) {
 	}
 }
 
-// Metadata stays, but for what says how the file was made.
+// Metadata does not change, except for the keys that describe how the file was made.
 func TestMetadata(t *testing.T) {
 	image := small(func(b *ggufbuild.Builder) {
 		b.SetUint32("general.file_type", 0)
@@ -561,7 +559,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// Strings of importance data are cut where llama.cpp cuts them.
+// Strings of importance data are truncated as in llama.cpp.
 func TestLongStrings(t *testing.T) {
 	image := oneMatrix("a.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))
 	base, a, e := t.TempDir(), strings.Repeat("a", 124), strings.Repeat("\u00e9", 70)
@@ -570,7 +568,7 @@ func TestLongStrings(t *testing.T) {
 		{"short", "", "short", "none"},
 		{a + "127", a + "127", a + "127", a + "127"},
 		{a + "1278", a + "1278", a + "127", a + "127"},
-		{e, e, e[:127], e[:127]}, // in the middle of a character
+		{e, e, e[:127], e[:127]}, // the cut is within a character
 		{"nul", "a\x00b", "nul", "a"},
 	} {
 		b := &legacyBuilder{}
@@ -600,8 +598,8 @@ func TestLongStrings(t *testing.T) {
 	}
 }
 
-// Models that llama.cpp takes for one of 70 billion parameters have better value
-// matrices, by its results for these.
+// Models that llama.cpp treats as models of 70 billion parameters have better value matrices.
+// The results are those of llama.cpp.
 func Test70B(t *testing.T) {
 	for _, tc := range []struct {
 		arch   string
@@ -625,7 +623,7 @@ func Test70B(t *testing.T) {
 	}
 }
 
-// A tensor that importance data does not know is encoded without, and the plan tells.
+// A tensor without importance data is encoded without weights, and the plan says so.
 func TestPartialImportance(t *testing.T) {
 	const known, unknown, kept = "blk.0.attn_k.weight", "blk.0.attn_q.weight", "blk.0.attn_k_norm.weight"
 	data := matrix(2, 256, nil)
@@ -665,7 +663,7 @@ func TestPartialImportance(t *testing.T) {
 	}
 }
 
-// onlyFile wants dir to hold a file of that name and content, and nothing else.
+// onlyFile fails the test unless dir holds exactly one file, with that name and content.
 func onlyFile(t *testing.T, dir, name string, content []byte) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -681,7 +679,8 @@ func onlyFile(t *testing.T, dir, name string, content []byte) {
 	}
 }
 
-// An interrupt or an error in the middle leaves nothing, and an old output as it was.
+// After an interrupt or an error there is no output file, and an older output file is
+// unchanged.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.gguf")
@@ -704,13 +703,13 @@ func TestFile(t *testing.T) {
 		t.Errorf("%v, want no such file", err)
 	}
 	onlyFile(t, dir, "model.gguf", image)
-	// The file that is written aside is nobody's concern.
+	// The error does not name the temporary file.
 	lost := filepath.Join(dir, "none", "out.gguf")
 	if _, err := quantize.File(t.Context(), path, lost, quantize.Options{Type: quantize.Q8_0}); !errors.Is(err, fs.ErrNotExist) ||
 		!strings.HasPrefix(err.Error(), "gguf: open "+lost+": ") {
 		t.Errorf("%v, want one of %s", err, lost)
 	}
-	// Also where all tensors are copied.
+	// The same holds if all tensors are copied.
 	if _, err := quantize.File(ctx, path, filepath.Join(dir, "out.gguf"), quantize.Options{Type: quantize.F32}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want canceled", err)
 	}
@@ -745,8 +744,8 @@ func TestFile(t *testing.T) {
 	onlyFile(t, filepath.Dir(out), "out.gguf", want)
 }
 
-// An output that is the input, under any name, or a part of it is refused before any
-// work, and the input is as it was.
+// An output that is the input or a part of it, under any name, is an error before anything is
+// written, and the input is unchanged.
 func TestFileOverInput(t *testing.T) {
 	dir := t.TempDir()
 	image := oneMatrix("a.weight", dtype.F32, []int{2, 32}, matrix(2, 32, nil))
@@ -822,10 +821,10 @@ func TestFileTypes(t *testing.T) {
 	}
 }
 
-// Matrices that a model is sensitive to stay, by name, and so does what is a vector
-// in truth. llama.cpp keeps the same.
+// Matrices with certain names do not change, because a model is sensitive to them, and neither
+// do vectors. llama.cpp does the same.
 func TestKept(t *testing.T) {
-	names := map[string]bool{ // whether it is converted
+	names := map[string]bool{ // whether the tensor is converted
 		"blk.0.attn_q.weight":              true,
 		"blk.0.ffn_gate_exps.weight":       true,
 		"weight":                           true,
@@ -881,8 +880,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// A value that is not finite in a tensor that is kept is an error with its name and place,
-// and no file is left. Tensors of integers are copied unchecked.
+// A value that is not finite in a tensor that does not change is an error with the name of the
+// tensor and the position, and no file is left. Tensors of integers are copied without a check.
 func TestKeptIsChecked(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(-1)
 	f64 := make([]byte, 8*40)
@@ -900,7 +899,7 @@ func TestKeptIsChecked(t *testing.T) {
 		shape []int
 		data  []byte
 		opt   quantize.Options
-		want  string // empty if it is fine
+		want  string // empty if there is no error
 	}{
 		{"output_norm.weight", dtype.F32, []int{64}, plain([]int{1, 64}, 5, nan), quantize.Options{Type: quantize.Q8_0}, "f32: element 5: quant: value out of range: NaN"},
 		{"output_norm.weight", dtype.F32, []int{64}, plain([]int{1, 64}, 5, inf), quantize.Options{Type: quantize.F16}, "f32: element 5: quant: value out of range: -Inf"},
@@ -911,7 +910,7 @@ func TestKeptIsChecked(t *testing.T) {
 		{"blk.0.attn_q.weight", dtype.Q8_0, []int{2, 32}, q8, quantize.Options{Type: quantize.Q8_0}, "row 1, column 0: quant: value out of range: NaN"},
 		{"x", dtype.F64, []int{40}, f64, quantize.Options{Type: quantize.Q8_0}, "element 33: quant: value out of range: -Inf"},
 		{"x", dtype.F64, []int{40}, make([]byte, 8*40), quantize.Options{Type: quantize.Q8_0}, ""},
-		{"x", dtype.I32, []int{1}, []byte{0, 0, 0x80, 0x7f}, quantize.Options{Type: quantize.Q8_0}, ""}, // an Inf, read as f32
+		{"x", dtype.I32, []int{1}, []byte{0, 0, 0x80, 0x7f}, quantize.Options{Type: quantize.Q8_0}, ""}, // the bits of an infinity in f32
 		{"x", dtype.I8, []int{3, 5}, bytes.Repeat([]byte{0xff}, 15), quantize.Options{Type: quantize.Q8_0}, ""},
 	} {
 		image := oneMatrix(tc.name, tc.d, tc.shape, tc.data)
