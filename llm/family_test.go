@@ -65,7 +65,7 @@ func TestRegisterFamilyRefuses(t *testing.T) {
 		says string
 	}{
 		{"", llm.Family{}, "no name"},
-		{"llama", llm.Family{RoPE: fucina.RoPENeoX}, `"llama": the name is registered already`},
+		{"llama", llm.Family{RoPE: fucina.RoPENeoX}, `"llama": the name is already registered`},
 		{"nonsense", llm.Family{Output: 7}, `"nonsense": Output is 7`},
 	} {
 		err := llm.RegisterFamily(c.name, c.f)

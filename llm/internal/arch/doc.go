@@ -1,13 +1,13 @@
-// Package arch holds what llm knows of model architectures: the table of families, and
-// the dimensions of a network as a file's metadata gives them.
+// Package arch holds the table of families of models, and reads the dimensions of a network
+// from the metadata of a file.
 //
-// A [Family] is an entry of the table. It describes by its arithmetic what sets an
-// architecture apart from the others, and the loader and the forward pass of
-// llm/internal/net read it. [Register] adds an entry at run time.
+// A [Family] is an entry of the table. It describes the arithmetic in which an architecture
+// differs from the others. The loader and the forward pass of llm read it. [Register] adds
+// an entry at run time.
 //
-// [Params] are the dimensions of one file, which [Read] takes from the metadata. Files
-// are untrusted: Read checks every dimension against the others and against bounds.
+// [Params] are the dimensions of one file. [Read] reads them from the metadata. Files are
+// untrusted: Read checks every dimension against the others and against bounds.
 //
-// Package metadata below reads single keys. It knows no families, so that llm/quantize
-// reads files of any architecture with it, and without the engine.
+// Package metadata, below this one, reads single keys. It does not depend on families, so
+// llm/quantize reads files of any architecture with it, without the engine.
 package arch

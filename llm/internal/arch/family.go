@@ -12,7 +12,7 @@ import (
 	"github.com/fucina-go/fucina/llm/internal/arch/metadata"
 )
 
-// ErrInvalidFamily reports an entry that the table of families does not take.
+// ErrInvalidFamily reports an entry that the table of families does not accept.
 var ErrInvalidFamily = errors.New("invalid family")
 
 // Presence says whether the files of a family have a tensor.
@@ -24,21 +24,20 @@ const (
 	Required                 // Every file has it.
 )
 
-// Family describes an architecture by what sets it apart from the others: the weights
-// that its blocks have beside the projections, and the constants that its files do not
-// carry. The forward pass of llm/internal/net serves all families. The zero value is a
-// transformer with RMS norms in front of attention and MLP, a SiLU gate, no bias and
-// tied embeddings.
+// Family describes the features of an architecture: the weights that its blocks have in
+// addition to the projections, and the constants that its files do not contain. The forward
+// pass of llm is the same for all families. The zero value is a transformer with RMS norms
+// in front of attention and MLP, a SiLU gate, no bias and tied embeddings.
 //
-// A tensor of a file that its family has no use for is an error when the file is opened.
+// A file with a tensor that its family does not use cannot be opened.
 type Family struct {
 	// RoPE says which elements of a head form a rotated pair.
 	RoPE fucina.RoPEMode
-	// Factors says which tensors may hold divisors of the rotary frequencies.
+	// Factors says which tensors may have divisors of the rotary frequencies.
 	Factors FactorSource
 
-	// Output is the presence of the output matrix. The embedding replaces it in a file
-	// without one.
+	// Output is the presence of the output matrix. If a file has none, the embedding is
+	// the output matrix.
 	Output Presence
 	// QKVBias is the presence of each bias of the queries, keys and values.
 	QKVBias Presence
@@ -51,71 +50,71 @@ type Family struct {
 
 	// QKNorm says that each query and key head has an RMS norm, before the rotation.
 	QKNorm bool
-	// PostNorms says that the results of attention and of the MLP have an RMS norm
-	// before they are added to the residual stream.
+	// PostNorms says that an RMS norm is applied to the results of attention and of the
+	// MLP before they are added to the residual stream.
 	PostNorms bool
-	// GeGLU says that the MLP's gate is a GELU. Otherwise it is a SiLU.
+	// GeGLU says that the gate of the MLP is a GELU. Otherwise it is a SiLU.
 	GeGLU bool
-	// FusedGate says that files have no ffn_gate, and that the rows of ffn_up are those
-	// of the gate and then those of the upward projection.
+	// FusedGate says that files have no ffn_gate. The rows of ffn_up are then those of the
+	// gate, followed by those of the upward projection.
 	FusedGate bool
 
-	// ScaleEmbedding says that embeddings are multiplied by the root of the width.
+	// ScaleEmbedding says that embeddings are multiplied by the square root of the width.
 	ScaleEmbedding bool
-	// WideLayers is the number of blocks of the one variant whose attention divides its
-	// scores by the root of Params.Embedding/Params.Heads, not by that of
-	// Params.KeyLength. 0 means that there is no such variant.
+	// WideLayers is the number of blocks of a variant whose attention divides its scores
+	// by the square root of Params.Embedding/Params.Heads. All other models divide by the
+	// square root of Params.KeyLength. 0 means that there is no such variant.
 	WideLayers int
 
 	// Windows describes the blocks that see only the last tokens.
 	Windows Windows
-	// AttentionSoftCap is the cap of the scores, under attn_logit_softcapping. A cap of
-	// 0 in a file is an error.
+	// AttentionSoftCap is the cap of the scores, which files have under
+	// attn_logit_softcapping. A cap of 0 in a file is an error.
 	AttentionSoftCap SoftCap
-	// FinalSoftCap is the cap of the logits, under final_logit_softcapping. A cap of 0
-	// in a file is none.
+	// FinalSoftCap is the cap of the logits, which files have under
+	// final_logit_softcapping. A cap of 0 in a file means that there is no cap.
 	FinalSoftCap SoftCap
 }
 
-// FactorSource is a kind of tensor with divisors of rotary frequencies.
+// FactorSource says which tensors have divisors of rotary frequencies.
 type FactorSource uint8
 
 const (
 	NoFactors    FactorSource = iota // Files have no divisors.
-	FixedFactors                     // rope_freqs.weight holds those of all sessions, as for llama 3.
-	LongFactors                      // rope_factors_short.weight and rope_factors_long.weight hold those of LongRoPE.
+	FixedFactors                     // rope_freqs.weight has the divisors of all sessions, as for llama 3.
+	LongFactors                      // rope_factors_short.weight and rope_factors_long.weight have the divisors of LongRoPE.
 )
 
-// LongFactorsName is the tensor by which files with LongRoPE are known among the files of
-// their family.
+// LongFactorsName is the name of a tensor that only files with LongRoPE have.
 const LongFactorsName = "rope_factors_long.weight"
 
-// Windows describes blocks that see only a window of the last tokens. In the zero value
-// all blocks see everything, whatever a file says.
+// Windows describes blocks that see only a window of the last tokens. In the zero value, all
+// blocks see all tokens, and the metadata of a file does not change that.
 type Windows struct {
-	// Pattern says that every Pattern-th block sees everything, in a file without the
+	// Pattern says that every Pattern-th block sees all tokens, in a file without the
 	// number attention.sliding_window_pattern. It is 0 if the family has no windows, and
-	// 1 if no block has one unless the file says so.
+	// 1 if blocks have a window only if the file says so.
 	Pattern int
-	// Length is how many tokens a block sees, its own included, in a file without
-	// attention.sliding_window. 0 means that all blocks of such a file see everything.
+	// Length is the number of tokens that a row sees in a window, including its own, in a
+	// file without attention.sliding_window. 0 means that all blocks of such a file see
+	// all tokens.
 	Length int
-	// FreqBase is the rotary base of the blocks with a window in a file without
-	// rope.freq_base_swa. They do not share the scaling of the other blocks then. 0
-	// means that they share both.
+	// FreqBase is the rotary base of the blocks with a window, in a file without
+	// rope.freq_base_swa. These blocks then do not have the scaling of the other blocks.
+	// 0 means that they have the base and the scaling of the other blocks.
 	FreqBase float64
 }
 
-// SoftCap is a cap c of values x, which become c*tanh(x/c).
+// SoftCap describes a cap c. It changes a value x to c*tanh(x/c).
 type SoftCap struct {
-	// Read says that the family has the cap. Otherwise there is none, whatever a file
-	// says.
+	// Read says that the family has the cap. Otherwise there is no cap, and the metadata of
+	// a file does not change that.
 	Read bool
-	// Default is the cap in a file that has no value for it; 0 means none.
+	// Default is the cap in a file without a value for it. 0 means that there is no cap.
 	Default float64
 }
 
-// check returns an error if no network is as fam says.
+// check returns an error if the fields of fam do not describe a network.
 func (fam *Family) check() error {
 	if fam.RoPE != fucina.RoPEInterleaved && fam.RoPE != fucina.RoPENeoX {
 		return fmt.Errorf("RoPE is %d, want RoPEInterleaved or RoPENeoX", fam.RoPE)
@@ -164,13 +163,13 @@ func (c SoftCap) check(field string) error {
 	return nil
 }
 
-// isConstant reports whether v may be a constant of a family: 0 for none, or a positive
-// number that is one in float32 too.
+// isConstant reports whether v may be a constant of a family: 0, which means that there is
+// none, or a number that is positive and finite in float32 too.
 func isConstant(v float64) bool {
 	return v == 0 || v >= math.SmallestNonzeroFloat32 && v <= math.MaxFloat32
 }
 
-// read sets what p has only in this family.
+// read sets the fields of p that depend on the family.
 func (fam *Family) read(r *metadata.Reader, p *Params) {
 	p.RoPEMode = fam.RoPE
 	p.AttentionScale = float32(1 / math.Sqrt(float64(p.KeyLength)))
@@ -191,7 +190,7 @@ func (fam *Family) read(r *metadata.Reader, p *Params) {
 	p.FinalSoftCap = fam.FinalSoftCap.read(r, "final_logit_softcapping", 0)
 }
 
-// read returns the cap of a file. One that the file has must be at least low.
+// read returns the cap of a file. If the file has a cap, it must be at least low.
 func (c SoftCap) read(r *metadata.Reader, key string, low float64) float32 {
 	if !c.Read {
 		return 0
@@ -209,9 +208,9 @@ func (w *Windows) readRoPE(r *metadata.Reader, p *Params) fucina.RoPE {
 	return rope
 }
 
-// readPattern returns the period of blocks without a window. A file may have an array
-// instead, which says of each block whether it has a window. llama.cpp ignores such an
-// array in these families and takes the default; known files agree with the default.
+// readPattern returns the period of blocks without a window. A file may have an array instead
+// that says for each block whether it has a window. llama.cpp ignores such an array in these
+// families and uses the default; known files agree with the default.
 func readPattern(r *metadata.Reader, p *Params, def int) int {
 	const key = "attention.sliding_window_pattern"
 	v, ok := r.Value(key)

@@ -10,47 +10,47 @@ import (
 )
 
 var (
-	// ErrUnsupportedModel reports a file of a family, or with a feature, that this
-	// package does not run.
+	// ErrUnsupportedModel reports a file of a family that this package does not support,
+	// or with a feature that it does not support.
 	ErrUnsupportedModel = errors.New("unsupported model")
-	// ErrInvalidModel reports a file whose metadata and tensors do not make a model.
+	// ErrInvalidModel reports a file whose metadata and tensors do not form a model.
 	ErrInvalidModel = errors.New("invalid model")
 )
 
-// Params are the dimensions of a network, from a file's metadata.
+// Params are the dimensions of a network, which the metadata of a file gives.
 type Params struct {
 	Architecture string
-	Name         string // empty if the file has none, or one that is no text
+	Name         string // empty if the file has no name, or one that is not a string
 	Layers       int
-	Context      int // length that the model was trained for
-	Embedding    int // width of the residual stream
-	FeedForward  int // width inside of the MLP
+	Context      int // the length that the model was trained for
+	Embedding    int // the width of the residual stream
+	FeedForward  int // the width inside the MLP
 	Heads        int
 	KVHeads      int
-	KeyLength    int // elements of a query or key head
+	KeyLength    int // the elements of a query or key head
 	ValueLength  int
-	Vocabulary   int // rows of the embedding, which may be more than the tokenizer's tokens
+	Vocabulary   int // the rows of the embedding; there may be more of them than tokens of the tokenizer
 	NormEpsilon  float32
 
 	RoPE     fucina.RoPE
 	RoPEMode fucina.RoPEMode
-	// LongFactors replace RoPE.FreqFactors in sessions longer than RoPE.OriginalContext;
-	// nil if the file has no such pair.
+	// LongFactors replace RoPE.FreqFactors in sessions longer than RoPE.OriginalContext.
+	// They are nil if the file has no LongRoPE.
 	LongFactors []float32
 
-	AttentionScale   float32 // of the products of queries and keys
-	AttentionSoftCap float32 // of the scores of attention; 0 is none
-	FinalSoftCap     float32 // of the logits; 0 is none
-	EmbeddingScale   float32 // of the embeddings; 0 is none
+	AttentionScale   float32 // the factor of the products of queries and keys
+	AttentionSoftCap float32 // the cap of the scores of attention; 0 means none
+	FinalSoftCap     float32 // the cap of the logits; 0 means none
+	EmbeddingScale   float32 // the factor of the embeddings; 0 means none
 
-	// Window is how many tokens a block sees, its own included; 0 is all in every block.
-	// Every WindowPattern-th block sees all tokens nevertheless. LocalRoPE are the angles
-	// of the blocks with a window.
+	// Window is the number of tokens that a row sees in a block with a window, including
+	// its own. 0 means that all blocks see all tokens. Every WindowPattern-th block has no
+	// window. LocalRoPE are the angles of the blocks with a window.
 	Window        int
 	WindowPattern int
 	LocalRoPE     fucina.RoPE
 
-	// Notes has a sentence for each value of the file that is not taken as it is.
+	// Notes has a sentence for each value of the file that is not used unchanged.
 	Notes []string
 }
 
@@ -68,21 +68,21 @@ func Stretched(p *Params, n int) fucina.RoPE {
 	return r
 }
 
-// Bounds on dimensions. They are far above those of any real model, and keep products of
-// a few dimensions inside an int64 and loops over hostile files short.
+// Bounds on dimensions. They are far above those of any real model. They keep products of a
+// few dimensions within an int64, and loops over hostile files short.
 const (
 	MaxWidth  = 1 << 24
-	MaxLength = 1 << 30 // of a context, in tokens
+	MaxLength = 1 << 30 // tokens of a context
 
 	maxLayers = 1 << 12
 	maxHeads  = 1 << 14
 	maxHead   = 1 << 14 // elements of a head; a session has a table of angles for each
 )
 
-// Read returns the dimensions of the network of f, and its family. Keys are those of the
-// GGUF specification and of llama.cpp's loader. What the metadata does not say is left
-// zero: the vocabulary's size and the divisors of rotary frequencies, which come with
-// the tensors. Errors wrap ErrUnsupportedModel or ErrInvalidModel.
+// Read returns the dimensions of the network of f, and its family. The keys are those of the
+// GGUF specification and of llama.cpp's loader. Read leaves the size of the vocabulary and
+// the divisors of rotary frequencies zero, because the tensors give them. Errors wrap
+// ErrUnsupportedModel or ErrInvalidModel.
 func Read(f *gguf.File) (Params, Family, error) {
 	r, err := metadata.NewReader(&f.Metadata, ErrInvalidModel)
 	if err != nil {
@@ -94,7 +94,7 @@ func Read(f *gguf.File) (Params, Family, error) {
 		return Params{}, Family{}, fmt.Errorf("%w: architecture %.80q, want one of %v", ErrUnsupportedModel, arch, Architectures())
 	}
 	p := Params{Architecture: arch}
-	p.Name, _ = f.StringOr("general.name", "") // nothing depends on it
+	p.Name, _ = f.StringOr("general.name", "") // a name of another type is no error, because nothing depends on it
 	p.Layers = r.Size(metadata.BlockCount, 0, maxLayers)
 	p.Context = r.Size("context_length", 0, MaxLength)
 	p.Embedding = r.Size("embedding_length", 0, MaxWidth)
@@ -126,8 +126,8 @@ func Read(f *gguf.File) (Params, Family, error) {
 	return p, fam, nil
 }
 
-// uniform returns the number under the key that all blocks share: they have one shape
-// here.
+// uniform returns the number under the key. All blocks must have the same number, because they
+// have the same shapes here.
 func uniform(r *metadata.Reader, key string, def, limit, layers int) int {
 	values := r.PerBlock(key, def, limit, layers)
 	for i, v := range values {
@@ -140,9 +140,9 @@ func uniform(r *metadata.Reader, key string, def, limit, layers int) int {
 	return values[0]
 }
 
-// readBase returns the frequency base of a rotation under the key, or def if the key is
-// absent or 0. llama.cpp takes a 0 as it is, so that all angles but the first are
-// infinite and every logit is NaN: a file that holds it means that it has no base.
+// readBase returns the frequency base of a rotation under the key, or def if the key is missing
+// or 0. A file with 0 means that it has no base: llama.cpp uses the 0, so that all angles
+// except the first are infinite and every logit is NaN.
 func readBase(r *metadata.Reader, key string, def float64, p *Params) float64 {
 	v := r.Number(key, def, 0)
 	if v == 0 && r.Err() == nil {
@@ -152,8 +152,8 @@ func readBase(r *metadata.Reader, key string, def float64, p *Params) float64 {
 	return v
 }
 
-// readRoPE returns the angles of the blocks without a window. long says that the file
-// has divisors for long sessions.
+// readRoPE returns the angles of the blocks without a window. long says that the file has
+// LongRoPE.
 func readRoPE(r *metadata.Reader, fam *Family, p *Params, long bool) fucina.RoPE {
 	rope := fucina.RoPE{
 		Dims:     r.Size("rope.dimension_count", p.KeyLength, MaxWidth),
@@ -165,7 +165,7 @@ func readRoPE(r *metadata.Reader, fam *Family, p *Params, long bool) fucina.RoPE
 	kind := r.Text("rope.scaling.type", "linear")
 	rope.AttnFactor = r.Number("rope.scaling.attn_factor", 1, 0)
 	if kind == "longrope" && fam.Factors == LongFactors {
-		kind = "linear" // beside the divisors, which are tensors
+		kind = "linear" // the divisors are tensors
 	}
 	switch kind {
 	case "none":
@@ -174,15 +174,15 @@ func readRoPE(r *metadata.Reader, fam *Family, p *Params, long bool) fucina.RoPE
 		factor := 0.0
 		if r.Has(key) {
 			factor = r.Needed(key, 0)
-		} else { // files older than rope.scaling.type have only the linear factor
+		} else { // files without rope.scaling.type are older and have only the linear factor
 			factor = r.Number("rope.scale_linear", 0, 0)
 		}
 		if factor != 0 {
 			rope.FreqScale = 1 / factor
 		}
 		if kind == "yarn" {
-			// rope.scaling.yarn_beta_fast and yarn_beta_slow are not read: llama.cpp
-			// reads them for other families only, and runs these with its defaults.
+			// rope.scaling.yarn_beta_fast and yarn_beta_slow are not read, because
+			// llama.cpp reads them only for other families, and uses its defaults here.
 			rope.ExtFactor, rope.BetaFast, rope.BetaSlow = 1, 32, 1
 		}
 		if kind == "yarn" || long && fam.Factors == LongFactors {

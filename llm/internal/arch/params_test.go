@@ -12,14 +12,14 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// edit gives a key of a file's metadata a value; the zero value removes the key.
+// edit sets a key of a file's metadata to a value. If the value is nil, it removes the key.
 type edit struct {
 	key   string
 	value gguf.Value
 }
 
-// tiny returns the file of a small model of two blocks, without tensors, whose metadata
-// is edited.
+// tiny returns the file of a small model of two blocks, without tensors and with edits of its
+// metadata.
 func tiny(t *testing.T, arch string, edits ...edit) *gguf.File {
 	t.Helper()
 	m := tinyllama.NewShape(tinyllama.Shape{Architecture: arch})
@@ -53,21 +53,21 @@ func i32(n int32) gguf.Value   { return gguf.NewValue(n) }
 func f32(v float32) gguf.Value { return gguf.NewValue(v) }
 func str(s string) gguf.Value  { return gguf.NewValue(s) }
 
-// badFile is an edit that makes a file no model.
+// badFile has edits that make a file invalid.
 type badFile struct {
 	name  string
 	arch  string
 	edits []edit
-	is    error  // sentinel of the error
-	says  string // part of its text
+	is    error  // the sentinel of the error
+	says  string // a part of its text
 }
 
-// badFiles returns every kind of metadata that makes no model.
+// badFiles returns edits for every kind of invalid metadata.
 func badFiles() []badFile {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	invalid, unsupported := ErrInvalidModel, ErrUnsupportedModel
 	one := func(key string, v gguf.Value) []edit { return []edit{{key, v}} }
-	// bad is a file with one wrong value, which the error names.
+	// bad returns a file with one wrong value. The error names its key.
 	bad := func(name, key string, v gguf.Value, is error) badFile {
 		arch, _, _ := strings.Cut(key, ".")
 		return badFile{name, arch, one(key, v), is, key}
@@ -157,8 +157,8 @@ func badFiles() []badFile {
 	return files
 }
 
-// Whatever is wrong with the metadata, the error says which key and what, and whether
-// the file is no model or one that is not run here.
+// The error of invalid metadata names the key and the value, and says whether the file is
+// invalid or not supported.
 func TestReadBadFiles(t *testing.T) {
 	for _, c := range badFiles() {
 		t.Run(c.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestReadBadFiles(t *testing.T) {
 	}
 }
 
-// What a file does not say follows from the rest, or is the family's constant.
+// The value of a missing key follows from other keys, or is a constant of the family.
 func TestReadDefaults(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -213,7 +213,7 @@ func TestReadDefaults(t *testing.T) {
 	}
 }
 
-// The variants whose scores are scaled by the width are known by their depth.
+// The number of blocks identifies the variants whose scores are scaled by the width.
 func TestWideScale(t *testing.T) {
 	for arch, wide := range map[string]uint32{"gemma2": 46, "gemma3": 62, "llama": 0} {
 		for _, n := range []uint32{45, 46, 61, 62} {
@@ -222,7 +222,7 @@ func TestWideScale(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := float32(1 / math.Sqrt(8)) // the length of a head
+			want := float32(1 / math.Sqrt(8)) // 8 is the length of a head
 			if n == wide {
 				want = float32(1 / math.Sqrt(64/4))
 			}
@@ -233,7 +233,7 @@ func TestWideScale(t *testing.T) {
 	}
 }
 
-// Sessions longer than the original context rotate by the long factors, if there are any.
+// Sessions longer than the original context use the long factors, if the file has them.
 func TestStretched(t *testing.T) {
 	p := Params{LongFactors: []float32{2}}
 	p.RoPE.FreqFactors, p.RoPE.OriginalContext = []float32{1}, 32

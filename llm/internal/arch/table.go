@@ -9,15 +9,15 @@ import (
 	"github.com/fucina-go/fucina"
 )
 
-// table holds families by the value of general.architecture in their files. It is safe
-// for concurrent use.
+// table holds families by the value of general.architecture of their files. It is safe for
+// concurrent use.
 type table struct {
 	mu       sync.RWMutex
 	families map[string]Family
 }
 
-// known are the families that Read takes. The facts of those below are those of
-// llama.cpp's loader, which files are made for.
+// known is the table that Read uses. The entries below follow llama.cpp's loader, because
+// files are made for it.
 var known = table{families: map[string]Family{
 	"llama": {
 		RoPE: fucina.RoPEInterleaved, Factors: FixedFactors, Output: Optional,
@@ -26,8 +26,8 @@ var known = table{families: map[string]Family{
 	"qwen2": {RoPE: fucina.RoPENeoX, Output: Optional, QKVBias: Required, OutputBias: Optional},
 	"qwen3": {RoPE: fucina.RoPENeoX, Output: Optional, QKVBias: Optional, QKNorm: true},
 	"phi3":  {RoPE: fucina.RoPENeoX, Factors: LongFactors, Output: Optional, QKVBias: Optional, FusedGate: true},
-	// The norms of the gemma families multiply by 1 + w. The converter has added the 1,
-	// so that the weights in a file are those of an ordinary norm.
+	// The norms of the gemma families multiply by 1 + w. The converter adds the 1, so the
+	// weights in a file are those of an ordinary norm.
 	"gemma2": {
 		RoPE: fucina.RoPENeoX, PostNorms: true, GeGLU: true,
 		ScaleEmbedding: true, WideLayers: 46, // 27B
@@ -43,12 +43,12 @@ var known = table{families: map[string]Family{
 	},
 }}
 
-// Register adds f to the families that Read takes, for files whose general.architecture
-// is name. It may be called at any time, from any goroutine. It fails with
-// ErrInvalidFamily if name is empty or registered already, or if f makes no sense.
+// Register adds f to the families that Read supports, for files whose general.architecture is
+// name. It may be called at any time, from any goroutine. It fails with ErrInvalidFamily if
+// name is empty or already registered, or if f does not describe a network.
 func Register(name string, f Family) error { return known.add(name, f) }
 
-// Architectures returns the values of general.architecture that Read takes, sorted.
+// Architectures returns the values of general.architecture that Read supports, sorted.
 func Architectures() []string { return known.names() }
 
 func (t *table) names() []string {
@@ -74,7 +74,7 @@ func (t *table) add(name string, f Family) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, ok := t.families[name]; ok {
-		return fmt.Errorf("%w %.80q: the name is registered already", ErrInvalidFamily, name)
+		return fmt.Errorf("%w %.80q: the name is already registered", ErrInvalidFamily, name)
 	}
 	t.families[name] = f
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/fucina-go/fucina"
 )
 
-// Our own families follow the rules for those of others.
+// The known families pass the checks of registered families.
 func TestKnownFamilies(t *testing.T) {
 	var own table
 	own.families = map[string]Family{}
@@ -27,7 +27,7 @@ func TestKnownFamilies(t *testing.T) {
 	}
 }
 
-// The table refuses what is no family, says which field is wrong, and stays as it was.
+// If a family is invalid, the error names the wrong field, and the table does not change.
 func TestAddRefuses(t *testing.T) {
 	good := Family{
 		Output: Optional, QKVBias: Required, Factors: LongFactors, WideLayers: 10,
@@ -41,7 +41,7 @@ func TestAddRefuses(t *testing.T) {
 		says string
 	}{
 		{"", func(*Family) {}, "no name"},
-		{"taken", func(*Family) {}, `"taken": the name is registered already`},
+		{"taken", func(*Family) {}, `"taken": the name is already registered`},
 		{"x", func(f *Family) { f.RoPE = fucina.RoPENeoX + 1 }, "RoPE is 2"},
 		{"x", func(f *Family) { f.Factors = LongFactors + 1 }, "Factors is 3"},
 		{"x", func(f *Family) { f.Output = Required + 1 }, "Output is 3"},
@@ -81,7 +81,8 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// Families come while others look, and of two of one name one is taken.
+// Goroutines add families while others read the table. Of two families with one name, one is
+// accepted.
 func TestAddConcurrently(t *testing.T) {
 	own := table{families: map[string]Family{}}
 	const n = 20
