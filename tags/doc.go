@@ -1,4 +1,4 @@
-// Package tags names tensor axes and computes what follows from names alone: which
-// axis a name is, and which axes the result of an operation has. Names are data;
-// they carry no built-in meaning, and no list repeats one.
+// Package tags computes with the names of tensor axes: it finds an axis by its name, and
+// the names of the axes of a result. Names have no built-in meaning, and the names in a
+// list differ.
 package tags

@@ -8,8 +8,8 @@ import (
 	"github.com/fucina-go/fucina/core/shape"
 )
 
-// ErrTag reports an axis name that an operation cannot use: unknown, repeated, or
-// in the wrong place.
+// ErrTag reports an axis name that an operation cannot use, because it is unknown, repeated,
+// empty, one too many, or in the wrong position.
 var ErrTag = errors.New("invalid axis")
 
 // tagError is an ErrTag that says what is wrong in words of its own.
@@ -20,15 +20,15 @@ func (e tagError) Unwrap() error { return ErrTag }
 
 func invalid(format string, args ...any) error { return tagError(fmt.Sprintf(format, args...)) }
 
-// List is the names of a tensor's axes, outermost first, held inline. The empty
-// list belongs to a scalar. Lists compare with ==.
+// List has the names of a tensor's axes, outermost first, without a pointer to them. The
+// empty List is that of a scalar. Lists are compared with ==.
 type List struct {
 	names [shape.MaxRank]string
 	n     uint8
 }
 
-// Of returns the list of names. It fails with ErrTag for an empty or repeated name
-// or more than shape.MaxRank of them.
+// Of returns the list of names. It fails with ErrTag if a name is empty or repeated, or if
+// there are more than shape.MaxRank names.
 func Of(names ...string) (List, error) {
 	var l List
 	if len(names) > shape.MaxRank {
@@ -47,7 +47,7 @@ func Of(names ...string) (List, error) {
 	return l, nil
 }
 
-// Append returns l followed by name. It fails as Of does.
+// Append returns l with name appended. It fails as Of does.
 func (l List) Append(name string) (List, error) {
 	switch {
 	case name == "":
@@ -68,10 +68,10 @@ func (l *List) Len() int { return int(l.n) }
 // At returns the name of axis i.
 func (l *List) At(i int) string { return l.names[:l.n][i] }
 
-// Slice returns the names; it aliases l.
+// Slice returns the names. The slice aliases l.
 func (l *List) Slice() []string { return l.names[:l.n] }
 
-// Index returns the place of name, or -1.
+// Index returns the index of name, or -1.
 func (l *List) Index(name string) int {
 	for i, s := range l.names[:l.n] {
 		if s == name {
@@ -89,7 +89,7 @@ func (l List) Without(i int) List {
 	return l
 }
 
-// Renamed returns l with axis i called name, which no other axis may have.
+// Renamed returns l with the name of axis i changed to name. No other axis may have that name.
 func (l List) Renamed(i int, name string) (List, error) {
 	if j := l.Index(name); name == "" || j >= 0 && j != i {
 		return List{}, invalid("cannot rename %q to %q in %s", l.names[i], strings.Clone(name), l.String())
@@ -98,8 +98,8 @@ func (l List) Renamed(i int, name string) (List, error) {
 	return l, nil
 }
 
-// Union returns l followed by the names that only other has: the axes of a
-// pointwise result.
+// Union returns the names of l, followed by the names that only other has. These are the axes
+// of an elementwise result.
 func (l List) Union(other *List) (List, error) {
 	for _, name := range other.names[:other.n] {
 		if l.Index(name) >= 0 {

@@ -45,7 +45,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Lists with the same names are equal however they came about.
+// Lists with the same names are equal, even if they were made in different ways.
 func TestRewrites(t *testing.T) {
 	l := list(t, "a b c")
 	if l.Without(1) != list(t, "a c") || l.Without(2) != list(t, "a b") || list(t, "a").Without(0) != (tags.List{}) {
