@@ -1,5 +1,6 @@
-// Command generate is a whole inference program: it loads a model from a GGUF file,
-// on the best device there is, and writes the text that follows a prompt.
+// Command generate loads a model from a GGUF file, on the best device of this machine, and
+// writes the text that follows a prompt. It is a complete program, with error handling and
+// releases.
 //
 //	go run ./examples/generate model.gguf "Once upon a time"
 package main

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { process.Main(m, main) }
 
-// golden is a model whose text is known, written to a file.
+// golden writes a model whose text is recorded to a file.
 func golden(t *testing.T) (path string, g tinyllama.Golden) {
 	t.Helper()
 	g = tinyllama.Goldens()[0]
@@ -44,7 +44,7 @@ func textOf(t *testing.T, path string, g tinyllama.Golden) string {
 	return text
 }
 
-// pieces counts the writes of a stream.
+// pieces records and counts writes. If full is set, each write fails with it.
 type pieces struct {
 	text strings.Builder
 	n    int
@@ -58,8 +58,8 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.text.Write(b)
 }
 
-// The text comes piece by piece, the same on every provider, and starts as the
-// recorded one does.
+// generate writes the text in pieces. The text is the same on every provider, and begins with
+// the recorded text.
 func TestGenerate(t *testing.T) {
 	t.Setenv("FUCINA_EXACT", "1")
 	path, g := golden(t)
@@ -86,7 +86,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// The program itself, started as a user would.
+// The program runs as a process, with the arguments that a user gives.
 func TestProgram(t *testing.T) {
 	path, g := golden(t)
 	for _, tc := range []struct {
@@ -121,10 +121,10 @@ func TestErrors(t *testing.T) {
 	path, g := golden(t)
 	full := errors.New("disk full")
 	if err := generate(t.Context(), &pieces{full: full}, path, g.Prompt); !errors.Is(err, full) {
-		t.Errorf("a writer that fails gives %v", err)
+		t.Errorf("with a writer that fails: %v", err)
 	}
 	t.Setenv(providers.Env, "nonesuch")
 	if err := generate(t.Context(), &pieces{}, path, g.Prompt); err == nil {
-		t.Error("an unknown provider is taken")
+		t.Error("an unknown provider gives no error")
 	}
 }
