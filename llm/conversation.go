@@ -151,7 +151,7 @@ func (c *Conversation) send(ctx context.Context, text string, opt GenerateOption
 	err = c.s.generate(ctx, ids, opt, func(t Token, err error) bool {
 		said := t.Text
 		if opt.Special {
-			said = plain.beside(t)
+			said = plain.withoutSpecial(t)
 		}
 		answer.WriteString(said)
 		if t.End != EndStop { // a stop token is not part of the text

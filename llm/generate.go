@@ -193,9 +193,9 @@ func (d *textDecoder) next(id int32, last bool) (text string, stopped bool) {
 	return text, stopped || stop
 }
 
-// beside returns the text that t adds without special tokens. t comes from another decoder,
+// withoutSpecial returns the text that t adds without special tokens. t comes from another decoder,
 // which shows them. No stop string extends across a special token.
-func (d *textDecoder) beside(t Token) string {
+func (d *textDecoder) withoutSpecial(t Token) string {
 	parted := ""
 	if len(d.tok.AppendPiece(nil, t.ID, true)) > len(d.tok.AppendPiece(nil, t.ID, false)) {
 		parted = d.stops.Flush()

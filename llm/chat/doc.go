@@ -12,20 +12,20 @@
 // these programs have in common:
 //
 //	name               models                     contents             system message
-//	chatml             Qwen, SmolLM 2, Hermes     as they are          a turn
+//	chatml             Qwen, SmolLM 2, Hermes     unchanged            a turn
 //	gemma              Gemma 1 to 3               trimmed              in front of the next user message
-//	llama2             Mistral 7B 0.1 and 0.2     as they are          in front of the next user message
-//	llama2-sys         Llama 2 fine-tunes         as they are          the same, between <<SYS>> marks
-//	llama2-sys-bos     Llama 2 fine-tunes         as they are          as in llama2-sys
+//	llama2             Mistral 7B 0.1 and 0.2     unchanged            in front of the next user message
+//	llama2-sys         Llama 2 fine-tunes         unchanged            the same, between <<SYS>> marks
+//	llama2-sys-bos     Llama 2 fine-tunes         unchanged            as in llama2-sys
 //	llama2-sys-strip   Llama 2                    trimmed              as in llama2-sys
 //	llama3             Llama 3                    trimmed              a turn
-//	mistral-v1         Mistral 7B 0.2, Mixtral    as they are          in front of the next user message
+//	mistral-v1         Mistral 7B 0.2, Mixtral    unchanged            in front of the next user message
 //	mistral-v3         Mistral 7B 0.3, Large 2    answers are trimmed  in front of the next user message
-//	mistral-v3-tekken  Mistral Nemo               as they are          in front of the next user message
-//	mistral-v7         Mistral Large 2411         as they are          a turn
-//	mistral-v7-tekken  Mistral Small 3, Devstral  as they are          a turn
-//	phi3               Phi 3 and 3.5              as they are          a turn
-//	phi4               Phi 4                      as they are          a turn
+//	mistral-v3-tekken  Mistral Nemo               unchanged            in front of the next user message
+//	mistral-v7         Mistral Large 2411         unchanged            a turn
+//	mistral-v7-tekken  Mistral Small 3, Devstral  unchanged            a turn
+//	phi3               Phi 3 and 3.5              unchanged            a turn
+//	phi4               Phi 4                      unchanged            a turn
 //
 // None of them removes thoughts or has a default system message. Recognise adds the
 // following features if it finds them in the program of a file:
