@@ -20,7 +20,7 @@ var (
 	ErrHostWrite = errors.New("the host is writing to the buffer")
 )
 
-// Access says what an operation does to a buffer's bytes.
+// Access is what an operation does to a buffer's bytes.
 type Access uint8
 
 const (
@@ -28,19 +28,19 @@ const (
 	Read Access = iota
 	// Overwrite replaces the whole buffer without reading it.
 	Overwrite
-	// Update changes a part of the buffer, or depends on what is there.
+	// Update changes a part of the buffer, or computes new bytes from the old ones.
 	Update
 )
 
-// Reclaimer takes a buffer whose last reference is gone, with whatever host
-// memory it still owns, to reuse or destroy it.
+// Reclaimer takes a buffer after its last Release, with the host memory that the buffer
+// still owns, to reuse or destroy it.
 type Reclaimer interface {
 	Reclaim(b *Buffer)
 }
 
 // Buffer is reference-counted storage. Create one with New, NewLazy or Borrow.
 type Buffer struct {
-	slots slots // first, so that an empty struct costs nothing
+	device deviceState // first, because an empty struct at the end would be padded
 
 	host   atomic.Pointer[byte] // first host byte; nil while there is no host memory
 	size   int
@@ -94,9 +94,9 @@ func New(size int) (*Buffer, error) {
 	return b, nil
 }
 
-// NewLazy returns a buffer of size bytes with one reference and no memory: a
-// device gives it bytes with Attach, and host memory appears at the first host
-// access. size must be at least 1.
+// NewLazy returns a buffer of size bytes with one reference and no memory. Attach gives
+// it device bytes; the first host access allocates its host memory. size must be at
+// least 1.
 func NewLazy(size int) *Buffer {
 	b := &Buffer{size: size, kind: lazy}
 	b.refs.Store(1)
@@ -107,17 +107,16 @@ func NewLazy(size int) *Buffer {
 type BorrowOptions struct {
 	// ReadOnly makes every write access fail with ErrReadOnly.
 	ReadOnly bool
-	// OnRelease runs once, when the last reference is gone and no device uses
-	// the bytes any more. It ends the loan.
+	// OnRelease runs once, after the last Release and after the last device access to
+	// the bytes. The lender may free the bytes from then on.
 	OnRelease func()
-	// Cold runs when a device holds a copy and the host bytes are not expected
-	// to be read soon, so that the lender can drop cached pages. The bytes must
-	// stay readable.
+	// Cold runs when a device holds a copy and no host read is expected soon, so
+	// that the lender can drop cached pages. The bytes must stay readable.
 	Cold func()
 }
 
-// Borrow returns a buffer with one reference over bytes that stay the caller's
-// and must outlive it, unmoved. data must not be empty.
+// Borrow returns a buffer with one reference over data, which the caller keeps owning.
+// data must stay valid and at its address until OnRelease, and must not be empty.
 func Borrow(data []byte, opt BorrowOptions) *Buffer {
 	b := &Buffer{size: len(data), kind: lent, ro: opt.ReadOnly}
 	b.loan = &loan{onRelease: opt.OnRelease, cold: opt.Cold, data: data}
@@ -126,7 +125,8 @@ func Borrow(data []byte, opt BorrowOptions) *Buffer {
 	return b
 }
 
-// allocateHost gives the buffer host memory, unless another goroutine was faster.
+// allocateHost gives the buffer host memory, unless another goroutine has done so
+// concurrently.
 func (b *Buffer) allocateHost() error {
 	block, err := offheap.Alloc(b.size)
 	if err != nil {
@@ -136,39 +136,38 @@ func (b *Buffer) allocateHost() error {
 		offheap.Free(&block)
 		return nil
 	}
-	b.block = block // read again only by the end of the buffer
+	b.block = block // not a race: only the release of the buffer reads it
 	return nil
 }
 
-// SetReclaimer makes r take the buffer when its last reference is gone. For the
-// buffer's creator, before the buffer is shared.
+// SetReclaimer makes r take the buffer after its last Release. The buffer's creator calls
+// it before it shares the buffer.
 func (b *Buffer) SetReclaimer(r Reclaimer) { b.reclaimer = r }
 
-// Size returns the bytes of the buffer.
+// Size returns the buffer's size in bytes.
 func (b *Buffer) Size() int { return b.size }
 
 // ReadOnly reports whether the buffer refuses writes.
 func (b *Buffer) ReadOnly() bool { return b.ro }
 
-// Borrowed reports whether the host bytes are the caller's.
+// Borrowed reports whether the buffer was made by Borrow.
 func (b *Buffer) Borrowed() bool { return b.kind == lent }
 
-// MarkStable declares that the contents will rarely or never change while the
-// buffer lives, as those of weights, so that a device may keep a copy. Never for
-// pooled buffers.
+// MarkStable declares that the contents rarely or never change, as those of weights, so
+// that a device may keep a copy. It must not be called for a pooled buffer.
 func (b *Buffer) MarkStable() { b.stable.Store(true) }
 
 // Stable reports whether the contents were declared stable.
 func (b *Buffer) Stable() bool { return b.stable.Load() }
 
-// Adopt makes the buffer the owner's for life, if it is nobody's yet, and reports
-// whether it is the owner's now. An owner is a number that is not 0: that of an engine,
-// whose device alone may hold a copy of the bytes.
+// Adopt makes owner the buffer's owner if the buffer has none yet, and reports whether
+// owner owns the buffer now. An owner is the non-zero number of an engine; only that
+// engine's device may hold a copy of the bytes. A buffer keeps its owner for life.
 func (b *Buffer) Adopt(owner uint32) bool {
 	return b.owner.CompareAndSwap(0, owner) || b.owner.Load() == owner
 }
 
-// Owner returns the owner, or 0.
+// Owner returns the number that Adopt set, or 0.
 func (b *Buffer) Owner() uint32 { return b.owner.Load() }
 
 // Generation counts the mutations so far.
@@ -188,9 +187,8 @@ func (b *Buffer) Retain() {
 	}
 }
 
-// Release drops a reference. The last one ends the buffer: its reclaimer gets it,
-// or its memory is freed. Release does not wait for a device, except for bytes
-// that the caller lent.
+// Release drops a reference. The last Release hands the buffer to its reclaimer, or frees
+// its memory. Release does not wait for a device, except for bytes that the caller lent.
 func (b *Buffer) Release() {
 	switch n := b.refs.Add(-1); {
 	case n > 0:
@@ -199,7 +197,7 @@ func (b *Buffer) Release() {
 		panic("storage: release of a released " + b.origin())
 	}
 	b.dropShadow()
-	b.slots.release(b)
+	b.device.release(b)
 	if b.reclaimer != nil {
 		b.reclaimer.Reclaim(b)
 		return
@@ -207,8 +205,8 @@ func (b *Buffer) Release() {
 	b.Destroy()
 }
 
-// Unique reports whether one reference is left. It is a snapshot: meaningful only
-// to the caller that owns that reference.
+// Unique reports whether exactly one reference is left. The answer is a snapshot; only
+// the owner of that reference can rely on it.
 func (b *Buffer) Unique() bool { return b.refs.Load() == 1 }
 
 // Revive gives a reclaimed buffer its one reference back. Only its Reclaimer may
@@ -219,22 +217,22 @@ func (b *Buffer) Revive() {
 	}
 }
 
-// DropHost frees the host memory of a reclaimed buffer that owns it, after the
-// provider state tied to it. Only its Reclaimer may call it; a later host access
-// brings fresh, undefined memory.
+// DropHost destroys the provider state of a reclaimed buffer that owns host memory, then
+// frees the host memory. Only its Reclaimer may call it. A later host access allocates
+// memory with undefined contents.
 func (b *Buffer) DropHost() {
 	if b.refs.Load() != 0 {
-		panic("storage: host memory taken from a live " + b.origin())
+		panic("storage: DropHost of a live " + b.origin())
 	}
 	if b.block.Cap() > 0 {
-		b.slots.destroy()
+		b.device.destroy()
 		b.host.Store(nil)
 		offheap.Free(&b.block)
 	}
 }
 
-// Poison fills the host memory of a reclaimed buffer that owns it, so that whoever
-// still reads it is found out. Only its Reclaimer may call it.
+// Poison fills the host memory of a reclaimed buffer that owns it with a pattern, so that
+// a read after the release is noticed. Only its Reclaimer may call it.
 func (b *Buffer) Poison() {
 	if b.refs.Load() != 0 {
 		panic("storage: poisoning of a live " + b.origin())
@@ -245,13 +243,13 @@ func (b *Buffer) Poison() {
 	offheap.Poison(b.bytes())
 }
 
-// Destroy frees the memory of a buffer without references, or ends its loan. Only
-// a Reclaimer calls it, for a buffer that it will not revive.
+// Destroy frees the memory of a buffer that has no references, or runs OnRelease for lent
+// bytes. Only a Reclaimer calls it, for a buffer that it will not revive.
 func (b *Buffer) Destroy() {
 	if b.refs.Load() != 0 {
 		panic("storage: destruction of a live " + b.origin())
 	}
-	b.slots.destroy()
+	b.device.destroy()
 	b.host.Store(nil)
 	if b.block.Cap() > 0 {
 		offheap.Free(&b.block)
@@ -270,23 +268,22 @@ func (b *Buffer) check() {
 	}
 }
 
-// bytes returns the host bytes; the caller has made sure that they exist.
+// bytes returns the host bytes. The caller has made sure that they exist.
 func (b *Buffer) bytes() []byte { return unsafe.Slice(b.host.Load(), b.size) }
 
-// Host gives the host bytes for the access a, which the newest contents allow: it
-// waits for the device as the access demands, and transfers if the host copy must
-// be validated. With Overwrite, the caller undertakes to write every byte. The
-// slice is valid until the buffer's last reference is gone; a write through it
-// after a later device access is the caller's error.
+// Host returns the host bytes for the access a. It waits for the device as the access
+// demands, and downloads the newest bytes if the access needs a valid host copy. With
+// Overwrite, the caller must write every byte. The slice is valid until the buffer's last
+// Release. The caller must not write through it after a later device access began.
 //
-// It returns the failure of the device work that was to produce the bytes, again
-// on every call, or ctx's error.
+// If the device work that produces the bytes failed, every call returns that failure.
+// Otherwise an error is ErrReadOnly, that of an allocation or a transfer, or ctx's.
 func (b *Buffer) Host(ctx context.Context, a Access) ([]byte, error) {
 	b.check()
 	if a != Read && b.ro {
 		return nil, fmt.Errorf("storage: write to %s: %w", b.origin(), ErrReadOnly)
 	}
-	if err := b.slots.host(ctx, b, a); err != nil {
+	if err := b.device.host(ctx, b, a); err != nil {
 		return nil, err
 	}
 	if a != Read {
@@ -295,41 +292,43 @@ func (b *Buffer) Host(ctx context.Context, a Access) ([]byte, error) {
 	return b.bytes(), nil
 }
 
-// BeginHostWrite is Host with Update for a write that lasts until EndHostWrite, which
-// every success is paired with. In between BeginDevice fails, so that neither an upload
-// takes half of what is written nor a device operation's result replaces it; several
-// hosts may write. It waits for what Host waits for, and for what is being prepared with
-// the device bytes, until ctx is done.
+// BeginHostWrite is Host with Update for a write that lasts until EndHostWrite. Every
+// success is paired with EndHostWrite. Several goroutines may be between the two at once.
+// In between BeginDevice fails, so that no upload takes a half-written state and no device
+// operation's result replaces the write. BeginHostWrite waits for everything that Host
+// waits for, and for the device operations and transfers that are being prepared, until
+// ctx is done.
 func (b *Buffer) BeginHostWrite(ctx context.Context) ([]byte, error) {
 	b.check()
 	if b.ro {
 		return nil, fmt.Errorf("storage: write to %s: %w", b.origin(), ErrReadOnly)
 	}
-	if err := b.slots.beginHostWrite(ctx, b); err != nil {
+	if err := b.device.beginHostWrite(ctx, b); err != nil {
 		return nil, err
 	}
 	b.dropShadow()
 	return b.bytes(), nil
 }
 
-// EndHostWrite ends what BeginHostWrite began.
+// EndHostWrite ends the write that BeginHostWrite began.
 func (b *Buffer) EndHostWrite() {
-	b.slots.endHostWrite(b)
+	b.device.endHostWrite(b)
 	b.dropShadow()
 }
 
-// ReadAt copies len(dst) bytes from offset off into dst. If the newest bytes are
-// on the device it downloads that range only, and changes no state. If the bytes lie in
-// a mapped file that was cut, the error wraps offheap.ErrFileChanged.
+// ReadAt copies len(dst) bytes from offset off into dst. If only the device has the
+// newest bytes, ReadAt downloads that range alone and leaves the valid bits as they are.
+// If the bytes lie in a mapped file that was truncated, the error wraps
+// offheap.ErrFileChanged.
 func (b *Buffer) ReadAt(ctx context.Context, dst []byte, off int) error {
 	b.check()
 	if off < 0 || off > b.size || len(dst) > b.size-off {
 		return fmt.Errorf("storage: read of %d bytes at %d of %s: %w", len(dst), off, b.origin(), ErrRange)
 	}
-	return b.slots.readAt(ctx, b, dst, off)
+	return b.device.readAt(ctx, b, dst, off)
 }
 
-// SetShadow attaches a derived copy, replacing and destroying an earlier one.
+// SetShadow attaches the derived copy s and destroys an earlier one. s may be nil.
 func (b *Buffer) SetShadow(s *accel.HostShadow) {
 	if old := b.shadow.Swap(s); old != nil && old.Destroy != nil {
 		old.Destroy(old.Data)
@@ -350,8 +349,8 @@ func (b *Buffer) dropShadow() {
 	}
 }
 
-// Elements views bytes as elements of type T. It fails with ErrRange if the length
-// is no multiple of T's size, or the address is not aligned for T.
+// Elements views bytes as elements of type T. It fails with ErrRange if the length is not
+// a multiple of T's size, or the address is not aligned for T.
 func Elements[T any](p []byte) ([]T, error) {
 	var zero T
 	size := int(unsafe.Sizeof(zero))

@@ -45,8 +45,8 @@ func panicOf(f func()) (msg string) {
 	return ""
 }
 
-// For each kind of buffer: who owns the bytes, and what the end of the last reference
-// does.
+// For each kind of buffer, the test checks the owner of the bytes and the effect of the
+// last Release.
 func TestOwnership(t *testing.T) {
 	tests := []struct {
 		name               string
@@ -122,7 +122,7 @@ func TestNewRefusesNothing(t *testing.T) {
 	}
 }
 
-// The end of a buffer runs once, whoever drops the last reference.
+// OnRelease runs once when several goroutines race for the last Release.
 func TestReleaseHookOnceUnderRace(t *testing.T) {
 	for range 50 {
 		var hooks atomic.Int32
@@ -146,7 +146,7 @@ func TestReleaseHookOnceUnderRace(t *testing.T) {
 	}
 }
 
-// A second release, and a use after the last one, are caught.
+// A second release, and a use after the last release, panic with the buffer's origin.
 func TestUseAfterReleasePanicsWithOrigin(t *testing.T) {
 	uses := map[string]func(b *Buffer){
 		"release":  func(b *Buffer) { b.Release() },
@@ -245,7 +245,7 @@ func TestShadow(t *testing.T) {
 	if b.Shadow() != nil || destroyed["second"] != 1 {
 		t.Errorf("after a mutation: shadow %v, destroyed %v", b.Shadow(), destroyed)
 	}
-	// Derived while the buffer changed: stale from the start.
+	// This shadow was derived while the buffer changed, so it is stale from the start.
 	stale := shadow(b, "stale")
 	mustHost(t, b, Overwrite)
 	b.SetShadow(stale)
@@ -314,7 +314,7 @@ func TestReclaimer(t *testing.T) {
 	}
 }
 
-// A loan ends with the reclaimed buffer, not with the last reference.
+// OnRelease of a reclaimed buffer runs in Destroy, not in the last Release.
 func TestReclaimedLoanEndsWithDestroy(t *testing.T) {
 	var k keeper
 	hooks := 0
@@ -322,7 +322,7 @@ func TestReclaimedLoanEndsWithDestroy(t *testing.T) {
 	b.SetReclaimer(&k)
 	b.Release()
 	if hooks != 0 {
-		t.Error("the loan ended while the buffer may be revived")
+		t.Error("OnRelease ran while the buffer may be revived")
 	}
 	b.Destroy()
 	if hooks != 1 {
@@ -330,13 +330,13 @@ func TestReclaimedLoanEndsWithDestroy(t *testing.T) {
 	}
 }
 
-// Nothing but a reference frees a buffer: a late finalizer of an older buffer would free
-// a newer one that got the same address.
+// Only Release frees a buffer. A finalizer of an older buffer that ran late would free a
+// newer buffer at the same address.
 func TestSameMemoryOtherBuffer(t *testing.T) {
 	leak.Check(t)
 	a := mustNew(t, 64)
 	a.Release()
-	b := mustNew(t, 64) // most likely at a's address
+	b := mustNew(t, 64) // usually at a's address
 	p := mustHost(t, b, Overwrite)
 	p[0] = 9
 	if msg := panicOf(a.Release); msg == "" {
@@ -348,7 +348,7 @@ func TestSameMemoryOtherBuffer(t *testing.T) {
 	b.Release()
 }
 
-// The first readers of a lazy buffer get one and the same memory.
+// Concurrent first readers of a lazy buffer get the same memory.
 func TestLazyHostMemoryOnce(t *testing.T) {
 	leak.Check(t)
 	for range 200 {
@@ -428,7 +428,7 @@ func TestHostDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A lent mapping, whose end is the buffer's last reference.
+// The last Release of a buffer over a mapped file unmaps the file.
 func ExampleBorrow() {
 	mapping := []byte("weights")
 	b := Borrow(mapping, BorrowOptions{

@@ -18,10 +18,10 @@ var bg = context.Background()
 
 var errBroken = errors.New("broken")
 
-// fakeQueue is a timeline whose transfers take effect when the test says so.
+// fakeQueue is a timeline whose operations and transfers take effect in finish.
 type fakeQueue struct {
 	*accel.Timeline
-	waits atomic.Int64 // how often someone began to wait
+	waits atomic.Int64 // number of waits that have begun
 
 	mu      sync.Mutex
 	pending []func() // effects of the points issued, in order
@@ -69,22 +69,22 @@ func (q *fakeQueue) awaitWaits(n int64) {
 
 type span struct{ off, n int }
 
-// fakeMemory is memory on a device that the test drives by hand.
+// fakeMemory is device memory whose transfers end when the test calls finish.
 type fakeMemory struct {
 	up, down *fakeQueue
 
-	data  sync.Mutex // taken by effects, while their queue is locked
+	data  sync.Mutex // locked by effects, while their queue is locked
 	bytes []byte
 
-	mu           sync.Mutex // taken before a queue's
+	mu           sync.Mutex // locked before a queue's mu
 	uploads      int
 	downloads    int
 	reads        []span
-	after        accel.Fences // what the latest upload follows
-	downAfter    accel.Work   // what the latest download follows
+	after        accel.Fences // works that the latest upload follows
+	downAfter    accel.Work   // work that the latest download follows
 	frees        int
 	freeUses     accel.Fences
-	upErr, dnErr error // refuse the next transfers
+	upErr, dnErr error // returned by the next transfers, if not nil
 }
 
 func newMemory(size int) *fakeMemory {

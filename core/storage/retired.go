@@ -10,7 +10,7 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// Retired holds host memory whose buffer is gone while a transfer still uses it.
+// Retired holds the host memory of released buffers until no transfer uses it.
 // The zero value is ready. An engine has one per device.
 type Retired struct {
 	mu   sync.Mutex
@@ -30,8 +30,8 @@ func (e *retiree) free() {
 	offheap.Free(&e.block)
 }
 
-// add takes the block, leaving it zero, and the resource tied to it. The fences
-// are copied.
+// add takes ownership of the block and of the resource tied to it, and zeroes *block.
+// It copies uses.
 func (r *Retired) add(block *offheap.Block, resource accel.Resource, uses accel.Fences) {
 	r.Sweep()
 	r.mu.Lock()
@@ -40,9 +40,9 @@ func (r *Retired) add(block *offheap.Block, resource accel.Resource, uses accel.
 	*block = offheap.Block{}
 }
 
-// Sweep frees what no transfer uses any more and returns how much is left. Memory
-// behind a failed fence stays until the failed queue has ended: the device may still
-// write to it.
+// Sweep frees the memory that no transfer uses any more and returns the number of blocks
+// that are left. Memory behind a failed fence stays until the failed queue has ended,
+// because the device may still write to it.
 func (r *Retired) Sweep() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,16 +60,17 @@ func (r *Retired) Sweep() int {
 	return len(kept)
 }
 
-// Drain waits for the transfers and frees everything. It is for the device's
-// owner, once the device is idle, closed or reset.
+// Drain waits for the transfers and frees everything. The device's owner calls it once
+// the device is idle, closed or reset. If ctx ends first, Drain returns ctx's error and
+// keeps the rest.
 func (r *Retired) Drain(ctx context.Context) error {
 	r.mu.Lock()
 	list := r.list
-	r.list = nil // a Release meanwhile must not wait for this one
+	r.list = nil // so that Drain waits without mu, and a concurrent Release does not wait
 	r.mu.Unlock()
 	for i := range list {
 		e := &list[i]
-		_ = e.uses.Wait(ctx) // a failed transfer has ended too
+		_ = e.uses.Wait(ctx) // a transfer that failed has also ended
 		if err := ctx.Err(); err != nil && !e.uses.Done() {
 			r.mu.Lock()
 			r.list = append(r.list, list[i:]...)

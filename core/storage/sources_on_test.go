@@ -17,7 +17,7 @@ import (
 
 var errRow = errors.New("row 7 of 2")
 
-// reporting is a queue whose operations may say afterwards that an operand was wrong.
+// reporting is a queue whose operations may report a wrong operand when they have ended.
 type reporting struct{ *fakeQueue }
 
 func newReporting(name string) *reporting {
@@ -26,7 +26,7 @@ func newReporting(name string) *reporting {
 	return q
 }
 
-// watched issues a point that reports through a word. bad says that it will.
+// watched issues a point with a status word. If bad, the point reports an error.
 func (q *reporting) watched(t testing.TB, bad bool) accel.Work {
 	t.Helper()
 	word := q.TakeStatus()
@@ -42,7 +42,8 @@ func (q *reporting) watched(t testing.TB, bad bool) accel.Work {
 	return w
 }
 
-// gather runs an operation on q that reads src and replaces dst, and reports.
+// gather runs an operation on q that reads src, replaces dst and has a status word. If
+// bad, the operation reports an error.
 func (q *reporting) gather(t testing.TB, dst, src *Buffer, bad bool) accel.Work {
 	t.Helper()
 	var needs Needs
@@ -76,8 +77,8 @@ func derive(t testing.TB, q *fakeQueue, dst, src *Buffer) (accel.Work, Needs) {
 	return w, needs
 }
 
-// onDevice returns n buffers with device memory, whose newest bytes are there, and all
-// of which are released when the test ends.
+// onDevice returns n buffers whose newest bytes are in device memory. They are released
+// when the test ends.
 func onDevice(t testing.TB, n int) []*Buffer {
 	t.Helper()
 	list := make([]*Buffer, n)
@@ -106,9 +107,10 @@ func sources(works ...accel.Work) accel.Sources {
 	return s
 }
 
-// What an operation's results come from is the writers of other queues behind what it
-// reads, and what those come from. The operation's own queue fails as a whole, and what
-// is overwritten is nobody's source.
+// An operation's results come from the writers, on other queues, of the buffers that it
+// reads, and from their sources. Writers on the operation's own queue are left out, because
+// that queue fails as a whole. The earlier contents of an overwritten buffer are not a
+// source.
 func TestNeedsData(t *testing.T) {
 	q1, q2, q3 := newQueue("first"), newQueue("second"), newQueue("third")
 	list := onDevice(t, 4)
@@ -120,13 +122,13 @@ func TestNeedsData(t *testing.T) {
 	}
 	_, needs = derive(t, q2, c, b)
 	if want := sources(w1); !slices.Equal(needs.Data, want) {
-		t.Errorf("a value of the own queue brings %v, want what that came from, %v", needs.Data, want)
+		t.Errorf("a value of the same queue brings %v, want the sources of that value, %v", needs.Data, want)
 	}
 	_, needs = derive(t, q3, d, b)
 	if want := sources(w2, w1); !slices.Equal(needs.Data, want) {
 		t.Errorf("a value of the second queue brings %v, want %v", needs.Data, want)
 	}
-	if got := a.slots.sources; len(got) != 0 {
+	if got := a.device.sources; len(got) != 0 {
 		t.Errorf("being read gives a buffer the sources %v", got)
 	}
 	for _, acc := range []Access{Read, Update} {
@@ -144,14 +146,14 @@ func TestNeedsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(needs.Data) != 0 {
-		t.Errorf("what is overwritten is the source %v", needs.Data)
+		t.Errorf("the overwritten contents are the source %v", needs.Data)
 	}
 	if !slices.Contains(needs.Order, q3.Last()) {
 		t.Errorf("an overwrite is not ordered after the writer: %v", needs.Order)
 	}
 	w := q1.enqueue(func() {})
 	d.EndDevice(Overwrite, w, true, needs.Data)
-	if got := d.slots.sources; len(got) != 0 {
+	if got := d.device.sources; len(got) != 0 {
 		t.Errorf("an overwritten buffer comes from %v", got)
 	}
 	for _, q := range []*fakeQueue{q1, q2, q3} {
@@ -159,7 +161,7 @@ func TestNeedsData(t *testing.T) {
 	}
 }
 
-// A buffer keeps its sources, whatever the caller does with its set afterwards.
+// EndDevice copies the set of sources, so that the caller can change its set afterwards.
 func TestSourcesAreCopied(t *testing.T) {
 	q, writer := newQueue("reader"), newQueue("writer")
 	b := onDevice(t, 1)[0]
@@ -176,8 +178,8 @@ func TestSourcesAreCopied(t *testing.T) {
 	}
 }
 
-// An error that an operation reports is that of every value that comes from it, through
-// further operations and queues, and of no other.
+// An error that an operation reports fails every value that was computed from its result,
+// also through further operations and queues, and no other value.
 func TestReportedErrorIsOfItsValues(t *testing.T) {
 	for _, through := range []string{"itself", "an operation", "another queue", "an update"} {
 		t.Run(through, func(t *testing.T) {
@@ -224,15 +226,15 @@ func TestReportedErrorIsOfItsValues(t *testing.T) {
 					}
 				}
 			}
-			if b.slots.pins != 0 {
-				t.Errorf("%d pins are left", b.slots.pins)
+			if b.device.pins != 0 {
+				t.Errorf("%d pins are left", b.device.pins)
 			}
 			for _, x := range []*Buffer{innocent, table} {
 				if err := x.ReadAt(background, make([]byte, 1), 0); err != nil {
 					t.Errorf("a value that does not come from the operation: %v", err)
 				}
 			}
-			// Whoever replaces all bytes makes the buffer whole again.
+			// After an overwrite that ends well, the buffer can be read again.
 			device(t, b, other, Overwrite, fill('n'))
 			other.finish()
 			if err := b.ReadAt(background, make([]byte, 1), 0); err != nil {
@@ -242,7 +244,7 @@ func TestReportedErrorIsOfItsValues(t *testing.T) {
 	}
 }
 
-// A host overwrite ends what the old contents came from.
+// A host overwrite removes the sources of the old contents.
 func TestHostOverwriteEndsSources(t *testing.T) {
 	q := newReporting("gathers")
 	list := onDevice(t, 2)
@@ -263,8 +265,9 @@ func TestHostOverwriteEndsSources(t *testing.T) {
 	}
 }
 
-// A reader on another queue may be known to have ended before the operation that it read
-// from. A host access waits for the report of that one, too.
+// A reader on another queue may be known to have ended before the operation that wrote its
+// operand. A host access to the reader's result also waits for the report of that
+// operation.
 func TestHostWaitsForLateReports(t *testing.T) {
 	for _, bad := range []bool{false, true} {
 		t.Run(fmt.Sprint(bad), func(t *testing.T) {
@@ -288,22 +291,22 @@ func TestHostWaitsForLateReports(t *testing.T) {
 			if bad != errors.Is(err, errRow) || !bad && err != nil {
 				t.Errorf("after the report: %v", err)
 			}
-			if !bad && len(b.slots.sources) != 0 {
-				t.Errorf("a clean report is kept: %v", b.slots.sources)
+			if !bad && len(b.device.sources) != 0 {
+				t.Errorf("a clean report is kept: %v", b.device.sources)
 			}
 		})
 	}
 }
 
-// A value that was read has no sources any more: the set of a buffer does not grow with
-// its operations.
+// A host read drops the sources of a value, so that a buffer's set does not grow with its
+// operations.
 func TestFetchForgetsSources(t *testing.T) {
 	q := newReporting("gathers")
 	list := onDevice(t, 2)
 	table, out := list[0], list[1]
 	q.gather(t, out, table, false)
-	if len(out.slots.sources) != 1 {
-		t.Fatalf("%d sources, want the operation", len(out.slots.sources))
+	if len(out.device.sources) != 1 {
+		t.Fatalf("%d sources, want the operation", len(out.device.sources))
 	}
 	q.finish()
 	if !wouldWait(t, out, Read) {
@@ -311,7 +314,7 @@ func TestFetchForgetsSources(t *testing.T) {
 	}
 	fakeOf(out).finish()
 	mustHost(t, out, Read)
-	if got := out.slots.sources; len(got) != 0 {
+	if got := out.device.sources; len(got) != 0 {
 		t.Errorf("after a host read: sources %v", got)
 	}
 	if !out.DropDevice() {
@@ -319,8 +322,8 @@ func TestFetchForgetsSources(t *testing.T) {
 	}
 }
 
-// The failure of a queue is that of values of other queues that come from it, also where
-// those queues were told that they had ended well.
+// If a queue fails, the values of other queues that come from it fail too, even if the work
+// of those queues has ended well.
 func TestFailedSource(t *testing.T) {
 	q, reader := newQueue("fails"), newQueue("reader")
 	list := onDevice(t, 3)
@@ -339,7 +342,7 @@ func TestFailedSource(t *testing.T) {
 	if _, err := b.BeginDevice(bg, reader.Timeline, Read, &Needs{}); !errors.Is(err, errBroken) {
 		t.Errorf("device read: %v", err)
 	}
-	// A failed reader is no source: neither of what it read, nor of what is written there.
+	// A failed reader is not a source of the buffer that it read, nor of a later write to it.
 	device(t, innocent, reader, Update, nil)
 	reader.finish()
 	if err := innocent.ReadAt(background, make([]byte, 1), 0); err != nil {
@@ -347,7 +350,7 @@ func TestFailedSource(t *testing.T) {
 	}
 }
 
-// hookedMemory calls back while a transfer is being begun.
+// hookedMemory calls a hook while a transfer is being enqueued.
 type hookedMemory struct {
 	*fakeMemory
 	onUpload, onDownload, onRead func()
@@ -374,8 +377,8 @@ func (m *hookedMemory) Read(ctx context.Context, dst []byte, off int, after acce
 	return m.fakeMemory.Read(ctx, dst, off, after)
 }
 
-// An evictor that comes while a range is read finds the host copy valid, because another
-// reader has fetched it, and must not take the device bytes away under the read.
+// During a ranged read another reader may make the host copy valid. An evictor that runs
+// then must not give back the device bytes before the ranged read has ended.
 func TestRangedReadKeepsDeviceBytes(t *testing.T) {
 	m := &hookedMemory{fakeMemory: newMemory(16)}
 	b, q := NewLazy(16), newQueue("compute")
@@ -405,9 +408,9 @@ func TestRangedReadKeepsDeviceBytes(t *testing.T) {
 	}
 }
 
-// Operations that are begun at the same time, one of which may write, do not follow one
-// another, whichever ends first: device bytes that are given back wait for all of them, and so does the next
-// write.
+// Operations that are prepared at the same time do not follow one another, even if one of
+// them writes. The next write, and the return of the device bytes, follow all of them,
+// whichever ends first.
 func TestUsersBegunTogether(t *testing.T) {
 	begin := func(b *Buffer, q *fakeQueue, a Access) func() accel.Work {
 		if _, err := b.BeginDevice(bg, q.Timeline, a, &Needs{}); err != nil {
@@ -468,15 +471,15 @@ func TestUsersBegunTogether(t *testing.T) {
 	}
 }
 
-// A host write counts before an upload of what it writes can begin. An upload that saw
-// the count move would take itself for one that an operation has overtaken, and its
-// operation would run on a device copy that is not valid, without following the upload.
+// A host write bumps the generation before an upload of its bytes can begin. If the
+// generation changed during the upload, the upload would count as stale, and its operation
+// would run on an invalid device copy without following the upload.
 func TestHostWriteCountsBeforeUpload(t *testing.T) {
 	b := mustNew(t, 16)
 	defer b.Release()
 	b.Attach(newMemory(16), nil, &Retired{})
 	before := b.Generation()
-	if err := b.slots.host(bg, b, Update); err != nil {
+	if err := b.device.host(bg, b, Update); err != nil {
 		t.Fatal(err)
 	}
 	if b.Generation() != before+1 {
@@ -484,8 +487,8 @@ func TestHostWriteCountsBeforeUpload(t *testing.T) {
 	}
 }
 
-// A panic of a device's memory reaches the caller as it is, and leaves the buffer as an
-// error would.
+// A panic in a Memory method reaches the caller unchanged, and leaves the buffer in the
+// same state as an error.
 func TestPanicInTransfer(t *testing.T) {
 	boom := func() { panic("boom") }
 	for _, c := range []struct {
@@ -514,10 +517,10 @@ func TestPanicInTransfer(t *testing.T) {
 			if msg := panicOf(func() { c.run(b) }); msg != "boom" {
 				t.Fatalf("panic %q, want boom", msg)
 			}
-			if s := &b.slots; s.pins != 0 || s.busy || !s.moving.TryLock() {
-				t.Fatalf("%d pins and busy %v are left, or the lock of transfers", s.pins, s.busy)
+			if s := &b.device; s.pins != 0 || s.transferring || !s.transferLock.TryLock() {
+				t.Fatalf("%d pins, transferring %v, or transferLock is still locked", s.pins, s.transferring)
 			}
-			b.slots.moving.Unlock()
+			b.device.transferLock.Unlock()
 			m.onUpload, m.onDownload, m.onRead = nil, nil, nil
 			wouldWait(t, b, Read)
 			m.finish()
@@ -526,8 +529,9 @@ func TestPanicInTransfer(t *testing.T) {
 	}
 }
 
-// While a transfer is being begun nobody takes the bytes away, begins another, writes to
-// either copy, or is held up longer than its context.
+// While a transfer is being enqueued, the device bytes are not given back, no other
+// transfer is enqueued, and neither copy is written to. Every waiter returns when its
+// context ends.
 func TestTransferBeingBegun(t *testing.T) {
 	for _, kind := range []string{"upload", "download"} {
 		t.Run(kind, func(t *testing.T) {
@@ -587,20 +591,20 @@ func TestTransferBeingBegun(t *testing.T) {
 					t.Errorf("read %q", p)
 				}
 			}
-			if calls != 1 || b.slots.pins != 0 || b.slots.busy {
-				t.Errorf("%d transfers; %d pins and busy %v are left", calls, b.slots.pins, b.slots.busy)
+			if calls != 1 || b.device.pins != 0 || b.device.transferring {
+				t.Errorf("%d transfers, %d pins, transferring %v", calls, b.device.pins, b.device.transferring)
 			}
-			if !b.slots.moving.TryLock() {
+			if !b.device.transferLock.TryLock() {
 				t.Fatal("the transfer still holds its lock")
 			}
-			b.slots.moving.Unlock()
+			b.device.transferLock.Unlock()
 			mustHost(t, b, Update)
 		})
 	}
 }
 
-// partMemory fails transfers after a part of them was enqueued, as where a wait for room
-// was cancelled.
+// partMemory fails each transfer after a part of it was enqueued, as when a wait for room
+// is cancelled.
 type partMemory struct{ *fakeMemory }
 
 func (m *partMemory) Upload(context.Context, int, []byte, accel.Fences) (accel.Work, error) {
@@ -615,7 +619,7 @@ func (m *partMemory) Read(context.Context, []byte, int, accel.Work) (accel.Work,
 	return m.down.enqueue(func() {}), errBroken
 }
 
-// The part of a failed transfer that is under way still uses the bytes of both sides.
+// The enqueued part of a failed transfer still uses the device bytes and the host bytes.
 func TestPartOfTransferKeepsBytes(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -670,7 +674,7 @@ func TestPartOfTransferKeepsBytes(t *testing.T) {
 	}
 }
 
-// promptMemory has transferred what it returns from.
+// promptMemory completes a download before Download returns.
 type promptMemory struct{ *fakeMemory }
 
 func (m *promptMemory) Download(_ context.Context, dst []byte, off int, _ accel.Work) (accel.Work, error) {
@@ -679,7 +683,8 @@ func (m *promptMemory) Download(_ context.Context, dst []byte, off int, _ accel.
 	return accel.Work{}, nil
 }
 
-// A download that has ended when it returns is one download, and its bytes are valid.
+// A download that completes before Download returns validates the host copy; no second
+// download follows.
 func TestDownloadThatEndsAtOnce(t *testing.T) {
 	b, m, q := NewLazy(16), &promptMemory{newMemory(16)}, newQueue("compute")
 	defer b.Release()
@@ -722,15 +727,15 @@ func TestOperationsShareOneUpload(t *testing.T) {
 	if err := <-errs; err != nil {
 		t.Fatal(err)
 	}
-	if m.uploads != 1 || b.slots.pins != 2 {
-		t.Errorf("%d uploads and %d pins, want 1 and 2", m.uploads, b.slots.pins)
+	if m.uploads != 1 || b.device.pins != 2 {
+		t.Errorf("%d uploads and %d pins, want 1 and 2", m.uploads, b.device.pins)
 	}
 	for range 2 {
 		b.EndDevice(Read, accel.Work{}, false, nil)
 	}
 }
 
-// Operations on values of other queues leave nothing to the collector.
+// Operations on values of other queues do not allocate.
 func TestSourcesDoNotAllocate(t *testing.T) {
 	q, other := newReporting("gathers"), newQueue("other")
 	list := onDevice(t, 3)

@@ -20,8 +20,8 @@ import (
 	"github.com/fucina-go/fucina/tests/leak"
 )
 
-// Every access from every state of the two valid bits: which transfers happen, and
-// which copies are valid afterwards.
+// For every access in every state of the two valid bits, the test checks the transfers and
+// the valid bits afterwards.
 func TestTransitions(t *testing.T) {
 	const size = 16
 	type bits struct{ host, device bool }
@@ -114,7 +114,7 @@ func TestTransitions(t *testing.T) {
 				if got := m.transfers(); got != want {
 					t.Errorf("%v uploads and downloads, want %v", got, want)
 				}
-				if got := (bits{b.slots.hostValid, b.slots.devValid}); got != after {
+				if got := (bits{b.device.hostValid, b.device.devValid}); got != after {
 					t.Errorf("valid %+v, want %+v", got, after)
 				}
 				if b.NewestOnDevice() != (after.device && !after.host) {
@@ -124,7 +124,7 @@ func TestTransitions(t *testing.T) {
 					t.Errorf("generation moved: %v", bumped)
 				}
 				if s.value == 0 && acc.a != Overwrite {
-					return // nothing was ever written: the bytes mean nothing
+					return // no bytes were ever written, so there is nothing to compare
 				}
 				got := make([]byte, size)
 				if err := b.ReadAt(background, got, 0); err != nil || !bytes.Equal(got, newest) {
@@ -164,7 +164,7 @@ func TestNoHostMemoryBeforeFirstHostRead(t *testing.T) {
 	}
 }
 
-// Eight concurrent readers of one pending result.
+// Eight concurrent readers of one pending result share one download.
 func TestReadersShareOneDownload(t *testing.T) {
 	b, m, q, _ := lazyOnDevice(t, 64, 'a')
 	defer b.Release()
@@ -205,7 +205,7 @@ func TestReadAtChangesNoState(t *testing.T) {
 	if want := []span{{20, 3}}; !slices.Equal(m.reads, want) {
 		t.Errorf("read %v of the device, want %v", m.reads, want)
 	}
-	s := &b.slots
+	s := &b.device
 	if m.downloads != 0 || b.HasHost() || s.hostValid || !s.devValid || b.Generation() != gen || s.writer != w || s.pins != 0 {
 		t.Errorf("state changed: %d downloads, host %v, valid %v %v, %d pins", m.downloads, b.HasHost(), s.hostValid, s.devValid, s.pins)
 	}
@@ -242,8 +242,8 @@ func TestHostWriteWaitsForWriterAndReaders(t *testing.T) {
 	}
 }
 
-// A host read without a fence returns the old bytes. It waits for the writer, and for
-// the writer alone.
+// A host read waits for the writer and for nothing else. Without the wait it would return
+// the old bytes.
 func TestHostReadWaitsForWriterOnly(t *testing.T) {
 	b, m, q1, _ := lazyOnDevice(t, 16, 'a')
 	defer b.Release()
@@ -254,7 +254,7 @@ func TestHostReadWaitsForWriterOnly(t *testing.T) {
 		t.Fatal("a host read does not wait for the writer")
 	}
 	if m.downloads != 0 {
-		t.Error("a download stands in its queue before the writer has ended, in the way of others")
+		t.Error("a download is enqueued before the writer has ended, and delays the downloads behind it")
 	}
 	q1.finish()
 	if !wouldWait(t, b, Read) || m.downloads != 1 {
@@ -265,7 +265,7 @@ func TestHostReadWaitsForWriterOnly(t *testing.T) {
 	if err != nil || p[0] != 'b' {
 		t.Errorf("read %q, %v with only a reader pending", p, err)
 	}
-	// Another reader does not disturb a valid host copy.
+	// A host read of a valid host copy does not wait for a device reader.
 	device(t, b, q2, Read, nil)
 	if wouldWait(t, b, Read) {
 		t.Error("a host read waits for a device reader")
@@ -298,7 +298,7 @@ func TestDeviceDependencies(t *testing.T) {
 		t.Errorf("a write depends on %v, want the readers of other queues", deps)
 	}
 	if _, deps = device(t, b, q2, Overwrite, nil); !slices.Equal(deps, accel.Fences{w1b, r3}) {
-		t.Errorf("the next write depends on %v, want the latest writer, and the reader that it does not outlast if its queue dies", deps)
+		t.Errorf("the next write depends on %v, want the latest writer, and the reader that ends after it if its queue dies", deps)
 	}
 	q1.finish()
 	q2.finish()
@@ -308,7 +308,7 @@ func TestDeviceDependencies(t *testing.T) {
 	}
 	q3.finish()
 
-	// Transfers are users like any other.
+	// Transfers are users like operations.
 	if !wouldWait(t, b, Read) {
 		t.Fatal("no download")
 	}
@@ -324,8 +324,8 @@ func TestDeviceDependencies(t *testing.T) {
 	}
 }
 
-// A queue that dies ends its work at once, also work that was to follow that of other
-// queues. Their uses of the bytes are remembered until they have ended themselves.
+// When a queue dies, its work ends at once, including work that follows other queues. The
+// buffer remembers the uses of the other queues until they have ended themselves.
 func TestUsesOutliveDeadQueue(t *testing.T) {
 	for _, first := range []Access{Read, Overwrite} {
 		b, m, _, _ := lazyOnDevice(t, 16, 'a')
@@ -349,8 +349,7 @@ func TestUsesOutliveDeadQueue(t *testing.T) {
 	}
 }
 
-// A block that comes back from another queue is written only after the earlier uses of
-// its bytes.
+// The first write to attached device bytes follows their earlier uses on another queue.
 func TestAttachCarriesEarlierUses(t *testing.T) {
 	q1 := newQueue("first")
 	var uses accel.Fences
@@ -364,7 +363,7 @@ func TestAttachCarriesEarlierUses(t *testing.T) {
 		q2.finish()
 		b.Release()
 	}
-	// An upload is a write, too.
+	// An upload is a write, so it follows them too.
 	b, m := mustNew(t, 16), newMemory(16)
 	defer b.Release()
 	b.Attach(m, uses, &Retired{})
@@ -380,11 +379,11 @@ func TestAttachTwice(t *testing.T) {
 		t.Fatal("want the first Attach to take the memory and the second to refuse it")
 	}
 	if b.DeviceMemory() != accel.Memory(first) {
-		t.Error("the buffer has other memory than the first")
+		t.Error("the buffer's memory is not the first one")
 	}
 	b.Release()
 	if first.frees != 1 || second.frees != 0 {
-		t.Errorf("freed %d and %d times, want 1 and 0", first.frees, second.frees)
+		t.Errorf("the memories were freed %d and %d times, want 1 and 0", first.frees, second.frees)
 	}
 }
 
@@ -405,8 +404,8 @@ func TestDeviceAccessRefused(t *testing.T) {
 			t.Errorf("device write to read-only bytes: %v", err)
 		}
 	}
-	if len(needs.Order) != 0 || m.uploads != 0 || ro.slots.pins != 0 {
-		t.Errorf("a refused access left %v, %d uploads, %d pins", needs.Order, m.uploads, ro.slots.pins)
+	if len(needs.Order) != 0 || m.uploads != 0 || ro.device.pins != 0 {
+		t.Errorf("a refused access left %v, %d uploads, %d pins", needs.Order, m.uploads, ro.device.pins)
 	}
 	device(t, ro, q, Read, nil)
 	if m.uploads != 1 {
@@ -417,7 +416,7 @@ func TestDeviceAccessRefused(t *testing.T) {
 func TestNotSubmittedChangesNothing(t *testing.T) {
 	b, _, q, _ := lazyOnDevice(t, 16, 'a')
 	defer b.Release()
-	gen, writer := b.Generation(), b.slots.writer
+	gen, writer := b.Generation(), b.device.writer
 	for _, a := range []Access{Read, Overwrite, Update} {
 		var needs Needs
 		if _, err := b.BeginDevice(bg, q.Timeline, a, &needs); err != nil {
@@ -425,7 +424,7 @@ func TestNotSubmittedChangesNothing(t *testing.T) {
 		}
 		b.EndDevice(a, accel.Work{}, false, nil)
 	}
-	s := &b.slots
+	s := &b.device
 	if b.Generation() != gen || s.writer != writer || len(s.readers) != 0 || s.pins != 0 || !s.devValid {
 		t.Errorf("generation %d, writer %v, readers %v, %d pins", b.Generation(), s.writer, s.readers, s.pins)
 	}
@@ -458,11 +457,11 @@ func TestFailedWriter(t *testing.T) {
 	b, m, q, _ := lazyOnDevice(t, 16, 'a')
 	defer b.Release()
 	device(t, b, q, Overwrite, nil)
-	if !wouldWait(t, b, Read) { // a download is on its way
+	if !wouldWait(t, b, Read) { // a download is enqueued
 		t.Fatal("no wait")
 	}
 	q.fail(errBroken)
-	m.finish() // the transfer itself ends well, with bytes that mean nothing
+	m.finish() // the transfer itself ends well, but its bytes are undefined
 	check := func(when string) {
 		t.Helper()
 		for range 2 {
@@ -484,10 +483,10 @@ func TestFailedWriter(t *testing.T) {
 		}
 	}
 	check("after the failure")
-	if b.slots.pins != 0 || b.DropDevice() {
-		t.Errorf("%d pins, or the only copy was dropped", b.slots.pins)
+	if b.device.pins != 0 || b.DropDevice() {
+		t.Errorf("%d pins, or the only copy was dropped", b.device.pins)
 	}
-	// Whoever replaces all bytes makes the buffer whole again.
+	// After an overwrite that ends well, the buffer can be read again.
 	device(t, b, q, Overwrite, fill('n'))
 	q.finish()
 	done := make(chan struct{})
@@ -499,7 +498,7 @@ func TestFailedWriter(t *testing.T) {
 	<-done
 }
 
-// A reader that waits when its writer fails gets the failure.
+// A host read that waits for a writer returns the writer's failure.
 func TestWriterFailsUnderWaitingReader(t *testing.T) {
 	b, _, q, _ := lazyOnDevice(t, 16, 'a')
 	defer b.Release()
@@ -524,15 +523,15 @@ func TestHostOverwriteAfterFailedWriter(t *testing.T) {
 	if p := mustHost(t, b, Read); string(p) != "whole again!!!!!" {
 		t.Errorf("read %q", p)
 	}
-	// The failed operation may still be at work on the device bytes.
+	// The failed operation may still be touching the device bytes.
 	b.Release()
 	if !slices.Contains(m.freeUses, w) {
 		t.Errorf("device bytes given back after %v, without the failed operation", m.freeUses)
 	}
 }
 
-// After its writer failed the device may still be writing. Contents that the host gives
-// the buffer afterwards are not uploaded to the same device bytes.
+// After a writer failed, the device may still be writing. Bytes that the host writes
+// afterwards are uploaded to other device bytes.
 func TestHostWriteAfterFailedWriterDropsDevice(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		b, m, q, _ := lazyOnDevice(t, 16, 'a')
@@ -594,8 +593,8 @@ func TestRefusedUpload(t *testing.T) {
 	if _, err := b.BeginDevice(bg, q.Timeline, Update, &needs); !errors.Is(err, errBroken) {
 		t.Fatalf("BeginDevice: %v", err)
 	}
-	if b.slots.pins != 0 || b.slots.devValid {
-		t.Errorf("%d pins, device valid %v after a refused upload", b.slots.pins, b.slots.devValid)
+	if b.device.pins != 0 || b.device.devValid {
+		t.Errorf("%d pins, device valid %v after a refused upload", b.device.pins, b.device.devValid)
 	}
 	mustHost(t, b, Update)
 	m.upErr = nil
@@ -653,12 +652,12 @@ func TestCancelledHostReadThenAnother(t *testing.T) {
 	}
 }
 
-// spins is how often a test yields to what goes on without waiting before it takes it
-// for an endless loop.
+// spins bounds the yields of a test that watches another goroutine. After as many yields
+// the test takes the goroutine's progress for an endless loop.
 const spins = 1 << 22
 
-// A download that a device write made useless must not fill the host bytes after
-// the one that replaces it.
+// A download of stale bytes must not write to the host bytes after the download that
+// replaces it.
 func TestStaleDownloadDoesNotLand(t *testing.T) {
 	b, m, q, _ := lazyOnDevice(t, 16, 'a')
 	defer b.Release()
@@ -696,8 +695,8 @@ func TestStaleDownloadDoesNotLand(t *testing.T) {
 	}
 }
 
-// A download that ends after a device write has filled the host bytes with what the
-// device no longer has. Who waited for it must not take them for the newest.
+// A download that ends after a device write has filled the host bytes with stale contents.
+// A reader that waited for the download must not take them for the newest.
 func TestWriteDuringDownload(t *testing.T) {
 	b, m, q, _ := lazyOnDevice(t, 16, 'a')
 	defer b.Release()
@@ -731,7 +730,7 @@ func TestWriteDuringDownload(t *testing.T) {
 	}
 }
 
-// A weight that queues read which come and go does not remember them all.
+// A weight that many short-lived queues read does not remember all of them.
 func TestReadersStaySmall(t *testing.T) {
 	b, _, _, _ := lazyOnDevice(t, 16, 'w')
 	defer b.Release()
@@ -745,13 +744,13 @@ func TestReadersStaySmall(t *testing.T) {
 			q.finish()
 		}
 	}
-	if s := &b.slots; cap(s.readers) > 8 || cap(s.failed) > 8 {
+	if s := &b.device; cap(s.readers) > 8 || cap(s.failed) > 8 {
 		t.Errorf("%d readers and %d failed uses are remembered, want a few", cap(s.readers), cap(s.failed))
 	}
 }
 
-// Release never waits for pooled or device memory: here with every fence open.
-// The download still fills memory that no buffer has any more.
+// Release does not wait for pooled or device memory, even if every fence is pending. The
+// download still fills host memory that no longer belongs to a buffer.
 func TestReleaseWithEveryFenceOpen(t *testing.T) {
 	leak.Check(t)
 	b, m, q, r := lazyOnDevice(t, 4096, 'a')
@@ -783,14 +782,14 @@ func TestReleaseWithEveryFenceOpen(t *testing.T) {
 		t.Fatalf("%d blocks retired, want the host bytes that the download fills", n)
 	}
 	q2.finish()
-	m.down.finish() // writes through memory that must still be there
+	m.down.finish() // writes to host memory that must still be allocated
 	if n := r.Sweep(); n != 0 || offheap.Stats().LiveBlocks != live-1 {
 		t.Errorf("%d blocks retired after the transfer, %d freed", n, live-offheap.Stats().LiveBlocks)
 	}
 }
 
-// Memory behind a failed fence stays until the failed queue has ended, or the device's
-// owner says that the device is done with it.
+// Memory behind a failed fence stays allocated until the failed queue has ended or the
+// device's owner calls Drain.
 func TestRetiredBehindFailedFence(t *testing.T) {
 	for _, when := range []string{"before", "after"} {
 		t.Run("failure "+when+" release", func(t *testing.T) {
@@ -887,7 +886,7 @@ func TestReleaseOfLentBytesWaits(t *testing.T) {
 	done := make(chan struct{})
 	go func() { b.Release(); close(done) }()
 	m.down.awaitWaits(waits + 1)
-	if b.DropDevice() { // an evictor is not held up
+	if b.DropDevice() { // returns at once while the Release waits
 		t.Error("there is nothing to drop")
 	}
 	select {
@@ -905,7 +904,7 @@ func TestReleaseOfLentBytesWaits(t *testing.T) {
 	}
 }
 
-// The host source of an upload is released right after the call.
+// The buffer may be released right after an upload was enqueued.
 func TestSourceReleasedDuringUpload(t *testing.T) {
 	leak.Check(t)
 	b, m, q, r := mustNew(t, 16), newMemory(16), newQueue("compute"), &Retired{}
@@ -928,14 +927,14 @@ func TestSourceReleasedDuringUpload(t *testing.T) {
 	}
 }
 
-// A buffer is released after its operation was encoded, before it was submitted.
+// A release between BeginDevice and EndDevice panics.
 func TestReleaseInsideOperationPanics(t *testing.T) {
 	b, _, q, _ := lazyOnDevice(t, 16, 'a')
 	var needs Needs
 	if _, err := b.BeginDevice(bg, q.Timeline, Read, &needs); err != nil {
 		t.Fatal(err)
 	}
-	if msg := panicOf(b.Release); !strings.Contains(msg, "in a device operation: device buffer of 16 bytes") {
+	if msg := panicOf(b.Release); !strings.Contains(msg, "during a device operation of device buffer of 16 bytes") {
 		t.Errorf("panic %q", msg)
 	}
 }
@@ -984,7 +983,7 @@ func TestDropDevice(t *testing.T) {
 		t.Errorf("after the drop: %q, generation %d", p, b.Generation())
 	}
 
-	// The device may take the buffer up again, and then holds the only copy.
+	// Device bytes can be attached again, and then hold the only copy.
 	again := newMemory(16)
 	if !b.Attach(again, nil, &Retired{}) {
 		t.Fatal("not attached again")
@@ -1022,8 +1021,8 @@ func (m *slowMemory) Read(ctx context.Context, dst []byte, off int, after accel.
 	return m.fakeMemory.Read(ctx, dst, off, after)
 }
 
-// The device bytes are not given back under a read of a part, though another read has
-// made the host copy valid meanwhile.
+// The device bytes are not given back during a ranged read, even if another read has made
+// the host copy valid meanwhile.
 func TestDropDeviceDuringReadAt(t *testing.T) {
 	b, q := NewLazy(16), newQueue("compute")
 	m := &slowMemory{newMemory(16), make(chan struct{}), make(chan struct{})}
@@ -1093,8 +1092,8 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// A pool that keeps the header and not the memory ends the resource too: the next
-// memory of that buffer is another allocation.
+// When a pool keeps the header and drops the memory, the resource is destroyed, because
+// the next memory of that buffer is another allocation.
 func TestResourceEndsWithDroppedMemory(t *testing.T) {
 	leak.Check(t)
 	var k keeper
@@ -1113,8 +1112,8 @@ func TestResourceEndsWithDroppedMemory(t *testing.T) {
 	}
 }
 
-// A registration stays while a transfer uses the memory, also when the buffer has gone
-// on without it.
+// A resource stays while a transfer uses its memory, even if the buffer was revived with
+// other memory.
 func TestResourceRetiresWithItsMemory(t *testing.T) {
 	leak.Check(t)
 	var k keeper
@@ -1162,7 +1161,7 @@ func TestCold(t *testing.T) {
 	}
 }
 
-// Readers of both sides, an evictor and references come and go at once.
+// Host readers, device readers, an evictor, and Retain and Release run concurrently.
 func TestConcurrentReaders(t *testing.T) {
 	leak.Check(t)
 	b, m, _, r := lazyOnDevice(t, 256, 'x')
@@ -1260,8 +1259,8 @@ func (m *hastyMemory) Upload(ctx context.Context, off int, src []byte, after acc
 	return w, err
 }
 
-// An upload may have failed by the time the operation that needs it looks: nothing
-// is left to wait for, and the operation must not run on bytes that never came.
+// If an upload has failed by the time BeginDevice looks at it, BeginDevice returns the
+// failure, so that the operation does not run on bytes that were never uploaded.
 func TestUploadThatFailsAtOnce(t *testing.T) {
 	for _, a := range []Access{Read, Update} {
 		b, err := New(64)
@@ -1306,8 +1305,8 @@ func (m *refusingMemory) Upload(ctx context.Context, off int, src []byte, after 
 	return m.fakeMemory.Upload(ctx, off, src, after)
 }
 
-// When an upload is refused that several operations waited for, one of them uploads in
-// its place. They must not wait for one another in turn for ever.
+// If the upload that several operations wait for is refused, one of the operations
+// uploads instead. The operations must not wait for one another forever.
 func TestRefusedUploadIsTakenOver(t *testing.T) {
 	m := &refusingMemory{fakeMemory: newMemory(64), begun: make(chan struct{}), refuse: make(chan struct{})}
 	b := mustNew(t, 64)
@@ -1349,7 +1348,7 @@ func TestRefusedUploadIsTakenOver(t *testing.T) {
 }
 
 // Two operations that write to a buffer are prepared one after the other, so that the
-// second one is ordered after the first: both results are there once the last fence is.
+// second one follows the first. Once the last fence has completed, both have.
 func TestWritersArePreparedInTurn(t *testing.T) {
 	b, _, q, _ := lazyOnDevice(t, 64, 1)
 	other := newQueue("other")
@@ -1378,9 +1377,9 @@ func TestWritersArePreparedInTurn(t *testing.T) {
 	b.Release()
 }
 
-// While the host writes, no device operation begins: an upload would take half of what is
-// written, and the result of an operation would replace it. What was written is uploaded
-// afterwards.
+// While the host writes, no device operation begins, because an upload would take
+// half-written bytes and an operation's result would replace the write. The written bytes
+// are uploaded afterwards.
 func TestHostWriteKeepsDeviceOut(t *testing.T) {
 	b, m, q, _ := lazyOnDevice(t, 64, 1)
 	go func() { m.down.awaitWaits(1); m.down.finish() }()
@@ -1413,9 +1412,9 @@ func TestHostWriteKeepsDeviceOut(t *testing.T) {
 	b.Release()
 }
 
-// A host write waits for what is being prepared with the device bytes: an operation that
-// writes would replace it, and its upload does not follow an operation that reads. One
-// that gives up leaves the buffer to the device.
+// BeginHostWrite waits for device operations that are being prepared. An operation that
+// writes would replace the host's bytes, and a later upload would not follow an operation
+// that reads. A BeginHostWrite that is cancelled does not keep later operations out.
 func TestHostWriteWaitsForPreparation(t *testing.T) {
 	for _, a := range []Access{Read, Update} {
 		b, m, q, _ := lazyOnDevice(t, 64, 1)
@@ -1454,8 +1453,8 @@ func TestHostWriteWaitsForPreparation(t *testing.T) {
 	ro.Release()
 }
 
-// A read that is submitted while a write is being prepared is none of those that the
-// write follows. The device bytes are given back under the fences of both.
+// A write does not follow a read that is submitted while the write is being prepared. The
+// device bytes are given back under the fences of both.
 func TestReadDuringPreparationOfWrite(t *testing.T) {
 	b, m, q, _ := lazyOnDevice(t, 64, 1)
 	other := newQueue("other")
