@@ -6,13 +6,13 @@ import (
 )
 
 // Some operands, such as row numbers that a device computed, are checked only when the
-// operation runs. A wrong one does not fail the queue. The kernel clamps it and reports
-// it in a status word, which is host memory that is zero before. The functions of this
+// operation runs. A wrong element does not fail the queue. The kernel clamps the element
+// and reports it in a status word: host memory that is zero before. The functions of this
 // file keep a queue's status words and turn each report into an error of the operation's
 // point. A value computed from the operation's result has the point among its [Sources].
 
-// Explain turns a status word that is not zero into the operation's error. arg is what
-// Watch was given.
+// Explain turns a status word that is not zero into the operation's error. arg is the
+// argument of Watch.
 type Explain func(status uint64, arg int64) error
 
 // watch is an operation whose status word look has not read yet.
@@ -30,12 +30,12 @@ type flag struct {
 	err         error
 }
 
-// maxFlags bounds the flags of a timeline. When there are as many, the older half is
-// merged into one. A value that still depends on an operation of the merged stretch may
-// then get the error of another operation of it.
+// maxFlags bounds the flags of a timeline. When a timeline has maxFlags flags, the older
+// half is merged into one. A value that depends on an operation of the merged range may
+// then get the error of another operation of that range.
 const maxFlags = 1024
 
-// AddStatus adds status words that are zero. They must stay allocated until the queue is
+// AddStatus adds status words, which are zero. They must stay allocated until the queue is
 // closed and Settle has returned.
 func (t *Timeline) AddStatus(words []atomic.Uint64) {
 	t.mu.Lock()
@@ -45,8 +45,8 @@ func (t *Timeline) AddStatus(words []atomic.Uint64) {
 	}
 }
 
-// TakeStatus returns a clean word for an operation, or nil if all are in use; then
-// WatchedFirst says what to wait for. The caller hands the word to Watch, or back with
+// TakeStatus returns a zero status word for an operation, or nil if all are in use; the
+// caller can then wait for WatchedFirst. The caller passes the word to Watch or to
 // ReturnStatus.
 func (t *Timeline) TakeStatus() *atomic.Uint64 {
 	t.mu.Lock()
@@ -63,7 +63,7 @@ func (t *Timeline) TakeStatus() *atomic.Uint64 {
 	return w
 }
 
-// ReturnStatus takes back a word that no operation was given.
+// ReturnStatus takes back a word of TakeStatus that no operation uses.
 func (t *Timeline) ReturnStatus(word *atomic.Uint64) {
 	t.mu.Lock()
 	t.words = append(t.words, word)
@@ -71,8 +71,7 @@ func (t *Timeline) ReturnStatus(word *atomic.Uint64) {
 }
 
 // Watch records that the operation at w, a point of the timeline, reports through word.
-// The queue's submitter calls it, in submission order, before anyone can know the
-// operation's result.
+// The queue's submitter calls it, in submission order, before it publishes w.
 func (t *Timeline) Watch(w Work, word *atomic.Uint64, explain Explain, arg int64) {
 	t.mu.Lock()
 	t.watches = append(t.watches, watch{w.seq, word, explain, arg})
@@ -91,7 +90,7 @@ func (t *Timeline) WatchedFirst() Work {
 	return Work{t, t.watches[0].seq}
 }
 
-// Settle reads the status words of everything that has ended, and forgets the idle words.
+// Settle reads the status words of the operations that have ended, and drops all words.
 // The owner of the words calls it after the queue is closed and before it frees them.
 func (t *Timeline) Settle() {
 	t.mu.Lock()
@@ -110,7 +109,7 @@ func (t *Timeline) look() {
 		case !ended:
 			kept = append(kept, w)
 		case err != nil:
-			// The device may still write the word, so it is not used again.
+			// The device may still write to the word, so it is not used again.
 		default:
 			if status := w.word.Swap(0); status != 0 {
 				t.flag(w.seq, w.explain(status, w.arg))
@@ -134,7 +133,7 @@ func (t *Timeline) flag(seq uint64, err error) {
 }
 
 // clean reports whether every point from first to last has ended without a failure and
-// without a flag, and otherwise the error of one of them that has one.
+// without a flag. If not, clean returns the error of one of these points that has one.
 func (t *Timeline) clean(first, last uint64) (bool, error) {
 	if t.completed.Load() >= last && !t.failed.Load() && !t.watching.Load() {
 		return true, nil
@@ -153,31 +152,31 @@ func (t *Timeline) clean(first, last uint64) (bool, error) {
 	return t.completed.Load() >= last, nil
 }
 
-// Sources are the points that the contents of a buffer may come from and that are not
+// Sources is a set of points that the contents of a buffer may come from and that are not
 // known to have ended well: operations of other queues, and operations with a status
 // word. An error of one of them is an error of the contents. The set is exact up to
 // maxSources intervals.
 type Sources []source
 
-// source is the points of a queue from first to last.
+// source is the interval of the points from first to last of the timeline t.
 type source struct {
 	t           *Timeline
 	first, last uint64
 }
 
-// maxSources is the number of intervals from which on a new point shares the interval of
-// the nearest one of its queue. The contents may then get the error of an operation
+// maxSources bounds the intervals of a set. In a full set, a new point is merged with the
+// nearest interval of its queue. The contents may then get the error of an operation
 // between the two.
 const maxSources = 64
 
-// Add puts w into the set, unless it has ended well.
+// Add puts w into the set, unless w has ended well.
 func (s *Sources) Add(w Work) {
 	if w.t != nil {
 		s.add(source{w.t, w.seq, w.seq})
 	}
 }
 
-// Join puts into s what is in o and has not ended well.
+// Join puts the points of o into s, except for intervals that have ended well.
 func (s *Sources) Join(o Sources) {
 	for _, e := range o {
 		s.add(e)
@@ -234,12 +233,12 @@ func (e source) gap(o source) uint64 {
 	return 0
 }
 
-// union returns the interval that reaches over both.
+// union returns the smallest interval that contains both.
 func (e source) union(o source) source {
 	return source{e.t, min(e.first, o.first), max(e.last, o.last)}
 }
 
-// Forget drops the points that have ended well.
+// Forget drops the intervals that have ended well.
 func (s *Sources) Forget() {
 	kept := (*s)[:0]
 	for _, e := range *s {
@@ -250,9 +249,9 @@ func (s *Sources) Forget() {
 	*s = kept
 }
 
-// Err returns the error of a point of the set, without waiting. A failure comes before
-// what an operation reported, which may be the consequence: row numbers that were never
-// uploaded are wrong too.
+// Err returns the error of a point of the set, without waiting. A failure takes precedence
+// over a reported error, because the report may be a consequence of the failure: row
+// numbers whose upload failed are wrong too.
 func (s Sources) Err() error {
 	var reported error
 	for _, e := range s {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// statusError is what explain makes of a word.
+// statusError is the error that explain returns.
 type statusError struct {
 	status uint64
 	arg    int64
@@ -27,7 +27,7 @@ func flagged(n int) *Timeline {
 	return q
 }
 
-// submit issues a point whose operation reports through a word, and returns both.
+// submit issues a point whose operation has a status word, and returns both.
 func submit(t *testing.T, q *Timeline, arg int64) (Work, *atomic.Uint64) {
 	t.Helper()
 	word := q.TakeStatus()
@@ -50,8 +50,8 @@ func sourcesOf(works ...Work) Sources {
 	return s
 }
 
-// A word is handed out to one operation at a time, and again once its operation has
-// ended well and the word was looked at.
+// A status word belongs to one operation at a time. It is reused once its operation has
+// ended well and look has read it.
 func TestStatusWordsAreReused(t *testing.T) {
 	q := flagged(2)
 	if !q.WatchedFirst().IsZero() {
@@ -91,7 +91,8 @@ func TestStatusWordsAreReused(t *testing.T) {
 	}
 }
 
-// The device may still write the word of an operation that failed.
+// The status word of a failed operation is not reused, because the device may still write
+// to it.
 func TestWordOfFailedOpIsNotReused(t *testing.T) {
 	q := flagged(1)
 	submit(t, q, 1)
@@ -105,8 +106,8 @@ func TestWordOfFailedOpIsNotReused(t *testing.T) {
 	}
 }
 
-// What an operation reports is the error of values that come from it and of no others,
-// as often as they are asked, and from the moment that it is known to have ended.
+// Once an operation has ended, the error that it reported is returned on every call for
+// the values that come from it, and for no others.
 func TestStatusIsTheErrorOfItsValues(t *testing.T) {
 	q := flagged(4)
 	before := q.Issue()
@@ -145,11 +146,11 @@ func TestStatusIsTheErrorOfItsValues(t *testing.T) {
 		t.Errorf("the operation failed its queue: %v", err)
 	}
 	if got := word.Load(); got != 0 {
-		t.Errorf("the word still says %d after it was looked at", got)
+		t.Errorf("the word still has the status %d after look has read it", got)
 	}
 }
 
-// Settle looks a last time, after which the words may be freed.
+// Settle reads the status words a last time. Afterwards they may be freed.
 func TestSettle(t *testing.T) {
 	q := flagged(2)
 	w, word := submit(t, q, 3)
@@ -208,8 +209,8 @@ func TestSourcesAreSets(t *testing.T) {
 	}
 }
 
-// A value has no error of an operation between two that it comes from, up to maxSources
-// of them. From there on the nearest share an interval.
+// Up to maxSources intervals, a value does not get the error of an operation between two
+// of its sources. Beyond maxSources the nearest intervals are merged.
 func TestSourcesAreExact(t *testing.T) {
 	q := flagged(2*maxSources + 3)
 	var exact, coarse Sources
@@ -243,12 +244,12 @@ func TestSourcesAreExact(t *testing.T) {
 		t.Errorf("a value of the second bad operation: %v", err)
 	}
 	if err := coarse.Err(); err != (statusError{maxSources, 1}) {
-		t.Errorf("a value of too many operations: %v, want that between the two nearest", err)
+		t.Errorf("a value of too many operations: %v, want the error between the two nearest", err)
 	}
 }
 
-// A queue that read another's value may be known to have ended before the other is. The
-// value's error is not known then, and not to be missed.
+// A queue that reads a value of another queue may be known to have ended before the other
+// queue has. The source stays in the set until then, so that its error is not missed.
 func TestSourceReportedAfterItsReader(t *testing.T) {
 	q, reader := flagged(1), NewTimeline("reader", nil)
 	w, word := submit(t, q, 1)
@@ -269,8 +270,8 @@ func TestSourceReportedAfterItsReader(t *testing.T) {
 	}
 }
 
-// Values that may come from a failed stretch of a queue have its failure; those from
-// outside do not.
+// Values that may come from a failed range of a queue have its failure. Values from
+// points outside the range do not.
 func TestSourcesOfFailedWindow(t *testing.T) {
 	q := NewTimeline("q", nil)
 	works := make([]Work, 7)
@@ -291,19 +292,19 @@ func TestSourcesOfFailedWindow(t *testing.T) {
 		t.Errorf("outside of the window: %v", err)
 	}
 	if before.Forget(); len(before) != 0 {
-		t.Errorf("what ended before the window is kept: %v", before)
+		t.Errorf("a point that ended before the window is kept: %v", before)
 	}
 	q.Complete(7)
 	if after.Forget(); len(after) != 0 {
-		t.Errorf("what ended after the window is kept: %v", after)
+		t.Errorf("a point that ended after the window is kept: %v", after)
 	}
 	if s := sourcesOf(works[3]); !errors.Is(s.Err(), errBroken) {
-		t.Errorf("a failed operation is no source: %v", s)
+		t.Errorf("a failed operation is not in the set: %v", s)
 	}
 }
 
-// A value that comes from failed work and from an operation that reported has the
-// failure, whatever was known first: the report may be its consequence.
+// If a value comes from failed work and from an operation that reported an error, Err
+// returns the failure in either order, because the report may be a consequence of it.
 func TestFailureComesBeforeReports(t *testing.T) {
 	up, q := NewTimeline("up", nil), flagged(1)
 	upload := up.Issue()
@@ -319,8 +320,8 @@ func TestFailureComesBeforeReports(t *testing.T) {
 	}
 }
 
-// A queue of nothing but bad requests keeps a bounded number of errors. The newer half
-// stays exact, and no old one is lost.
+// A queue on which every operation reports an error keeps a bounded number of flags. The
+// newer half stays exact, and every older operation still has an error.
 func TestOldFlagsMerge(t *testing.T) {
 	const n = 5*maxFlags + 7
 	q := flagged(1)
@@ -355,8 +356,7 @@ func TestOldFlagsMerge(t *testing.T) {
 	}
 }
 
-// A weight is read by any number of queues that come and go: a set does not grow with
-// those that have ended well.
+// A set of sources does not grow with the number of operations that have ended well.
 func TestSourcesStaySmall(t *testing.T) {
 	var s Sources
 	bad := NewTimeline("bad", nil)
@@ -402,8 +402,8 @@ func TestStatusDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// One goroutine submits, one completes, and readers ask: every value of a bad operation
-// has its error, no other has.
+// One goroutine submits, one completes, and others read the errors. Every value of an
+// operation that reported an error has that error, and no other value has one.
 func TestConcurrentStatus(t *testing.T) {
 	const ops, words = 2000, 16
 	q := flagged(words)

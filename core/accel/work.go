@@ -13,19 +13,19 @@ import (
 var (
 	// ErrDeviceFailed reports work that a device did not complete.
 	ErrDeviceFailed = errors.New("device work failed")
-	// ErrDeviceLost reports bytes whose only copy was on a device that is gone,
-	// and work sent to such a device.
+	// ErrDeviceLost reports a device that no longer works. Work sent to it fails, and
+	// so does a read of bytes whose only copy it had.
 	ErrDeviceLost = errors.New("device lost")
 	// ErrOutOfMemory reports a device allocation that failed.
 	ErrOutOfMemory = errors.New("out of device memory")
 )
 
-// WindowError is the failure of a stretch of one queue: some operation among
-// First to Last failed, and none of them completed.
+// WindowError is the failure of a range of operations on one queue: one of the operations
+// First to Last failed, and none of them is known to have completed.
 type WindowError struct {
 	Queue       string
 	First, Last uint64 // sequence numbers on the queue, inclusive
-	Ops         string // the operations' names, as far as they are known
+	Ops         string // the names of the operations that are known
 	Err         error  // the cause; matches ErrDeviceFailed or ErrDeviceLost
 }
 
@@ -44,7 +44,7 @@ type failure struct {
 }
 
 // Timeline is the completion record of one queue. The queue's owner issues points
-// and reports completion and failure; anyone may wait. A Timeline must not be
+// and reports completion and failure; any goroutine may wait. A Timeline must not be
 // copied.
 type Timeline struct {
 	name string
@@ -56,7 +56,7 @@ type Timeline struct {
 	ended     atomic.Bool // the queue is closed
 
 	watching  atomic.Bool // watches or flags is not empty
-	mu        sync.Mutex  // guards what follows; no other timeline is looked at under it
+	mu        sync.Mutex  // guards the fields down to words; no lock of another timeline is taken under it
 	failures  []failure
 	waiting   []*waiter
 	idle      []*waiter // waiters that Wait reuses
@@ -64,18 +64,18 @@ type Timeline struct {
 	flags     []flag
 	words     []*atomic.Uint64 // clean status words
 	following sync.Mutex       // guards followed
-	followed  Fences           // of other queues; what is issued now comes after them
+	followed  Fences           // works of other queues that later points run after
 }
 
 // waiter is a goroutine parked in Work.Wait.
 type waiter struct {
 	seq  uint64
-	wake chan struct{} // of one place
+	wake chan struct{} // with a buffer of 1
 }
 
-// NewTimeline returns the timeline of a queue called name in error messages. kick,
-// which may be nil, is called when someone begins to wait for seq, so that a queue
-// that batches its submissions can commit up to there; it must not wait.
+// NewTimeline returns the timeline of a queue that error messages call name. kick, which
+// may be nil, is called when a wait for seq begins, so that a queue that batches its
+// submissions can commit those up to seq. kick must not wait.
 func NewTimeline(name string, kick func(seq uint64)) *Timeline {
 	return &Timeline{name: name, kick: kick}
 }
@@ -86,8 +86,8 @@ func (t *Timeline) Name() string { return t.name }
 // Issue returns the next point. The queue's owner calls it in submission order.
 func (t *Timeline) Issue() Work { return Work{t, t.issued.Add(1)} }
 
-// Follow records that whatever is issued from now on runs after w has ended, because
-// the queue has been made to wait for it. The queue's submitter calls it.
+// Follow records that every later point runs after w has ended, because the queue waits
+// for w. The queue's submitter calls it.
 func (t *Timeline) Follow(w Work) {
 	if w.t == nil || w.t == t {
 		return
@@ -97,8 +97,8 @@ func (t *Timeline) Follow(w Work) {
 	t.following.Unlock()
 }
 
-// Follows reports whether whatever is issued from now on runs after w has ended: w
-// has, or is of this queue, or the queue waits for it or for later work of its queue.
+// Follows reports whether every later point runs after w has ended. That is so if w has
+// ended, if w is a point of t, and if t follows w or a later point of w's queue.
 func (t *Timeline) Follows(w Work) bool {
 	if w.t == t || w.Done() {
 		return true
@@ -116,8 +116,7 @@ func (t *Timeline) Follows(w Work) bool {
 // Issued returns the sequence number of the last point issued, 0 before the first.
 func (t *Timeline) Issued() uint64 { return t.issued.Load() }
 
-// Completed returns the sequence number up to which all work has ended, in
-// success or failure.
+// Completed returns the sequence number up to which all points have ended, well or not.
 func (t *Timeline) Completed() uint64 { return t.completed.Load() }
 
 // Last returns the last point issued, or the zero Work.
@@ -128,7 +127,7 @@ func (t *Timeline) Last() Work {
 	return Work{}
 }
 
-// Complete marks every point up to seq as ended. Going back is a no-op.
+// Complete marks every point up to seq as ended. A seq below Completed has no effect.
 func (t *Timeline) Complete(seq uint64) {
 	t.mu.Lock()
 	if seq > t.completed.Load() {
@@ -138,10 +137,10 @@ func (t *Timeline) Complete(seq uint64) {
 	t.mu.Unlock()
 }
 
-// Fail records that the points first to last failed with err. They have ended as
-// soon as every point before first has: report first as the point after the last
-// one known to have completed, or complete what is before it. With last ==
-// Forever, everything issued later fails too: the queue is dead.
+// Fail records that the points first to last failed with err. They count as ended once
+// every point before first has ended: first should be the point after Completed, or the
+// caller completes the points before it. With last == Forever, everything issued later
+// fails too: the queue is dead.
 func (t *Timeline) Fail(first, last uint64, err error) {
 	t.mu.Lock()
 	t.failures = append(t.failures, failure{first, last, err})
@@ -150,7 +149,7 @@ func (t *Timeline) Fail(first, last uint64, err error) {
 	t.mu.Unlock()
 }
 
-// wake lets the waiters go whose points have ended. The caller holds mu.
+// wake wakes the waiters whose points have ended. The caller holds mu.
 func (t *Timeline) wake() {
 	kept := t.waiting[:0]
 	for _, w := range t.waiting {
@@ -174,7 +173,7 @@ func (t *Timeline) failure(first, last uint64) error {
 	return t.failureOf(first, last)
 }
 
-// failureOf is failure for a caller that holds mu.
+// failureOf does the same as failure for a caller that holds mu.
 func (t *Timeline) failureOf(first, last uint64) error {
 	for i := range t.failures {
 		if f := &t.failures[i]; f.first <= last && first <= f.last {
@@ -184,9 +183,9 @@ func (t *Timeline) failureOf(first, last uint64) error {
 	return nil
 }
 
-// endedOf reports whether seq has ended, and with what failure. A failed point has
-// ended only once the points before the failed stretch have: a set of fences lets
-// it stand for them. The caller holds mu.
+// endedOf reports whether seq has ended, and returns its failure. A failed point has
+// ended only once the points before the failed range have, because in Fences it replaces
+// them. The caller holds mu.
 func (t *Timeline) endedOf(seq uint64) (bool, error) {
 	completed := t.completed.Load()
 	for i := range t.failures {
@@ -197,15 +196,15 @@ func (t *Timeline) endedOf(seq uint64) (bool, error) {
 	return completed >= seq, nil
 }
 
-// Dead returns the failure that covers everything issued from now on, or nil.
+// Dead returns the failure that covers every later point, or nil.
 func (t *Timeline) Dead() error { return t.failure(Forever, Forever) }
 
-// End records that the queue is closed, so none of its work touches memory. The queue's
-// owner calls it once every point has ended; no waiter depends on it.
+// End records that the queue is closed, so that its work no longer touches memory. The
+// queue's owner calls it once every point has ended. End wakes no waiter.
 func (t *Timeline) End() {
 	t.ended.Store(true)
-	// A fence keeps its timeline reachable. The works that the queue followed would keep
-	// the timelines of closed queues reachable too, one behind the other.
+	// A Work keeps its timeline reachable. Through followed, a chain of closed queues
+	// would stay reachable too.
 	t.following.Lock()
 	t.followed = nil
 	t.following.Unlock()
@@ -217,23 +216,23 @@ func (t *Timeline) End() {
 // Ended reports whether End was called.
 func (t *Timeline) Ended() bool { return t.ended.Load() }
 
-// Work is a point on a queue's timeline: a fence. The zero Work is complete.
+// Work is a fence: a point on a queue's timeline. The zero Work is complete.
 type Work struct {
 	t   *Timeline
 	seq uint64
 }
 
-// Timeline returns the queue's timeline; nil for the zero Work.
+// Timeline returns the queue's timeline, or nil for the zero Work.
 func (w Work) Timeline() *Timeline { return w.t }
 
-// Seq returns the point's sequence number; 0 for the zero Work.
+// Seq returns the point's sequence number, or 0 for the zero Work.
 func (w Work) Seq() uint64 { return w.seq }
 
 // IsZero reports whether w is the zero Work.
 func (w Work) IsZero() bool { return w.t == nil }
 
 // Err returns the failure of the work, or nil if it completed or is still pending.
-// A failure may be known before the work has ended. It never waits.
+// A failure may be known before the work has ended. Err never waits.
 func (w Work) Err() error {
 	if w.t == nil {
 		return nil
@@ -241,7 +240,7 @@ func (w Work) Err() error {
 	return w.t.failure(w.seq, w.seq)
 }
 
-// Done reports whether the work has ended, in success or failure. It never waits.
+// Done reports whether the work has ended, well or not. It never waits.
 func (w Work) Done() bool {
 	t := w.t
 	if t == nil || t.completed.Load() >= w.seq {
@@ -258,13 +257,13 @@ func (w Work) Done() bool {
 
 // Quiet reports whether the work has stopped touching memory: it ended well, or it
 // failed and its queue has ended. After a failure on a queue that is still open, the
-// device may still be writing. It never waits.
+// device may still be writing. Quiet never waits.
 func (w Work) Quiet() bool {
 	return w.t == nil || w.Done() && (w.Err() == nil || w.t.Ended())
 }
 
 // Wait parks until the work has ended or ctx is done, and returns the work's
-// failure or ctx's error. It may be called by many and again.
+// failure or ctx's error. It may be called concurrently and repeatedly.
 func (w Work) Wait(ctx context.Context) error {
 	t := w.t
 	if t == nil {
@@ -286,15 +285,15 @@ func (w Work) Wait(ctx context.Context) error {
 		t.mu.Unlock()
 		return err
 	}
-	me := t.enlist(w.seq)
+	own := t.enlist(w.seq)
 	t.mu.Unlock()
 	select {
-	case <-me.wake:
+	case <-own.wake:
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.discharge(me)
+	t.discharge(own)
 	if ended, err := t.endedOf(w.seq); ended {
 		return err
 	}
@@ -316,24 +315,25 @@ func (t *Timeline) enlist(seq uint64) *waiter {
 	return w
 }
 
-// discharge ends what enlist began, whether w was woken or not. The caller holds mu.
+// discharge removes the waiter w of enlist, whether w was woken or not. The caller holds
+// mu.
 func (t *Timeline) discharge(w *waiter) {
 	if i := slices.Index(t.waiting, w); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	}
 	select {
-	case <-w.wake: // woken and given up at once
+	case <-w.wake: // w was woken after its context had ended
 	default:
 	}
 	t.idle = append(t.idle, w)
 }
 
-// Fences is a small set of works that keeps, for each queue, the latest one: on
-// one timeline a later point covers every earlier one.
+// Fences is a small set of works that keeps the latest one of each queue, because the end
+// of a point implies the end of every earlier point of its timeline.
 type Fences []Work
 
-// Add puts w into the set. Before the set grows, it forgets the works that are quiet,
-// so that its size is bounded by the queues that are at work.
+// Add puts w into the set. Before the set grows, Add drops the works that are Quiet, so
+// that the number of active queues bounds the size.
 func (f *Fences) Add(w Work) {
 	if w.t == nil {
 		return
@@ -382,8 +382,8 @@ func (f Fences) Err() error {
 	return nil
 }
 
-// Wait waits for every work of the set and returns the first failure; on a
-// failure it still waits for the others, unless ctx ends.
+// Wait waits for every work of the set and returns the first failure. After a failure it
+// still waits for the others, unless ctx ends.
 func (f Fences) Wait(ctx context.Context) error {
 	var first error
 	for _, w := range f {

@@ -106,7 +106,7 @@ func TestFailureWindow(t *testing.T) {
 			if w := q.Issue(); (w.Err() != nil) != (tt.last == Forever) {
 				t.Errorf("a point issued later has the error %v", w.Err())
 			}
-			// The queue goes on, and the failed points stay failed.
+			// The queue continues, and the failed points stay failed.
 			q.Complete(6)
 			for _, i := range tt.failed {
 				if err := works[i].Wait(context.Background()); !errors.Is(err, errBroken) {
@@ -122,8 +122,8 @@ func TestFailureWindow(t *testing.T) {
 	}
 }
 
-// A set of fences lets a failed point stand for those before it, so that it must
-// not end while they run: memory would be freed under them.
+// A failed point does not end while earlier points run. In Fences it replaces them, so
+// that otherwise their memory would be freed while they run.
 func TestFailedPointEndsAfterEarlierOnes(t *testing.T) {
 	q := NewTimeline("q", nil)
 	running, failed := q.Issue(), q.Issue()
@@ -148,8 +148,8 @@ func TestFailedPointEndsAfterEarlierOnes(t *testing.T) {
 	}
 }
 
-// Failed work may have left the device writing until its queue has ended. Work that
-// ended well needs no end of its queue.
+// Failed work is not quiet until its queue has ended, because the device may still be
+// writing. Work that ended well is quiet at once.
 func TestQuiet(t *testing.T) {
 	if !(Work{}).Quiet() || !(Fences)(nil).Quiet() {
 		t.Error("no work touches memory")
@@ -173,7 +173,7 @@ func TestQuiet(t *testing.T) {
 	if !set.Quiet() {
 		t.Error("a set of quiet works is not quiet")
 	}
-	// The failure of earlier work does not end later work that has yet to run.
+	// The failure of earlier work does not end later work that still has to run.
 	q = NewTimeline("q", nil)
 	_, later := q.Issue(), q.Issue()
 	q.Fail(1, 1, errBroken)
@@ -225,7 +225,7 @@ func TestWaitHonoursContext(t *testing.T) {
 	}
 	select {
 	case err := <-other:
-		t.Errorf("the cancellation ended someone else's wait: %v", err)
+		t.Errorf("the cancellation ended the other wait: %v", err)
 	default:
 	}
 	q.Complete(1)
@@ -258,7 +258,7 @@ func TestFailureWakesWaiters(t *testing.T) {
 	}
 }
 
-// A completion wakes those whose points have ended and leaves the others parked.
+// Complete wakes the waiters whose points have ended and leaves the others parked.
 func TestCompletionWakesWhoItConcerns(t *testing.T) {
 	q := NewTimeline("q", nil)
 	var waiters []*waiter
@@ -293,8 +293,8 @@ func TestCompletionWakesWhoItConcerns(t *testing.T) {
 	}
 }
 
-// Who gives up waiting at the moment of being woken leaves nothing behind that would
-// wake the next one too early, nor itself on the list.
+// A waiter that is cancelled while it is woken leaves the list, and leaves no wake in its
+// channel for the next wait that reuses it.
 func TestGivenUpWaiterIsClean(t *testing.T) {
 	q := NewTimeline("q", nil)
 	q.mu.Lock()
@@ -369,8 +369,8 @@ func TestFencesKeepLatestPerQueue(t *testing.T) {
 	}
 }
 
-// A buffer that any number of queues use remembers those that may still touch its
-// memory and a few more: not all that ever did.
+// The Fences of a buffer that many queues use keep the works that may still touch its
+// memory and at most a few others.
 func TestFencesStaySmall(t *testing.T) {
 	var f Fences
 	running, failed := NewTimeline("running", nil), NewTimeline("failed", nil)
@@ -428,8 +428,8 @@ func TestFencesWaitForAllDespiteFailure(t *testing.T) {
 	}
 }
 
-// A device error surfaces later than the call that caused it. The failure names the
-// window it may lie in and does not blame a later, innocent call.
+// A device error is reported later than the call that caused it. The failure names the
+// range of operations that may have caused it and fails no later operation.
 func TestWindowError(t *testing.T) {
 	err := error(&WindowError{Queue: "compute 0", First: 3, Last: 5, Ops: "mul_mat, add, softmax", Err: ErrDeviceLost})
 	if !errors.Is(err, ErrDeviceLost) || errors.Is(err, ErrDeviceFailed) {
@@ -501,7 +501,8 @@ func BenchmarkWaitEnded(b *testing.B) {
 	}
 }
 
-// A queue follows what it was made to wait for, and all that came before it there.
+// A queue follows a point that it was made to wait for, and every earlier point of that
+// queue.
 func TestFollow(t *testing.T) {
 	a, b := NewTimeline("a", nil), NewTimeline("b", nil)
 	first, second, third := b.Issue(), b.Issue(), b.Issue()
@@ -530,8 +531,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// A fence keeps its own timeline and no other one: of queues that followed one another
-// and were closed, only those remain that somebody has a fence of.
+// A Work keeps its own timeline reachable and no other one. In a chain of closed queues
+// that followed one another, only the timelines with a Work remain.
 func TestEndedTimelinesAreForgotten(t *testing.T) {
 	var all []weak.Pointer[Timeline]
 	last := NewTimeline("q1", nil).Issue()
