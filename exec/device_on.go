@@ -34,7 +34,7 @@ func (d *device) open(opt Options) error {
 	if opt.Device == nil {
 		return nil
 	}
-	gate, err := newGates(opt.Device.Info().MinWork)
+	gate, err := newGates(opt.Device.Info().MinCost)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func newGates(defaults *[op.Count]int64) (gates, error) {
 		g = *defaults
 	}
 	const env = "FUCINA_GPU_MIN_WORK"
-	all, err := envWork(env)
+	all, err := envCost(env)
 	if err != nil {
 		return g, err
 	}
@@ -30,7 +30,7 @@ func newGates(defaults *[op.Count]int64) (gates, error) {
 		if all >= 0 {
 			g[id] = all
 		}
-		one, err := envWork(env + "_" + strings.ToUpper(id.String()))
+		one, err := envCost(env + "_" + strings.ToUpper(id.String()))
 		if err != nil {
 			return g, err
 		}
@@ -41,8 +41,8 @@ func newGates(defaults *[op.Count]int64) (gates, error) {
 	return g, nil
 }
 
-// envWork returns the variable's value, or -1 if it is not set.
-func envWork(name string) (int64, error) {
+// envCost returns the variable's value, or -1 if it is not set.
+func envCost(name string) (int64, error) {
 	s, ok := os.LookupEnv(name)
 	if !ok || s == "" {
 		return -1, nil

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// ErrUnavailable reports a provider that this machine or this build does not have;
-	// the error says why.
+	// ErrUnavailable reports a provider that this machine or this build does not have.
+	// The error that wraps it gives the reason.
 	ErrUnavailable = errors.New("provider unavailable")
 	// ErrClosed reports use of a provider or queue after it was closed.
 	ErrClosed = errors.New("closed")
@@ -18,32 +18,35 @@ var (
 	ErrUnsupported = errors.New("operation not supported by the provider")
 )
 
-// Provider is queues and kernels. All methods are safe for concurrent use, except that
-// one goroutine at a time submits to a queue.
+// Provider has queues and kernels. All methods are safe for concurrent use, except that
+// only one goroutine at a time may submit to a queue.
 type Provider interface {
 	// Info describes the processor or device as it is now.
 	Info() Info
 
-	// Plan says whether Submit would accept the operation, whose arguments passed
-	// op.Infer or op.Check, from the operands' metadata alone (op.Mem is not set).
+	// Plan says whether Submit would accept the operation id with the arguments a, which
+	// passed op.Infer or op.Check. The operands have no memory (op.Mem is not set).
 	Plan(id op.ID, a *op.Args) Plan
 
-	// NewQueue returns an in-order queue; CloseQueue waits for its work and ends it
-	// and its timeline.
+	// NewQueue returns an in-order queue. The caller closes it with CloseQueue.
 	NewQueue(kind QueueKind) (Queue, error)
+	// CloseQueue waits for the queue's work and ends the queue and its timeline.
 	CloseQueue(q Queue) error
 
-	// Submit enqueues the operation, whose arguments passed op.Infer or op.Check. It
-	// refuses operands that do not fit their memory (op.Operand.Fits), and operations that
-	// Plan would decline. A provider that computes in host memory may have completed it when Submit returns, and then returns the zero Work. The end
-	// of ctx ends a Submit that waits or computes, with ctx's error: then nothing was
-	// enqueued, and the output of a computation that was cut short is undefined. Work
-	// that was enqueued goes on after the end of ctx. The same holds for WaitFor, and for
-	// Upload and Download of a Device.
+	// Submit enqueues the operation id with the arguments a, which passed op.Infer or
+	// op.Check, and returns its fence. It refuses operands that do not fit their memory
+	// (op.Operand.Fits) and operations that Plan declines. A provider that computes in
+	// host memory may complete the operation before Submit returns, and then returns the
+	// zero Work.
+	//
+	// If ctx ends while Submit waits or computes, Submit returns ctx's error. Nothing is
+	// enqueued then, and the output of an interrupted computation is undefined. Enqueued
+	// work continues after the end of ctx. The same holds for WaitFor, and for Upload and
+	// Download of a Device.
 	Submit(ctx context.Context, q Queue, id op.ID, a *op.Args) (accel.Work, error)
-	// WaitFor makes what is submitted to q later run after w has ended, well or not,
-	// without waiting here. It only orders: w's failure fails neither q nor its work.
-	// Whoever reads a result asks the work that the result comes from.
+	// WaitFor makes everything submitted to q afterwards run after w has ended, well or
+	// not. The call itself need not wait. WaitFor only orders: a failure of w fails neither
+	// q nor its work. A reader of a result checks the works that the result comes from.
 	WaitFor(ctx context.Context, q Queue, w accel.Work) error
 
 	// Stats returns the counters.
@@ -51,42 +54,46 @@ type Provider interface {
 	// Sync waits until everything submitted so far has ended, and returns the
 	// failure of a dead queue.
 	Sync(ctx context.Context) error
-	// Close waits for the queues and gives everything back.
+	// Close waits for the queues and frees all resources.
 	Close() error
 }
 
 // Device is a provider with memory and transfers of its own: kernels read and write
 // the memory that Alloc returns, and Info.HostMemory is false. Close also frees the
-// memory that is still allocated and reports it as an error.
+// memory that is still allocated, and then returns an error.
 type Device interface {
 	Provider
 
-	// Alloc returns n bytes of device memory, aligned for every kernel, contents
-	// undefined. It fails with accel.ErrOutOfMemory. Free takes back what Alloc
-	// returned; the caller has made sure that no work uses it.
+	// Alloc returns n bytes of device memory, aligned for every kernel. The contents are
+	// undefined. It fails with accel.ErrOutOfMemory.
 	Alloc(n int) (op.Mem, error)
+	// Free frees memory that Alloc returned. The caller makes sure that no work uses it.
 	Free(m op.Mem)
 
-	// Upload enqueues a copy of src to dst, of the same length. src must stay
-	// unchanged until the Work has ended. Download is the reverse.
+	// Upload enqueues a copy of src to dst, which has the same length. src must stay
+	// unchanged until the Work has ended.
 	Upload(ctx context.Context, q Queue, dst op.Mem, src []byte) (accel.Work, error)
+	// Download enqueues a copy of src to dst, which has the same length. dst must stay
+	// allocated until the Work has ended.
 	Download(ctx context.Context, q Queue, dst []byte, src op.Mem) (accel.Work, error)
 }
 
-// PinnedAllocator is an optional capability of a Device: host memory that transfers
-// take without a detour.
+// PinnedAllocator is an optional capability of a Device: page-locked host memory, which
+// transfers use without an intermediate copy.
 type PinnedAllocator interface {
+	// AllocPinned returns n bytes of pinned memory.
 	AllocPinned(n int) ([]byte, error)
+	// FreePinned frees memory that AllocPinned returned.
 	FreePinned(p []byte)
 }
 
 // Queue is an in-order stream of work.
 type Queue interface {
-	// Timeline is the queue's completion record; it outlives the queue.
+	// Timeline returns the queue's completion record, which outlives the queue.
 	Timeline() *accel.Timeline
 }
 
-// QueueKind says what a queue will carry.
+// QueueKind is the kind of work that a queue carries.
 type QueueKind uint8
 
 const (
@@ -95,7 +102,7 @@ const (
 	DownloadQueue
 )
 
-// String returns the kind's name as it stands in queue names and errors.
+// String returns the kind's name as used in queue names and errors.
 func (k QueueKind) String() string {
 	switch k {
 	case Compute:
@@ -108,12 +115,12 @@ func (k QueueKind) String() string {
 	return "invalid"
 }
 
-// Info describes what a provider computes on.
+// Info describes the processor or device of a provider.
 type Info struct {
 	Name   string // the provider: "cpu", "cuda", ...
-	Device string // the device's name for people
-	Index  int    // among the provider's devices
-	UUID   string // empty where the device has none
+	Device string // the product name of the processor or device
+	Index  int    // index among the provider's devices
+	UUID   string // empty if the device has none
 
 	// HostMemory says that kernels read and write host bytes: operands have
 	// op.Mem.Host. It is false for a Device.
@@ -121,28 +128,27 @@ type Info struct {
 	// Unified says that host and device bytes are the same bytes.
 	Unified bool
 
-	TotalBytes int64 // of device memory
-	FreeBytes  int64 // at the time of the call
+	TotalBytes int64 // device memory
+	FreeBytes  int64 // free device memory at the time of the call
 	MaxAlloc   int64 // largest single allocation; 0 is no limit
 
-	// MinWork is the least work, by op.ID, for which moving operands to the device
-	// pays off: multiply-adds of op.MatMul and op.Attention, output elements of the
-	// others. Nil gates nothing.
-	MinWork *[op.Count]int64
+	// MinCost is the least cost, by op.ID and in the units of op.Cost, for which moving
+	// operands to the device pays off. Nil means no minimum.
+	MinCost *[op.Count]int64
 }
 
-// Plan is a provider's answer to what it would do with an operation.
+// Plan says whether a provider supports an operation, and what Submit needs for it.
 type Plan struct {
 	Supported bool
-	Reason    string // why not, if not Supported
+	Reason    string // why the operation is declined, if not Supported
 	Workspace int    // bytes of scratch memory that Submit needs in Args
 }
 
-// Decline returns a Plan that says no.
+// Decline returns a Plan that declines the operation for reason.
 func Decline(reason string) Plan { return Plan{Reason: reason} }
 
-// Stats are a provider's counters since it was opened. Those of transfers and memory
-// are zero unless the provider is a Device.
+// Stats are a provider's counters since it was opened. The counters of transfers and
+// memory are zero unless the provider is a Device.
 type Stats struct {
 	Submits       [op.Count]uint64
 	LiveQueues    int64

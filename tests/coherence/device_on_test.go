@@ -63,9 +63,9 @@ func (d device) open(seed uint64) (*rig, error) {
 		opt.Decline = func(id op.ID, a *op.Args) string { return decline(seed, id, a) }
 	}
 	if d.gate > 0 {
-		opt.MinWork = new([op.Count]int64)
-		for op := range opt.MinWork {
-			opt.MinWork[op] = d.gate
+		opt.MinCost = new([op.Count]int64)
+		for op := range opt.MinCost {
+			opt.MinCost[op] = d.gate
 		}
 	}
 	dev, err := discrete.New(opt)

@@ -85,9 +85,9 @@ func TestDeclines(t *testing.T) {
 	}
 }
 
-const workEnv = "FUCINA_GPU_MIN_WORK"
+const gateEnv = "FUCINA_GPU_MIN_WORK"
 
-// Gates keep small work on the CPU, but not once its operands are on the device.
+// Gates keep an operation of low cost on the CPU, unless an operand is newest on the device.
 func TestGates(t *testing.T) {
 	f := openFile(t, small)
 	want := wantSmall(t)
@@ -95,14 +95,14 @@ func TestGates(t *testing.T) {
 	tests := []struct {
 		name    string
 		env     map[string]int64
-		minWork int64 // the device's own figure
+		minCost int64 // the device's own figure
 		cpu     []op.ID
 		device  []op.ID
 	}{
 		{name: "open", device: modelOps},
 		{name: "closed", env: map[string]int64{"": never}, cpu: modelOps},
-		{name: "closed by the device", minWork: never, cpu: modelOps},
-		{name: "opened against the device", minWork: never, env: map[string]int64{"": 0}, device: modelOps},
+		{name: "closed by the device", minCost: never, cpu: modelOps},
+		{name: "opened against the device", minCost: never, env: map[string]int64{"": 0}, device: modelOps},
 		{
 			name: "one op", env: map[string]int64{"_GET_ROWS": never},
 			cpu: []op.ID{op.GetRows}, device: modelOps[2:],
@@ -113,13 +113,13 @@ func TestGates(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for k, v := range tt.env {
-				t.Setenv(workEnv+k, strconv.FormatInt(v, 10))
+				t.Setenv(gateEnv+k, strconv.FormatInt(v, 10))
 			}
-			var work [op.Count]int64
-			for op := range work {
-				work[op] = tt.minWork
+			var costs [op.Count]int64
+			for op := range costs {
+				costs[op] = tt.minCost
 			}
-			r := openRig(t, discrete.Options{MinWork: &work})
+			r := openRig(t, discrete.Options{MinCost: &costs})
 			ids, err := r.smallRun(f)
 			if err == nil {
 				err = harness.SameIDs(ids, want)
@@ -145,7 +145,7 @@ func TestGates(t *testing.T) {
 // A gate that is no number is an error that names it, and opens nothing.
 func TestBadGates(t *testing.T) {
 	for _, tt := range []struct{ env, value string }{
-		{workEnv, "many"}, {workEnv, "-1"}, {workEnv + "_MATMUL", "1e6"}, {workEnv + "_ROPE", "9223372036854775808"},
+		{gateEnv, "many"}, {gateEnv, "-1"}, {gateEnv + "_MATMUL", "1e6"}, {gateEnv + "_ROPE", "9223372036854775808"},
 	} {
 		t.Run(tt.env+"="+tt.value, func(t *testing.T) {
 			t.Setenv(tt.env, tt.value)

@@ -92,7 +92,7 @@ func (d *Device) Info() provider.Info {
 		Device:     "simulated device with separate memory",
 		TotalBytes: d.opt.MemoryBytes,
 		FreeBytes:  d.opt.MemoryBytes - d.stats.LiveBytes,
-		MinWork:    d.opt.MinWork,
+		MinCost:    d.opt.MinCost,
 	}
 }
 

@@ -64,8 +64,8 @@ type Options struct {
 	// Decline, if set, makes Plan decline the operations for which it returns a
 	// reason. It depends on nothing but its arguments.
 	Decline func(id op.ID, a *op.Args) string
-	// MinWork is handed out by Info.
-	MinWork *[op.Count]int64
+	// MinCost is returned in Info.MinCost.
+	MinCost *[op.Count]int64
 	// Faults are injected from the start; see Inject.
 	Faults []Fault
 	// NewExecutor returns the kernels for one queue; nil is the CPU reference.
