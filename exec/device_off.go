@@ -11,7 +11,7 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 )
 
-// device is an engine's device; this build has none.
+// device is empty in a build without an accelerator.
 type device struct{}
 
 func (*device) open(opt Options) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/fucina-go/fucina/residency"
 )
 
-// device is an engine's device. Without one, p is nil.
+// device is an engine's device with its memory and gates. Without a device, p is nil.
 type device struct {
 	p    provider.Device
 	res  *residency.Manager
@@ -26,8 +26,8 @@ type device struct {
 
 	mu          sync.Mutex
 	fellBack    int64
-	fellBackOp  op.ID // of the last one, and why
-	fellBackErr error
+	fellBackOp  op.ID // the last op that fell back
+	fellBackErr error // the reason for it
 }
 
 func (d *device) open(opt Options) error {
@@ -76,11 +76,10 @@ func (d *device) close(ctx context.Context) error {
 	return errors.Join(d.res.Close(ctx), d.p.Close())
 }
 
-// deviceQueue is a queue's part on the device, which comes with the first op that runs
-// there, and the scratch of the call in progress.
+// deviceQueue is a Queue's queue on the device, and the scratch of the call in progress.
 type deviceQueue struct {
 	d      *device
-	q      provider.Queue // nil until then
+	q      provider.Queue // nil before the first op that runs on the device
 	status offheap.Block  // the queue's status words
 	needs  storage.Needs
 	fence  accel.Fences
@@ -99,7 +98,7 @@ func (q *deviceQueue) open(d *device) error {
 	return nil
 }
 
-// ready makes the queue.
+// ready opens the queue on the device if it is not open.
 func (q *deviceQueue) ready() (err error) {
 	if q.q == nil {
 		q.q, err = q.d.p.NewQueue(provider.Compute)
@@ -115,7 +114,7 @@ func (q *deviceQueue) sync(ctx context.Context) error {
 	return q.q.Timeline().Last().Wait(ctx)
 }
 
-// close ends the queue, after its work has ended.
+// close waits for the queue's work, reads its last status words, and frees the queue.
 func (q *deviceQueue) close() error {
 	if q.q == nil {
 		return nil
@@ -128,8 +127,8 @@ func (q *deviceQueue) close() error {
 	return err
 }
 
-// statusWords is the number of status words of a queue. Once as many operations that
-// report through one are under way, the next waits for the first.
+// statusWords is the number of status words of a queue. When all are in use, the next
+// operation that needs one waits for the oldest one that has one.
 const statusWords = 64
 
 // takeStatus returns a status word for an operation.
@@ -155,7 +154,7 @@ func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
 		}
 		first := t.WatchedFirst()
 		if first.IsZero() {
-			return nil, errors.New("every status word is behind work that failed")
+			return nil, errors.New("every status word belongs to an operation that failed")
 		}
 		if err := first.Wait(ctx); err != nil {
 			return nil, err
@@ -163,15 +162,15 @@ func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
 	}
 }
 
-// onDevice decides where the op runs. The error says why a device that would take it
-// cannot.
+// onDevice reports whether the op runs on the device. If the device supports the op but
+// its transfer queues have failed, the error is that failure.
 func (c *Queue) onDevice(id op.ID) (bool, error) {
 	d := &c.e.dev
 	if d.p == nil || d.lost.Load() || !d.p.Plan(id, &c.args).Supported {
 		return false, nil
 	}
 	if err := d.res.Err(); err != nil {
-		return false, err // the device could compute the result, but nobody could read it
+		return false, err // the result could not be downloaded
 	}
 	for i := range c.args.NIn {
 		if !c.args.In[i].Weight && c.bufs[i].NewestOnDevice() {
@@ -181,20 +180,19 @@ func (c *Queue) onDevice(id op.ID) (bool, error) {
 	return d.gate.pass(id, &c.args), nil
 }
 
-// fallBack says whether the CPU may run an op that the device did not take because of
-// err, which it may unless the context was cancelled. Nothing of the op was submitted, so
-// the operands are as they were; where one of them was lost with the device, the CPU run
-// will say so.
+// fallBack reports whether the CPU may run an op whose submission to the device failed
+// with err: it may unless the context has ended. The failed submission has not changed the
+// operands. If an operand was lost with the device, the CPU run returns that error.
 func (c *Queue) fallBack(err error) bool {
 	d := &c.e.dev
 	if errors.Is(err, accel.ErrDeviceLost) {
 		d.lost.Store(true)
 	}
-	return c.std.Err() == nil
+	return c.ctx.Err() == nil
 }
 
-// count counts an op that the CPU ran instead of the device because of err, if there is
-// one.
+// count counts an op that the CPU ran instead of the device because of err. It does
+// nothing if err is nil.
 func (d *device) count(id op.ID, err error) {
 	if err == nil {
 		return
@@ -205,7 +203,7 @@ func (d *device) count(id op.ID, err error) {
 	d.fellBackOp, d.fellBackErr = id, err
 }
 
-// runDevice submits op. With an error, nothing was submitted.
+// runDevice submits the operation to the device. If it fails, nothing was submitted.
 func (c *Queue) runDevice(id op.ID, out *storage.Buffer, access storage.Access) (err error) {
 	q, a := &c.dev, &c.args
 	if err := q.ready(); err != nil {
@@ -226,17 +224,17 @@ func (c *Queue) runDevice(id op.ID, out *storage.Buffer, access storage.Access) 
 		}
 	}()
 	for i := range a.NIn {
-		if a.In[i].Mem, err = q.beginBuffer(c.std, c.bufs[i], storage.Read, a.In[i].Weight); err != nil {
+		if a.In[i].Mem, err = q.beginBuffer(c.ctx, c.bufs[i], storage.Read, a.In[i].Weight); err != nil {
 			return err
 		}
 	}
-	if a.Out[0].Mem, err = q.beginBuffer(c.std, out, access, false); err != nil {
+	if a.Out[0].Mem, err = q.beginBuffer(c.ctx, out, access, false); err != nil {
 		return err
 	}
 	a.Workspace = op.Mem{}
 	plan := p.Plan(id, a)
 	if plan.Workspace > 0 {
-		ws, uses, err := q.d.res.Acquire(c.std, t, plan.Workspace)
+		ws, uses, err := q.d.res.Acquire(c.ctx, t, plan.Workspace)
 		if err != nil {
 			return err
 		}
@@ -253,20 +251,20 @@ func (c *Queue) runDevice(id op.ID, out *storage.Buffer, access storage.Access) 
 		}()
 	}
 	for _, dep := range q.needs.Order {
-		if err := p.WaitFor(c.std, q.q, dep); err != nil {
+		if err := p.WaitFor(c.ctx, q.q, dep); err != nil {
 			return err
 		}
 		t.Follow(dep)
 	}
 	a.Status = nil
 	if id == op.GetRows {
-		// Also for ids that the host has checked: they come by an upload, and if it
-		// fails, the device has something else in their place.
-		if a.Status, err = q.takeStatus(c.std); err != nil {
+		// Ids that the host has checked need a status word too: if their upload fails,
+		// the device reads other values.
+		if a.Status, err = q.takeStatus(c.ctx); err != nil {
 			return err
 		}
 	}
-	if w, err = p.Submit(c.std, q.q, id, a); err != nil {
+	if w, err = p.Submit(c.ctx, q.q, id, a); err != nil {
 		if a.Status != nil {
 			t.ReturnStatus(a.Status)
 		}
@@ -291,7 +289,8 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 		}
 		mem, err := buf.BeginDevice(ctx, t, access, &q.needs)
 		if errors.Is(err, storage.ErrNoDeviceMemory) && ctx.Err() == nil {
-			// Another context evicted the buffer in between, so that context makes progress.
+			// Another queue has evicted the buffer meanwhile. A retry is safe, because
+			// that queue made progress.
 			continue
 		}
 		if err != nil {
@@ -306,8 +305,7 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 	}
 }
 
-// explainRow is the error of a gather of rows that reported status. It is found by whoever
-// reads what came of the rows, and has the name that a gather has for them.
+// explainRow returns the error of a GetRows that reported status.
 func explainRow(status uint64, rows int64) error {
 	at, id := op.Reported(status)
 	return fmt.Errorf("gather: %w", rowError(at, id, int(rows)))

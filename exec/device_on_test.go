@@ -23,9 +23,9 @@ import (
 	"github.com/x448/float16"
 )
 
-// A workspace that goes from one queue to another while the first still uses it makes
-// the second wait, and only wait: the first one's failure is not the second's. The two
-// products share nothing else but the weights.
+// When a workspace goes from one queue to another while the first still uses it, the
+// operation of the second queue waits for the first. A failure of the first does not fail
+// the second. The two products otherwise share only the weights.
 func TestWorkspaceChangesQueue(t *testing.T) {
 	const rows, k = 8, 64
 	for _, tt := range []struct {
@@ -67,7 +67,7 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 			}
 			second := queues[1].dev.q
 			dev.Step(second, 1)
-			for range 1000 { // work that does not wait takes no longer
+			for range 1000 { // an operation that does not wait ends within these yields
 				runtime.Gosched()
 			}
 			if second.Timeline().Last().Done() {
@@ -84,7 +84,7 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 			for i := range y {
 				var want error
 				if tt.faults != nil && i == 0 {
-					want = accel.ErrDeviceFailed // the second was only ordered after it
+					want = accel.ErrDeviceFailed // the second product is only ordered after the first
 				}
 				p, err := tensor.Data[float32](context.Background(), &y[i], storage.Read)
 				if !errors.Is(err, want) {
@@ -106,8 +106,9 @@ func TestWorkspaceChangesQueue(t *testing.T) {
 	}
 }
 
-// A result as large as a size can be is out of memory on both sides. Rounded up it
-// would be negative, and the device would get a block that it writes past.
+// A result of nearly the largest size fails with out of memory on the device and on the
+// host. If its size were rounded up, it would be negative, and the device would write past
+// its block.
 func TestResultTooLargeToRound(t *testing.T) {
 	e, dev := openDiscrete(t, discrete.Options{}, Options{})
 	c, err := e.NewQueue()
@@ -132,8 +133,8 @@ func TestResultTooLargeToRound(t *testing.T) {
 	}
 }
 
-// Ids that the host has checked and that do not reach the device are the failure of
-// their upload, and of no queue that gathers rows by what the device has instead.
+// If the upload of ids that the host has checked fails, the gathered rows have the failure
+// of the upload. Neither the gather's own point nor the compute queue fails.
 func TestIDsThatFailToUpload(t *testing.T) {
 	cause := errors.New("the test's cause")
 	e, dev := openDiscrete(t, discrete.Options{Faults: []discrete.Fault{{Kind: discrete.UploadAsync, Nth: 2, Err: cause}}}, Options{})
@@ -149,14 +150,14 @@ func TestIDsThatFailToUpload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev.Hold() // the failure comes when all is submitted
+	dev.Hold() // so that the failure happens after everything is submitted
 	y, err := c.Do(op.GetRows, nil, &table, &ids)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dev.Release()
 	if _, err := tensor.Data[float32](context.Background(), &y, storage.Read); !errors.Is(err, cause) {
-		t.Errorf("the rows' error is %v, want that of the upload", err)
+		t.Errorf("the error of the rows is %v, want the failure of the upload", err)
 	}
 	if err := c.dev.q.Timeline().Last().Wait(context.Background()); err != nil {
 		t.Errorf("the gather: %v", err)
@@ -172,7 +173,7 @@ func TestIDsThatFailToUpload(t *testing.T) {
 	}
 }
 
-// A hookedCPU calls before in front of each operation.
+// hookedCPU calls before at the start of each Submit.
 type hookedCPU struct {
 	provider.Provider
 	before func()
@@ -185,8 +186,8 @@ func (p *hookedCPU) Submit(ctx context.Context, q provider.Queue, id op.ID, a *o
 	return p.Provider.Submit(ctx, q, id, a)
 }
 
-// What the CPU writes to a part of a tensor is there for the device too, if another
-// queue's operation reads another part in the middle of the write.
+// If an operation of another queue reads a part of a tensor while the CPU writes another
+// part, the device still gets what the CPU wrote.
 func TestDeviceReadsDuringHostWrite(t *testing.T) {
 	host, err := cpu.New(cpu.Options{Threads: 1})
 	if err != nil {

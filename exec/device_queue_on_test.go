@@ -48,7 +48,7 @@ func newEngine(t *testing.T, device discrete.Options) (*Engine, *discrete.Device
 	return e, dev
 }
 
-// newContext returns a context that is closed when the test ends, before its engine.
+// newContext returns a queue that is closed when the test ends, before its engine.
 func newContext(t *testing.T, e *Engine) *Queue {
 	t.Helper()
 	c, err := e.NewQueue()
@@ -59,8 +59,8 @@ func newContext(t *testing.T, e *Engine) *Queue {
 	return c
 }
 
-// The lender of a weight's bytes is told each time that the device has taken a copy, and
-// only then: it may let go of the pages that nobody reads meanwhile.
+// BorrowOptions.Cold of a weight runs each time that the device has taken a copy of the
+// bytes, and at no other time, so that the lender can drop the cached pages.
 func TestAdoptionMakesWeightsCold(t *testing.T) {
 	const n = 16
 	e, _ := newEngine(t, discrete.Options{})
@@ -93,7 +93,7 @@ func TestAdoptionMakesWeightsCold(t *testing.T) {
 			use(&other)
 		}
 		if told["weight"] != want || told["operand"] != 0 {
-			t.Errorf("told %v, want the weight's lender %d times and nobody else", told, want)
+			t.Errorf("Cold ran for %v, want %d times for the weight and for nothing else", told, want)
 		}
 		if !w.Buffer().DropDevice() {
 			t.Fatal("not evicted")
@@ -107,7 +107,7 @@ func TestAdoptionMakesWeightsCold(t *testing.T) {
 	other.Release()
 }
 
-// A context takes a queue of the device with its first op there, and gives it back.
+// A Queue opens a queue of the device with its first op there, and Close closes it.
 func TestQueueComesWithFirstOp(t *testing.T) {
 	e, dev := newEngine(t, discrete.Options{Decline: func(id op.ID, _ *op.Args) string {
 		if id == op.Mul {
@@ -149,7 +149,7 @@ func TestQueueComesWithFirstOp(t *testing.T) {
 	}
 }
 
-// gather returns row id of table by ids that only the device has.
+// gather returns row id of table. Only the device has the tensor of ids.
 func gather(t *testing.T, c *Queue, table *tensor.Tensor, id float32) (tensor.Tensor, error) {
 	t.Helper()
 	f := vector(t, c, id)
@@ -165,8 +165,8 @@ func gather(t *testing.T, c *Queue, table *tensor.Tensor, id float32) (tensor.Te
 	return c.Do(op.GetRows, nil, table, &ids)
 }
 
-// The status words of a queue are looked at when it closes, and then they are gone: an
-// error that was not asked for before is still that of its value.
+// Close of a queue reads its status words and frees them. A value of a wrong row number
+// still has its error afterwards.
 func TestStatusOutlivesItsQueue(t *testing.T) {
 	e, _ := newEngine(t, discrete.Options{})
 	c, err := e.NewQueue()
@@ -189,10 +189,10 @@ func TestStatusOutlivesItsQueue(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := int64(offheap.Stats().LiveBlocks) - int64(before); n > 1 { // the pool keeps that of the ids
+	if n := int64(offheap.Stats().LiveBlocks) - int64(before); n > 1 { // the pool keeps the block of the ids
 		t.Errorf("%d host blocks more after close", n)
 	}
-	for range 8 { // whoever gets the memory of the words writes something else there
+	for range 8 { // reuses and overwrites the freed memory of the words
 		block, err := offheap.Alloc(8 * statusWords)
 		if err != nil {
 			t.Fatal(err)
@@ -215,8 +215,8 @@ func TestStatusOutlivesItsQueue(t *testing.T) {
 	table.Release()
 }
 
-// A gather that the device refuses gives its status word back, and the CPU that runs it
-// instead checks the ids itself.
+// If the device refuses a gather, the gather's status word is returned, and the CPU runs
+// the gather and checks the ids.
 func TestRefusedGatherKeepsNoWord(t *testing.T) {
 	e, dev := newEngine(t, discrete.Options{})
 	c := newContext(t, e)
@@ -257,8 +257,8 @@ func TestRefusedGatherKeepsNoWord(t *testing.T) {
 	table.Release()
 }
 
-// A queue that was made to wait for another's value follows it from then on, and does not
-// wait for it again.
+// A queue that waits for a value of another queue follows that value from then on, and does
+// not wait for it again.
 func TestQueueFollowsWhatItWaitedFor(t *testing.T) {
 	e, dev := newEngine(t, discrete.Options{})
 	c := [2]*Queue{newContext(t, e), newContext(t, e)}

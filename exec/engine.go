@@ -12,33 +12,36 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
-// ErrUnsupported reports an operation that no provider of the engine takes.
+// ErrUnsupported reports an operation that every provider of the engine declines.
 var ErrUnsupported = provider.ErrUnsupported
 
 // Options configure an Engine.
 type Options struct {
-	// CPU computes in host memory and runs what the device declines; required. The
-	// engine owns it.
+	// CPU computes in host memory and runs the operations that the device declines. It
+	// is required. The engine owns it.
 	CPU provider.Provider
 	// Device is the device, or nil. The engine owns it.
 	Device provider.Device
-	// Eager sets the device up when the engine opens, so that Open fails where the
-	// device cannot be used. Without it the first op that a device is worth does.
+	// Eager sets the device up in Open, so that Open fails if the device cannot be used.
+	// Otherwise the first op that runs on the device sets it up.
 	Eager bool
 	// DeviceBudget is the most device memory to hold, in bytes; 0 is the default
 	// share of the free memory.
 	DeviceBudget int64
 	// StagingSlots and StagingBytes size the staging memory between host and
-	// device: how many pieces each way, and the bytes of a piece; 0 is the default.
+	// device: the number of slots in each direction and the bytes of a slot. 0 is the
+	// default.
 	StagingSlots int
 	StagingBytes int
 	// Exact says that no operation rounds activations below f32.
 	Exact bool
-	// PoolCap is the most idle host memory to hold, in bytes; 0 is PoolCap.
+	// PoolCap is the most idle host memory to hold, in bytes; 0 means the constant
+	// PoolCap.
 	PoolCap int64
 }
 
-// Engine is what goroutines share: providers, device residency and buffer pool.
+// Engine holds the providers, the device residency and the buffer pool that its queues
+// share. It is safe for concurrent use.
 type Engine struct {
 	cpu   provider.Provider
 	dev   device
@@ -46,8 +49,8 @@ type Engine struct {
 	exact bool
 }
 
-// Open returns an engine over the providers of opt. On an error the providers are
-// closed.
+// Open returns an engine over the providers of opt. If the device cannot be opened, Open
+// closes both providers and returns an error.
 func Open(opt Options) (*Engine, error) {
 	if opt.CPU == nil {
 		return nil, errors.New("exec: an engine needs a CPU provider")
@@ -63,7 +66,7 @@ func Open(opt Options) (*Engine, error) {
 	return e, nil
 }
 
-// CPU returns the provider that runs what the device declines.
+// CPU returns the CPU provider.
 func (e *Engine) CPU() provider.Provider { return e.cpu }
 
 // Device returns the device, or nil.
@@ -72,9 +75,9 @@ func (e *Engine) Device() provider.Device { return e.dev.provider() }
 // Stats are an engine's counters.
 type Stats struct {
 	Pool PoolStats
-	// Fallbacks counts operations that a device's plan took and that the CPU ran
-	// after all, because memory ran out, a transfer failed, the host was writing to an
-	// operand or the device was lost; LastFallback says why the last one did.
+	// Fallbacks counts operations that the CPU ran although the device's plan supported
+	// them, because memory ran out, a transfer failed, the host was writing to an operand
+	// or the device was lost. LastFallback is the op and the reason of the last one.
 	Fallbacks    int64
 	LastFallback string
 }
@@ -86,9 +89,9 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-// Empty returns a contiguous tensor of undefined contents over a buffer of its own,
-// outside the pool, for values that live long, such as a KV cache. It has no memory
-// until it is first written, on the side that writes it.
+// Empty returns a contiguous tensor of undefined contents over a buffer outside the pool,
+// for long-lived values such as a KV cache. The first write allocates its memory, on the
+// host or on the device, whichever writes. The caller releases the tensor.
 func (e *Engine) Empty(d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
 	n, err := s.Bytes(d)
 	if err != nil {
@@ -102,8 +105,8 @@ func (e *Engine) Empty(d dtype.DType, s shape.Shape) (tensor.Tensor, error) {
 	return t, err
 }
 
-// Close waits for the device and gives everything back. It reports buffers and device
-// memory that tensors still hold. The owner calls it once, after the queues' Close.
+// Close waits for the device and frees everything. It returns an error if tensors still
+// hold buffers or device memory. The owner calls it once, after every queue is closed.
 func (e *Engine) Close() error {
 	return errors.Join(e.pool.Close(), e.dev.close(context.Background()), e.cpu.Close())
 }

@@ -45,7 +45,7 @@ func TestOpenNeedsCPU(t *testing.T) {
 	}
 }
 
-// A queue keeps no buffer of a call that has ended, in success or failure.
+// A queue keeps no buffer of a call that has returned, with or without an error.
 func TestQueueForgetsOperands(t *testing.T) {
 	e, c := openCPU(t)
 	x := vector(t, c, 1, 2)
@@ -82,7 +82,7 @@ func TestQueueForgetsOperands(t *testing.T) {
 	}
 }
 
-// The error of an op that a context ended names the context's error once.
+// The error of an op that its context ended contains the context's error once.
 func TestDescribeEnd(t *testing.T) {
 	ended := context.Canceled
 	for _, c := range []struct {

@@ -9,11 +9,11 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 )
 
-// gates are the least work, by op, for which an op whose operands are all on the
-// host, or weights, is sent to the device. The table starts from the provider's
-// own figures. FUCINA_GPU_MIN_WORK replaces every entry, and
-// FUCINA_GPU_MIN_WORK_<OP>, such as FUCINA_GPU_MIN_WORK_MATMUL, one of them; both
-// count the units of op.Cost.
+// gates are the least costs, by op, for which an op runs on the device although no
+// operand but weights is newest there. The table starts from provider.Info.MinCost.
+// FUCINA_GPU_MIN_WORK replaces every entry; FUCINA_GPU_MIN_WORK_<OP>, such as
+// FUCINA_GPU_MIN_WORK_MATMUL, replaces the entry of one op. All are in the units of
+// op.Cost.
 type gates [op.Count]int64
 
 func newGates(defaults *[op.Count]int64) (gates, error) {

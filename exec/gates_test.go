@@ -64,7 +64,7 @@ func TestEveryOperationHasAGate(t *testing.T) {
 	}
 }
 
-// An operation passes from the cost of its gate on.
+// An operation passes its gate if its cost is at least the gate's.
 func TestGate(t *testing.T) {
 	a := &op.Args{NIn: 2}
 	a.In[0].Shape, a.In[1].Shape, a.Out[0].Shape = shape.Must(2, 3, 8), shape.Must(5, 8), shape.Must(2, 3, 5)

@@ -14,8 +14,8 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// FromSlice returns a pooled host tensor of dtype Of[T] with a copy of values, in
-// storage elements.
+// FromSlice returns a pooled host tensor of dtype Of[T] and shape s with a copy of values,
+// one per storage element. The caller releases it.
 func FromSlice[T dtype.Element](c *Queue, s shape.Shape, values []T) (tensor.Tensor, error) {
 	d := dtype.Of[T]()
 	n, err := s.StorageElements(d)
@@ -37,8 +37,8 @@ func FromSlice[T dtype.Element](c *Queue, s shape.Shape, values []T) (tensor.Ten
 	return t, nil
 }
 
-// Fresh returns a pooled host tensor of dtype Of[T] and its storage elements, whose values
-// are undefined until the caller sets them.
+// Fresh returns a pooled host tensor of dtype Of[T] and shape s, and its storage elements.
+// Their values are undefined until the caller sets them. The caller releases the tensor.
 func Fresh[T dtype.Element](c *Queue, s shape.Shape) (tensor.Tensor, []T, error) {
 	d := dtype.Of[T]()
 	n, err := s.StorageElements(d)
@@ -49,7 +49,7 @@ func Fresh[T dtype.Element](c *Queue, s shape.Shape) (tensor.Tensor, []T, error)
 	if err != nil {
 		return tensor.Tensor{}, nil, err
 	}
-	p, err := buf.Host(c.std, storage.Overwrite)
+	p, err := buf.Host(c.ctx, storage.Overwrite)
 	if err != nil {
 		buf.Release()
 		return tensor.Tensor{}, nil, err
@@ -63,13 +63,12 @@ func Fresh[T dtype.Element](c *Queue, s shape.Shape) (tensor.Tensor, []T, error)
 	return t, v, err
 }
 
-// Do runs the operation on the inputs, with the parameters p, where nil stands for zeros,
-// and returns its output: a contiguous tensor that the caller releases. An input whose
-// strides the operation does not take is copied first. The dtype of the output of
-// [op.Copy] is p.To.
+// Do runs the operation id on the inputs and returns its output, a contiguous tensor that
+// the caller releases. p are the parameters; nil means zeros. An input whose strides the
+// operation does not take is copied first. The dtype of the output of [op.Copy] is p.To.
 //
-// Inputs that do not fit fail with a [RefusalError], and what fails later with an
-// [OpError], which wraps tensor.ErrIndexOutOfBounds for a row number outside of a table.
+// Inputs that the operation's contract refuses fail with a [RefusalError]. A row number
+// outside the table fails with tensor.ErrIndexOutOfBounds.
 func (c *Queue) Do(id op.ID, p *op.Params, in ...*tensor.Tensor) (tensor.Tensor, error) {
 	defer c.forget()
 	c.begin(p, in)
@@ -85,8 +84,8 @@ func (c *Queue) Do(id op.ID, p *op.Params, in ...*tensor.Tensor) (tensor.Tensor,
 	return c.run(id)
 }
 
-// doCopies is the rest of Do with copies of the inputs whose strides the operation does
-// not take.
+// doCopies is the part of Do after the check, with copies of the inputs whose strides the
+// operation does not take.
 func (c *Queue) doCopies(id op.ID, p *op.Params, in []*tensor.Tensor) (tensor.Tensor, error) {
 	var own [op.MaxIn]tensor.Tensor
 	defer releaseAll(&own)
@@ -102,8 +101,8 @@ func (c *Queue) doCopies(id op.ID, p *op.Params, in []*tensor.Tensor) (tensor.Te
 	return c.run(id)
 }
 
-// DoInto is Do into the view out of an existing buffer, which every other view of the
-// buffer then sees. It fails with tensor.ErrReadOnly where that buffer is read-only.
+// DoInto is Do with the output written to the existing tensor out, and so to every other
+// view of its buffer. It fails with tensor.ErrReadOnly if that buffer is read-only.
 func (c *Queue) DoInto(id op.ID, p *op.Params, out *tensor.Tensor, in ...*tensor.Tensor) error {
 	defer c.forget()
 	if out.Buffer().ReadOnly() {
@@ -125,8 +124,8 @@ func (c *Queue) DoInto(id op.ID, p *op.Params, out *tensor.Tensor, in ...*tensor
 	return c.runInto(id, out)
 }
 
-// doIntoCopies is the rest of DoInto with copies of the inputs whose strides the
-// operation does not take, and of those that lie in the buffer of out.
+// doIntoCopies is the part of DoInto after the check, with copies of the inputs whose
+// strides the operation does not take and of the inputs that share the buffer of out.
 func (c *Queue) doIntoCopies(id op.ID, p *op.Params, out *tensor.Tensor, in []*tensor.Tensor) error {
 	var own [op.MaxIn]tensor.Tensor
 	defer releaseAll(&own)
@@ -143,7 +142,7 @@ func (c *Queue) doIntoCopies(id op.ID, p *op.Params, out *tensor.Tensor, in []*t
 	return c.runInto(id, out)
 }
 
-// begin starts the arguments of an operation with its parameters and inputs.
+// begin sets c.args to the parameters and inputs of an operation.
 func (c *Queue) begin(p *op.Params, in []*tensor.Tensor) {
 	a := &c.args
 	a.NIn, a.NOut, a.Workspace, a.Status, a.Exact = min(len(in), op.MaxIn), 0, op.Mem{}, nil, c.e.exact
@@ -172,18 +171,18 @@ func (c *Queue) laidOut(id op.ID) bool {
 	return true
 }
 
-// shares reports whether an input lies in the buffer.
+// shares reports whether an input is a view of the buffer b.
 func (c *Queue) shares(b *storage.Buffer) bool { return slices.Contains(c.bufs[:c.args.NIn], b) }
 
-// layOut begins the operation again with copies of the inputs whose strides it does not
-// take, and of those that lie in the buffer of out, if there is one, whose ranges may
-// overlap. The caller releases own.
+// layOut copies the inputs whose strides the operation does not take and, if out is not
+// nil, the inputs that share its buffer and may overlap it. It stores the copies in own
+// and sets c.args to the inputs with the copies in place. The caller releases own.
 func (c *Queue) layOut(id op.ID, p *op.Params, in []*tensor.Tensor, own *[op.MaxIn]tensor.Tensor, out *tensor.Tensor) error {
 	var list [op.MaxIn]*tensor.Tensor
 	var needed [op.MaxIn]bool
 	n := len(in)
 	for i := range n {
-		list[i] = in[i] // copy would let the tensors escape
+		list[i] = in[i] // the builtin copy would make the tensors escape
 		l := id.Layout(&c.args, op.Place(i))
 		fits := c.args.In[i].Has(l)
 		if !fits && in[i].DType().IsBlockQuantized() {
@@ -218,8 +217,8 @@ func releaseAll(own *[op.MaxIn]tensor.Tensor) {
 	}
 }
 
-// checkInputs checks what depends on the values of operands: the row numbers of a gather.
-// Those that only a device has are left to it.
+// checkInputs checks the row numbers of a gather, which the contract cannot check. If only
+// the device has the row numbers, the device checks them.
 func (c *Queue) checkInputs(id op.ID) error {
 	if id != op.GetRows {
 		return nil
@@ -228,7 +227,7 @@ func (c *Queue) checkInputs(id op.ID) error {
 	if c.unchecked = ids.NewestOnDevice(); c.unchecked {
 		return nil
 	}
-	p, err := ids.Host(c.std, storage.Read)
+	p, err := ids.Host(c.ctx, storage.Read)
 	if err == nil {
 		err = checkRows(&c.args.In[1], p, c.tableRows())
 	}
@@ -241,8 +240,8 @@ func (c *Queue) checkInputs(id op.ID) error {
 // tableRows returns the number of rows of the table of the call in progress.
 func (c *Queue) tableRows() int { return c.args.In[0].Shape.Dim(0) }
 
-// checkRows refuses a row number outside [0, rows). p is the memory of ids, which are
-// contiguous.
+// checkRows returns an error for a row number outside [0, rows). p is the memory of ids,
+// which is contiguous.
 func checkRows(ids *op.Operand, p []byte, rows int) error {
 	size := ids.DType.Size()
 	p = p[ids.Offset*size:][:ids.Shape.Dim(0)*size]
@@ -277,15 +276,15 @@ type OpError struct {
 func (e *OpError) Error() string { return e.Op.String() + ": " + e.Err.Error() }
 func (e *OpError) Unwrap() error { return e.Err }
 
-// RefusalError is the refusal of an operation's operands. Its text has the roles and the
-// positions of axes; who knows their names makes a text of the Refusal instead.
+// RefusalError is the refusal of an operation's operands. Its text names roles and numbers
+// axes. A caller that knows the axes' names makes a text from the Refusal instead.
 type RefusalError struct {
 	op.Refusal
 	n        int
 	operands [op.MaxIn]op.Operand // without memory
 }
 
-// refusal returns r, of the call in progress, as an error.
+// refusal returns the refusal r of the inputs in as an error.
 func (c *Queue) refusal(r *op.Refusal, in []*tensor.Tensor) error {
 	e := &RefusalError{Refusal: *r, n: min(len(in), op.MaxIn)}
 	for i, t := range in[:e.n] {
@@ -309,5 +308,5 @@ func (e *RefusalError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the sentinel of the kind of refusal.
+// Unwrap returns the sentinel for the reason of the refusal.
 func (e *RefusalError) Unwrap() error { return e.Sentinel() }

@@ -9,8 +9,8 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 )
 
-// Memory that is still read after its last release holds poison, not the values that
-// were there.
+// Pooled memory is poisoned at the last release, so that a later read does not see the old
+// values.
 func TestReclaimPoisons(t *testing.T) {
 	p := NewPool(0)
 	b := acquire(t, p, 64)

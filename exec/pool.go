@@ -13,19 +13,18 @@ import (
 // PoolCap is the default cap on idle host memory in a pool, in bytes.
 const PoolCap = 1 << 30
 
-// Pool recycles buffers by size: releasing a pooled buffer puts it on the idle
-// list of its size, and the next request of that size takes it back, the last
-// released first, since its lines are the likeliest to be cached. It is safe for
-// concurrent use.
+// Pool recycles buffers by size. The last Release of a pooled buffer puts it on the idle
+// list of its size, and the next request of that size takes the last released one,
+// because the CPU is most likely to have it cached. A Pool is safe for concurrent use.
 type Pool struct {
 	cap int64
 
 	mu     sync.Mutex
-	host   classes // with host memory
-	device classes // headers without memory
-	clock  int64   // requests so far
-	cached int64
-	out    int64
+	host   classes // buffers with host memory
+	device classes // buffers without memory
+	clock  int64   // number of requests so far
+	cached int64   // bytes of idle host memory
+	out    int64   // buffers handed out and not released
 	closed bool
 }
 
@@ -70,9 +69,9 @@ func (p *Pool) Stats() PoolStats {
 	return PoolStats{p.out, p.cached}
 }
 
-// roundSize rounds a request so that nearby sizes share buffers: to a power of two
-// up to 1024 f32 elements, to a multiple of 1024 elements above. A size too large to
-// be rounded, which no memory has, stays.
+// roundSize rounds a request of n bytes so that nearby sizes share buffers: up to 1024
+// f32 elements to a power of two, above that to a multiple of 1024 elements. A size that
+// would overflow is returned unchanged; its allocation fails.
 func roundSize(n int) int {
 	const quantum = 1024 * 4
 	switch {
@@ -86,8 +85,8 @@ func roundSize(n int) int {
 	return (n + quantum - 1) &^ (quantum - 1)
 }
 
-// Acquire returns a buffer of at least n bytes with host memory, contents
-// undefined, and one reference for the caller.
+// Acquire returns a buffer of at least n bytes of host memory with undefined contents. The
+// caller releases it.
 func (p *Pool) Acquire(n int) (*storage.Buffer, error) {
 	size := roundSize(n)
 	if b := p.take(p.host, size); b != nil {
@@ -104,8 +103,8 @@ func (p *Pool) Acquire(n int) (*storage.Buffer, error) {
 	return b, nil
 }
 
-// AcquireLazy returns a buffer of at least n bytes without memory, for a device
-// result, and one reference for the caller.
+// AcquireLazy returns a buffer of at least n bytes without memory, for a device result.
+// The caller releases it.
 func (p *Pool) AcquireLazy(n int) *storage.Buffer {
 	size := roundSize(n)
 	if b := p.take(p.device, size); b != nil {
@@ -116,7 +115,7 @@ func (p *Pool) AcquireLazy(n int) *storage.Buffer {
 	return b
 }
 
-// take counts a buffer as handed out and returns an idle one of that size, if any.
+// take counts a buffer as handed out and returns an idle one of that size, or nil.
 func (p *Pool) take(arm classes, size int) *storage.Buffer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,9 +137,9 @@ func (p *Pool) take(arm classes, size int) *storage.Buffer {
 	return b
 }
 
-// makeRoom frees idle host memory of the sizes that were asked for longest ago until
-// size more bytes fit under the cap, and reports whether they do. It frees no memory of
-// a size that was asked for later than this one.
+// makeRoom frees idle host memory until size more bytes fit under the cap, and reports
+// whether they fit. It frees the sizes whose last request is the oldest first, and no size
+// whose last request is later than that of this size.
 func (p *Pool) makeRoom(size int) bool {
 	if int64(size) > p.cap {
 		return false
@@ -168,7 +167,7 @@ func (p *Pool) makeRoom(size int) bool {
 	return true
 }
 
-// hostArm and deviceArm are the pool as the Reclaimer of its two kinds of buffer.
+// hostArm and deviceArm implement storage.Reclaimer for the pool's two kinds of buffer.
 type (
 	hostArm   Pool
 	deviceArm Pool
@@ -184,7 +183,7 @@ func (h *hostArm) Reclaim(b *storage.Buffer) {
 	defer p.mu.Unlock()
 	p.out--
 	if p.closed || !b.HasHost() || !p.makeRoom(b.Size()) {
-		b.Destroy() // without host memory, a transfer took it along
+		b.Destroy() // a buffer has no host memory if a transfer still fills it
 		return
 	}
 	p.cached += int64(b.Size())
@@ -207,8 +206,8 @@ func (d *deviceArm) Reclaim(b *storage.Buffer) {
 	class.idle = append(class.idle, b)
 }
 
-// Close destroys the idle buffers and reports those that were never released;
-// they are destroyed when they are.
+// Close destroys the idle buffers, and returns an error if buffers were not released. A
+// buffer that is released after Close is destroyed then.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,7 +222,7 @@ func (p *Pool) Close() error {
 	}
 	p.cached = 0
 	if p.out != 0 {
-		return fmt.Errorf("exec: %d buffers of the pool were never released", p.out)
+		return fmt.Errorf("exec: %d buffers of the pool were not released", p.out)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func address(t *testing.T, b *storage.Buffer) *byte {
 	return &p[0]
 }
 
-// Sizes are a power of two up to 1024 f32 elements, a multiple of 1024 above.
+// Sizes are powers of two up to 1024 f32 elements and multiples of 1024 elements above.
 func TestRoundSize(t *testing.T) {
 	for _, tt := range [][2]int{
 		{1, 64}, {64, 64}, {65, 128}, {128, 128}, {400, 512}, {480, 512}, {4095, 4096}, {4096, 4096},
@@ -43,8 +43,8 @@ func TestRoundSize(t *testing.T) {
 	}
 }
 
-// Requests of 100 and 120 elements share a buffer, 100 and 2000 do not; the last
-// released comes back first.
+// Requests of 100 and 120 elements share a buffer, requests of 100 and 2000 do not. The
+// last released buffer is reused first.
 func TestPoolReuse(t *testing.T) {
 	p := NewPool(0)
 	a, b := acquire(t, p, 400), acquire(t, p, 400)
@@ -76,7 +76,7 @@ func TestPoolReuse(t *testing.T) {
 	}
 }
 
-// No more idle memory is kept than the cap, whatever its sizes.
+// The pool keeps at most the cap of idle memory, for all sizes together.
 func TestPoolCap(t *testing.T) {
 	before := leak.Now()
 	p := NewPool(8192)
@@ -84,8 +84,8 @@ func TestPoolCap(t *testing.T) {
 	for _, n := range []int{4096, 1024, 4096, 512} {
 		bufs = append(bufs, acquire(t, p, n))
 	}
-	// The third takes the place of the second, and the fourth that of one of 4096 bytes:
-	// their sizes were asked for earlier.
+	// The third replaces the second, and the fourth replaces one of 4096 bytes, because
+	// the last requests of those sizes are older.
 	for i, cached := range []int64{4096, 5120, 8192, 4608} {
 		bufs[i].Release()
 		if s := p.Stats(); s.Cached != cached {
@@ -104,8 +104,8 @@ func TestPoolCap(t *testing.T) {
 	}
 }
 
-// A pool that is full of idle memory gives up the sizes that were asked for longest ago,
-// so that it can keep the sizes in use.
+// A full pool frees the sizes whose last request is the oldest, so that it keeps the sizes
+// in use.
 func TestPoolGivesUpOldSizes(t *testing.T) {
 	before := leak.Now()
 	p := NewPool(1 << 20)
@@ -136,7 +136,7 @@ func TestPoolGivesUpOldSizes(t *testing.T) {
 		t.Errorf("%d sizes are known, want the one in use", n)
 	}
 
-	// A size that was given up and comes back late is the oldest of all.
+	// A buffer of a freed size that is released late has the oldest request of all.
 	late := acquire(t, p, 32<<10)
 	p.mu.Lock()
 	delete(p.host, 32<<10)
@@ -145,7 +145,7 @@ func TestPoolGivesUpOldSizes(t *testing.T) {
 	if s := p.Stats(); s.Cached != 1<<20 {
 		t.Errorf("%d bytes cached after a late buffer", s.Cached)
 	}
-	// What is larger than the cap displaces nothing.
+	// A buffer larger than the cap displaces nothing.
 	acquire(t, p, 2<<20).Release()
 	if s := p.Stats(); s.Cached != 1<<20 || s.Outstanding != 0 {
 		t.Errorf("after a buffer beyond the cap: %+v", s)
@@ -182,7 +182,7 @@ func TestPoolLazy(t *testing.T) {
 	}
 }
 
-// Close reports what is outstanding; releasing it later destroys it.
+// Close reports outstanding buffers. A buffer that is released later is destroyed.
 func TestPoolOutstanding(t *testing.T) {
 	before := leak.Now()
 	p := NewPool(0)
@@ -201,7 +201,7 @@ func TestPoolOutstanding(t *testing.T) {
 	}
 }
 
-// A request that cannot be met is not outstanding.
+// A failed request does not count as outstanding.
 func TestPoolExhausted(t *testing.T) {
 	p := NewPool(0)
 	for _, n := range []int{math.MaxInt - 1<<20, math.MaxInt} {

@@ -11,27 +11,27 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
-// Queue runs operations on an engine, in order. Its owner drives it from one goroutine
-// at a time, which Queue does not check, and closes it before the engine.
+// Queue runs operations on an engine, in order. Its owner uses it from one goroutine at a
+// time, which Queue does not check, and closes it before the engine.
 type Queue struct {
 	e   *Engine
 	cpu provider.Queue
 	dev deviceQueue
-	std context.Context
+	ctx context.Context
 
-	// The call in progress: its arguments live here so that an op allocates
-	// nothing.
+	// The arguments of the call in progress. They are fields so that an op does not
+	// allocate.
 	args op.Args
 	bufs [op.MaxIn]*storage.Buffer
 	// unchecked says that the ids in In[1] were not compared with the rows of the
-	// table in In[0], because only a device has them.
+	// table in In[0], because only the device has the ids.
 	unchecked bool
 }
 
-// NewQueue returns a queue, which has a queue of its own on every provider. It fails
-// with provider.ErrClosed after the engine was closed.
+// NewQueue returns a queue, which takes a queue of each provider. After Close of the
+// engine it fails with provider.ErrClosed.
 func (e *Engine) NewQueue() (*Queue, error) {
-	c := &Queue{e: e, std: context.Background()}
+	c := &Queue{e: e, ctx: context.Background()}
 	var err error
 	if c.cpu, err = e.cpu.NewQueue(provider.Compute); err != nil {
 		return nil, fmt.Errorf("exec: queue: %w", err)
@@ -42,26 +42,26 @@ func (e *Engine) NewQueue() (*Queue, error) {
 	return c, nil
 }
 
-// SetCancel makes waits inside the queue's ops end with ctx's error once ctx is done.
-// nil stands for context.Background().
+// SetCancel makes every wait in an op of the queue return ctx's error once ctx is done.
+// nil means context.Background().
 func (c *Queue) SetCancel(ctx context.Context) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	c.std = ctx
+	c.ctx = ctx
 }
 
-// Sync waits until what was submitted so far has ended, and returns the device's failure,
-// or the error of the context of SetCancel if that ends first.
-func (c *Queue) Sync() error { return c.dev.sync(c.std) }
+// Sync waits until everything submitted so far has ended, and returns the device's failure.
+// If the context of SetCancel ends first, Sync returns its error.
+func (c *Queue) Sync() error { return c.dev.sync(c.ctx) }
 
-// Close waits for the queue's work and ends it. The owner calls it once.
+// Close waits for the queue's work and closes the queue. The owner calls it once.
 func (c *Queue) Close() error {
 	return errors.Join(c.dev.close(), c.e.cpu.CloseQueue(c.cpu))
 }
 
-// forget drops the buffers and the memory of the call, so that the queue keeps none
-// reachable.
+// forget drops the buffers and the memory of the call, so that the queue does not keep
+// them reachable.
 func (c *Queue) forget() {
 	clear(c.bufs[:])
 	a := &c.args
@@ -78,9 +78,9 @@ func operand(t *tensor.Tensor) op.Operand {
 	}
 }
 
-// run executes the operation on the arguments of the call, into a new tensor.
+// run executes the operation on c.args, into a new tensor.
 func (c *Queue) run(id op.ID) (tensor.Tensor, error) {
-	if err := c.std.Err(); err != nil {
+	if err := c.ctx.Err(); err != nil {
 		return tensor.Tensor{}, &OpError{id, err}
 	}
 	d, s := c.args.Out[0].DType, c.args.Out[0].Shape
@@ -96,7 +96,7 @@ func (c *Queue) run(id op.ID) (tensor.Tensor, error) {
 		}
 		buf.Release()
 		if !c.fallBack(err) {
-			return tensor.Tensor{}, describeEnd(id, c.std.Err(), err)
+			return tensor.Tensor{}, describeEnd(id, c.ctx.Err(), err)
 		}
 		why = err
 	}
@@ -112,10 +112,9 @@ func (c *Queue) run(id op.ID) (tensor.Tensor, error) {
 	return tensor.FromBuffer(buf, d, s)
 }
 
-// runInto executes the operation on the arguments of the call, into the view out of an
-// existing buffer.
+// runInto executes the operation on c.args, into the existing tensor out.
 func (c *Queue) runInto(id op.ID, out *tensor.Tensor) error {
-	if err := c.std.Err(); err != nil {
+	if err := c.ctx.Err(); err != nil {
 		return &OpError{id, err}
 	}
 	onDevice, why := c.onDevice(id)
@@ -125,7 +124,7 @@ func (c *Queue) runInto(id op.ID, out *tensor.Tensor) error {
 			return nil
 		}
 		if !c.fallBack(err) {
-			return describeEnd(id, c.std.Err(), err)
+			return describeEnd(id, c.ctx.Err(), err)
 		}
 		why = err
 	}
@@ -136,8 +135,8 @@ func (c *Queue) runInto(id op.ID, out *tensor.Tensor) error {
 	return nil
 }
 
-// describeEnd wraps ended, the error of the context that ended the op, with the op's name
-// and with err, which the device returned, where err says more.
+// describeEnd wraps ended, the error of the context that ended the op, with the op's name.
+// If the device returned another error err, describeEnd adds it.
 func describeEnd(id op.ID, ended, err error) error {
 	if errors.Is(err, ended) {
 		return &OpError{id, err}
@@ -154,7 +153,8 @@ func describe(id op.ID, err, why error) error {
 	return &OpError{id, err}
 }
 
-// runHost executes op on the CPU. It waits for what a device still computes.
+// runHost executes the operation on the CPU, after the device work that its operands come
+// from.
 func (c *Queue) runHost(id op.ID, out *storage.Buffer, access storage.Access) error {
 	a := &c.args
 	a.Workspace, a.Status = op.Mem{}, nil
@@ -163,7 +163,7 @@ func (c *Queue) runHost(id op.ID, out *storage.Buffer, access storage.Access) er
 		return fmt.Errorf("%w: %s", ErrUnsupported, plan.Reason)
 	}
 	for i := range a.NIn {
-		p, err := c.bufs[i].Host(c.std, storage.Read)
+		p, err := c.bufs[i].Host(c.ctx, storage.Read)
 		if err != nil {
 			return err
 		}
@@ -176,9 +176,9 @@ func (c *Queue) runHost(id op.ID, out *storage.Buffer, access storage.Access) er
 	}
 	var p []byte
 	var err error
-	if access == storage.Overwrite { // nobody else has it yet
-		p, err = out.Host(c.std, access)
-	} else if p, err = out.BeginHostWrite(c.std); err == nil {
+	if access == storage.Overwrite { // out is new, so no other goroutine uses it
+		p, err = out.Host(c.ctx, access)
+	} else if p, err = out.BeginHostWrite(c.ctx); err == nil {
 		defer out.EndHostWrite()
 	}
 	if err != nil {
@@ -191,15 +191,15 @@ func (c *Queue) runHost(id op.ID, out *storage.Buffer, access storage.Access) er
 			return err
 		}
 		defer ws.Release()
-		p, err := ws.Host(c.std, storage.Overwrite)
+		p, err := ws.Host(c.ctx, storage.Overwrite)
 		if err != nil {
 			return err
 		}
 		a.Workspace = op.Mem{Host: p, Len: len(p)}
 	}
-	w, err := c.e.cpu.Submit(c.std, c.cpu, id, a)
+	w, err := c.e.cpu.Submit(c.ctx, c.cpu, id, a)
 	if err != nil {
 		return err
 	}
-	return w.Wait(c.std)
+	return w.Wait(c.ctx)
 }

@@ -15,23 +15,20 @@ import (
 // zero values of the scaling fields mean no scaling.
 type RoPE struct {
 	Dims     int     // rotated elements per head, even
-	FreqBase float64 // 10000 in the original
-	// FreqScale is 1/factor of linear (position interpolation) scaling, also the
-	// interpolated part of YaRN; 0 stands for 1.
+	FreqBase float64 // 10000 in the original paper
+	// FreqScale is 1/factor of linear scaling (position interpolation), and of the
+	// interpolated part of YaRN; 0 means 1.
 	FreqScale float64
-	// FreqFactors divide the frequency of each pair, as llama 3 files carry them;
-	// nil, or Dims/2 entries.
+	// FreqFactors divide the frequency of each pair, as in llama 3 files. The slice is
+	// nil or has Dims/2 elements.
 	FreqFactors []float32
 
-	// YaRN (Peng et al. 2023, arXiv 2309.00071): the mix of extrapolation and
-	// interpolation, 0 for none; the factor on attention magnitude, 0 for 1; the
-	// number of rotations at which the ramp begins and ends; and the context
-	// length that the model was trained with.
-	ExtFactor       float64
-	AttnFactor      float64
-	BetaFast        float64
-	BetaSlow        float64
-	OriginalContext int
+	// The parameters of YaRN (Peng et al. 2023, arXiv 2309.00071).
+	ExtFactor       float64 // share of extrapolation in the mix with interpolation; 0 is no YaRN
+	AttnFactor      float64 // factor on the attention magnitude; 0 means 1
+	BetaFast        float64 // number of rotations at which the ramp begins
+	BetaSlow        float64 // number of rotations at which the ramp ends
+	OriginalContext int     // context length that the model was trained with
 }
 
 // RoPETable returns the host tensor [n, r.Dims/2, 2] of (cos, sin) for positions 0 to
@@ -70,8 +67,8 @@ func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
 	if err != nil {
 		return tensor.Tensor{}, err
 	}
-	// Its own memory is written at once: a table may be large, and a slice of the Go
-	// heap that cannot be had would end the process.
+	// The table is written in place. It may be large, and a failed allocation of a Go
+	// slice would end the process.
 	values, err := tensor.Data[float32](context.Background(), &t, storage.Overwrite)
 	if err != nil {
 		t.Release()
