@@ -11,35 +11,36 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 )
 
-// request is a wish for a block.
+// request describes a block that is needed.
 type request struct {
-	t    *accel.Timeline // of the queue that will use it first
-	size int             // of a new block
-	most int             // size of an idle block that will do
+	t    *accel.Timeline // timeline of the queue that uses the block first
+	size int             // bytes of a new block
+	most int             // most bytes of an idle block that serves the request
 
 	weight bool // the block is for a weight
-	// either lets a weight take an activation's idle block and the reverse. While there is
-	// memory each keeps to blocks of its own kind, because its sizes come again.
+	// either lets a weight reuse an activation's idle block, and the reverse. While there
+	// is memory, each reuses only its own kind, because its sizes recur.
 	either bool
 
-	// fill says that an upload is the first use. It waits on the host for earlier uses of
-	// the block, so while there is memory it takes no block that is still in use.
+	// fill says that the first use is an upload. An upload waits on the host for earlier
+	// uses of the block, so while there is memory it takes no block that is still in use.
 	fill bool
 }
 
-// useOrder says what the earlier uses of an idle block are to a request's queue.
+// useOrder is how the earlier uses of an idle block are ordered before work on the queue
+// of a request.
 type useOrder uint8
 
 const (
-	endedUses     useOrder = iota // ones that have ended
-	followedUses                  // ones that work on the request's queue follows anyway
-	unorderedUses                 // any
+	endedUses     useOrder = iota // all have ended
+	followedUses                  // the queue follows them or they have ended
+	unorderedUses                 // the queue must be made to wait for some of them
 )
 
-// Acquire returns a block of at least n bytes for work on the queue with timeline
-// t, and the earlier uses that its first writer must follow; the slice is the
-// block's and is good until the block is freed. It fails with accel.ErrOutOfMemory, or
-// with ctx's error where it has to wait.
+// Acquire returns a block of at least n bytes for work on the queue with timeline t, and
+// the earlier uses that its first writer must follow. The slice of uses belongs to the
+// block and is valid until the block is freed. Acquire fails with accel.ErrOutOfMemory, or
+// with ctx's error if ctx ends while it waits.
 func (m *Manager) Acquire(ctx context.Context, t *accel.Timeline, n int) (*Block, accel.Fences, error) {
 	return m.acquireActivation(ctx, t, n, false)
 }
@@ -49,12 +50,12 @@ func (m *Manager) acquireActivation(ctx context.Context, t *accel.Timeline, n in
 	if size > m.limit {
 		size = exactSize(n)
 	}
-	known := min(size, m.limit) // the product of a larger size may not be a number
+	known := min(size, m.limit) // so that loose*known does not overflow
 	return m.acquire(ctx, request{t: t, size: size, most: max(loose*known, littleWaste+known), fill: fill})
 }
 
-// acquireWeight is Acquire for a weight, which keeps its block for long and wastes
-// little of it.
+// acquireWeight is Acquire for a weight. A weight keeps its block for long, so the block
+// wastes little.
 func (m *Manager) acquireWeight(ctx context.Context, t *accel.Timeline, n int) (*Block, accel.Fences, error) {
 	size := exactSize(n)
 	return m.acquire(ctx, request{t: t, size: size, most: min(size, m.limit) + size/classes, weight: true, fill: true})
@@ -72,8 +73,7 @@ func (m *Manager) find(ctx context.Context, r request) (*Block, error) {
 	if r.size > m.limit {
 		return nil, fmt.Errorf("%w: the budget is %d bytes, the largest possible block %d", accel.ErrOutOfMemory, m.budget, m.limit)
 	}
-	// The first writer of other blocks is an operation, which need not wait for what its
-	// queue orders before it.
+	// If the first writer is an operation, uses that its queue follows need no wait.
 	best := followedUses
 	if r.fill {
 		best = endedUses
@@ -98,10 +98,10 @@ func (m *Manager) find(ctx context.Context, r request) (*Block, error) {
 	return m.search(ctx, r)
 }
 
-// search looks for memory that has run out, in passes that wait for nothing. It waits
-// between them, when others may search.
+// search looks for a block after memory has run out, in passes that do not wait. It waits
+// between the passes, with scarce unlocked, so that others may search.
 func (m *Manager) search(ctx context.Context, r request) (*Block, error) {
-	r.most = r.size + r.size/classes // what is larger is worth more than the new block
+	r.most = r.size + r.size/classes // a larger block would waste scarce memory
 	r.either = true
 	for settled := false; ; {
 		// A request whose context is done evicts nothing.
@@ -114,7 +114,7 @@ func (m *Manager) search(ctx context.Context, r request) (*Block, error) {
 		b, next, err := m.look(ctx, r)
 		var uses accel.Fences
 		if next == settleLeft || next == settleAll {
-			uses = m.unended(next == settleLeft)
+			uses = m.idleUses(next == settleLeft)
 		}
 		m.scarce.Unlock()
 		if next == found || next == settleAll && settled {
@@ -127,18 +127,18 @@ func (m *Manager) search(ctx context.Context, r request) (*Block, error) {
 	}
 }
 
-// step is what a pass of a search ends with.
+// step is the outcome of a pass of search.
 type step uint8
 
 const (
-	found      step = iota // a block, or an error that says why there is none
-	again                  // memory became free, or will
+	found      step = iota // the pass returned a block or a final error
+	again                  // the pass freed memory
 	settleLeft             // the stale idle blocks suffice once their uses have ended
 	settleAll              // only idle blocks whose uses have not ended are left
 )
 
-// look is one pass: it takes a block, or gives up what others need least until enough
-// is free. The caller holds scarce.
+// look is one pass of search: it takes a block, or frees the memory that is needed least.
+// The caller holds scarce.
 func (m *Manager) look(ctx context.Context, r request) (*Block, step, error) {
 	if b := m.reuse(r, followedUses); b != nil {
 		return b, found, nil
@@ -162,7 +162,7 @@ func (m *Manager) look(ctx context.Context, r request) (*Block, step, error) {
 		return nil, settleLeft, nil
 	}
 	list := m.candidates()
-	defer clear(list) // a buffer that has ended is not kept reachable
+	defer clear(list) // so that m.scratch keeps no released buffer reachable
 	room = idle - left
 	for i := range list {
 		room += list[i].size
@@ -176,8 +176,8 @@ func (m *Manager) look(ctx context.Context, r request) (*Block, step, error) {
 	return nil, settleAll, refused
 }
 
-// missing returns how many bytes have to become free before size bytes can be
-// allocated, and how many could at most: those of idle blocks and of weights.
+// missing returns how many bytes must become free before size bytes can be allocated, and
+// how many can become free at most: the bytes of idle blocks and of weights.
 func (m *Manager) missing(size int64) (missing, room int64) {
 	m.mu.Lock()
 	missing = m.held() + size - m.budget
@@ -187,7 +187,7 @@ func (m *Manager) missing(size int64) (missing, room int64) {
 		missing = max(missing, size-info.FreeBytes)
 	}
 	if missing <= 0 {
-		missing = size // the device refused and does not say why
+		missing = size // the device refused for an unknown reason
 	}
 	return missing, room
 }
@@ -195,9 +195,9 @@ func (m *Manager) missing(size int64) (missing, room int64) {
 // held returns the bytes that count against the budget. The caller holds mu.
 func (m *Manager) held() int64 { return m.stats.Used + m.stats.Idle + m.stats.Quarantined }
 
-// reuse takes an idle block that will do and whose uses are no worse than worst: the
-// smallest, among equals the last freed one, or the first freed one to be filled, since
-// the device has likely done with it.
+// reuse takes the smallest idle block that serves r and whose uses are at most worst. Among
+// blocks of one size it takes the last freed one, or, if r.fill, the first freed one, whose
+// uses have most likely ended. It returns nil if there is none.
 func (m *Manager) reuse(r request, worst useOrder) *Block {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,7 +212,8 @@ func (m *Manager) reuse(r request, worst useOrder) *Block {
 	return nil
 }
 
-// pick takes a block of the list that will do off it. The caller holds mu.
+// pick removes a block that serves r from the list and returns it, or nil. The caller
+// holds mu.
 func (m *Manager) pick(list *sizeList, r request, worst useOrder) *Block {
 	k, step := len(list.blocks)-1, -1
 	if r.fill {
@@ -234,7 +235,7 @@ func (m *Manager) pick(list *sizeList, r request, worst useOrder) *Block {
 	return nil
 }
 
-// orderOf says what the works are to work on t.
+// orderOf returns how the works are ordered before later work on t.
 func orderOf(works accel.Fences, t *accel.Timeline) useOrder {
 	worst := endedUses
 	for _, w := range works {
@@ -249,8 +250,8 @@ func orderOf(works accel.Fences, t *accel.Timeline) useOrder {
 	return worst
 }
 
-// spoilt reports whether a use of b failed and the device may still be at work on b.
-// The caller holds mu.
+// spoilt reports whether a use of b failed and the device may still be writing to b. The
+// caller holds mu.
 func (m *Manager) spoilt(b *Block) bool {
 	if b.uses.Err() == nil {
 		return false
@@ -258,11 +259,11 @@ func (m *Manager) spoilt(b *Block) bool {
 	if !b.uses.Quiet() {
 		return true
 	}
-	b.uses = b.uses[:0] // an earlier user's failure does not concern the next user
+	b.uses = b.uses[:0] // the failure of an earlier use does not fail the next one
 	return false
 }
 
-// quarantine keeps an idle block, which the caller has taken off its list, out of use
+// quarantine keeps a block, which the caller has removed from its idle list, from reuse
 // until the device has stopped writing to it. The caller holds mu.
 func (m *Manager) quarantine(b *Block) {
 	m.stats.Idle -= int64(b.mem.Len)
@@ -270,7 +271,7 @@ func (m *Manager) quarantine(b *Block) {
 	m.quarantined = append(m.quarantined, b)
 }
 
-// restore makes quarantined blocks idle whose failed users' queues have ended, and
+// restore makes the quarantined blocks idle that the device no longer writes to, and
 // reports whether there were any.
 func (m *Manager) restore() bool {
 	m.mu.Lock()
@@ -289,9 +290,9 @@ func (m *Manager) restore() bool {
 	return len(m.quarantined) < before
 }
 
-// allocate asks the provider, one goroutine at a time, so that the budget is compared
-// with what is held and not with what another one may be refused. The provider may be
-// slow to answer, so it is asked without mu, which Free needs.
+// allocate returns a new block of the provider. One goroutine at a time allocates, so that
+// the budget is not charged with an allocation of another goroutine that may yet fail. The
+// provider may be slow, so it is called without mu, which Free needs.
 func (m *Manager) allocate(ctx context.Context, size int) (*Block, error) {
 	if err := m.growing.Lock(ctx); err != nil {
 		return nil, err
@@ -314,14 +315,14 @@ func (m *Manager) allocate(ctx context.Context, size int) (*Block, error) {
 	return &Block{m: m, mem: mem}, nil
 }
 
-// stale reports whether an idle block is likely not to be wanted again: its weight is
-// gone, or nobody took it for two rounds. The caller holds mu.
+// stale reports whether an idle block is unlikely to be reused: it belonged to a weight, or
+// it was idle for two rounds. The caller holds mu.
 func (m *Manager) stale(b *Block) bool { return b.weight || m.tick-b.freed > 2*m.round }
 
-// trim gives idle blocks whose uses have ended back to the provider, the largest
-// first, until it has given the bytes that are missing, and returns what it gave. It
-// takes stale blocks only, or fresh ones too. The provider may take its time, so it is
-// called without the lock; the bytes count as idle until then.
+// trim gives idle blocks whose uses have ended back to the provider, the largest first,
+// until it has given back missing bytes, and returns how many it gave back. It takes stale
+// blocks, and others only if fresh. The provider may be slow, so it is called without mu;
+// the bytes count as idle until it has returned.
 func (m *Manager) trim(missing int64, fresh bool) int64 {
 	var ended []*Block
 	given := int64(0)
@@ -352,8 +353,8 @@ func (m *Manager) trim(missing int64, fresh bool) int64 {
 	return given
 }
 
-// left returns the bytes of stale blocks, whose uses have not ended after a trim, and
-// of all idle blocks.
+// left returns the bytes of the stale idle blocks, and of all idle blocks. After a trim,
+// the stale ones are those whose uses have not ended.
 func (m *Manager) left() (stale, all int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -365,8 +366,8 @@ func (m *Manager) left() (stale, all int64) {
 	return stale, m.stats.Idle
 }
 
-// unended returns the uses of idle blocks, or of the stale ones only.
-func (m *Manager) unended(stale bool) accel.Fences {
+// idleUses returns the uses of the idle blocks, or only of the stale ones.
+func (m *Manager) idleUses(stale bool) accel.Fences {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var uses accel.Fences

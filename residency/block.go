@@ -14,14 +14,14 @@ import (
 type Block struct {
 	m    *Manager
 	mem  op.Mem
-	uses accel.Fences // of the last owner; only read while a buffer has the block
+	uses accel.Fences // the last owner's; only read while a buffer has the block
 
-	owner *storage.Buffer // set while the block is adopted
-	past  *history        // of the owner
-	place int             // in Manager.adopted
+	owner *storage.Buffer // the weight whose memory the block is, or nil
+	past  *history        // the owner's history
+	place int             // index in Manager.adopted
 
-	freed  int64 // the tick at which the block became idle
-	weight bool  // idle, and was a weight's
+	freed  int64 // tick at which the block became idle
+	weight bool  // the block is idle and belonged to a weight
 }
 
 var _ accel.Memory = (*Block)(nil)
@@ -30,8 +30,8 @@ var _ accel.Memory = (*Block)(nil)
 func (b *Block) Mem() op.Mem { return b.mem }
 
 // Upload implements accel.Memory. It first waits until the works of after have ended,
-// because a copy that waited on the device would hold up the copies of other contexts
-// behind it. A failure of these works does not fail the copy.
+// because a copy that waited on the device would delay the copies of other queues behind
+// it. A failure of these works does not fail the copy.
 func (b *Block) Upload(ctx context.Context, off int, src []byte, after accel.Fences) (accel.Work, error) {
 	r, err := b.m.up.open(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func (b *Block) Upload(ctx context.Context, off int, src []byte, after accel.Fen
 	return r.upload(ctx, b.mem.Slice(off, len(src)), src, after)
 }
 
-// Download implements accel.Memory. It first waits until after has ended; whether
-// after failed is for the caller to look at.
+// Download implements accel.Memory. It first waits until after has ended. The caller checks
+// whether after failed.
 func (b *Block) Download(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
 	r, err := b.m.down.open(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *Block) Download(ctx context.Context, dst []byte, off int, after accel.W
 	return r.download(ctx, dst, b.mem.Slice(off, len(dst)), after)
 }
 
-// Read implements accel.Memory. Whether after failed is for the caller to look at.
+// Read implements accel.Memory. The caller checks whether after failed.
 func (b *Block) Read(ctx context.Context, dst []byte, off int, after accel.Work) (accel.Work, error) {
 	r, err := b.m.down.open(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *Block) Read(ctx context.Context, dst []byte, off int, after accel.Work)
 	return r.read(ctx, dst, b.mem.Slice(off, len(dst)), after)
 }
 
-// Free implements accel.Memory: the block becomes idle under the given fences.
+// Free implements accel.Memory. The block becomes idle under the fences uses.
 func (b *Block) Free(uses accel.Fences) {
 	m := b.m
 	m.mu.Lock()
@@ -73,7 +73,7 @@ func (b *Block) Free(uses accel.Fences) {
 	m.stats.UsedBlocks--
 	b.uses = append(b.uses[:0], uses...)
 	b.freed = m.tick
-	// Whether the uses failed is asked when the block is looked at again.
+	// spoilt checks for failed uses when the block is considered for reuse.
 	m.stats.Idle += size
 	m.idle.add(b)
 }

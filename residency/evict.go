@@ -11,22 +11,22 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 )
 
-// Eviction looks ahead. A forward pass uses the weights of a model in the same order each
-// time, so the time between the uses of a weight, its interval, says when it is used
-// next. The weight that is used next at the latest time goes first: in a loop that is
-// one that was just used, so that a model over its budget keeps a fixed part resident
-// and streams the rest through the room that is left. Time is counted in uses of
-// weights, its unit is a tick.
+// Eviction predicts the next use of each weight. A forward pass uses the weights of a model
+// in the same order each time, so the interval between the uses of a weight predicts its
+// next use. The weight with the latest predicted use is evicted first. In a loop that is a
+// weight that was just used, so that a model over its budget keeps a fixed part resident
+// and streams the rest through the remaining room. Time is counted in ticks; a tick is one
+// use of a weight.
 
-// history is what is known of the uses of a weight. It outlives the weight's block.
+// history records the uses of a weight. It outlives the weight's block.
 type history struct {
-	last     int64    // the tick of the last use, 0 before the first
-	gaps     [3]int64 // between the last uses
-	interval int64    // the median of gaps, 0 before the second use
+	last     int64    // tick of the last use, 0 before the first
+	gaps     [3]int64 // ticks between the last four uses
+	interval int64    // median of gaps, 0 before the second use
 }
 
-// use records a use at tick now. One pause of the model, or one use of a weight that is
-// used several times in a round, makes no other interval.
+// use records a use at tick now. Because interval is a median, one pause of the model, or
+// one extra use of a weight in a round, does not change it.
 func (h *history) use(now int64) {
 	switch gap := now - h.last; {
 	case h.last == 0:
@@ -41,8 +41,8 @@ func (h *history) use(now int64) {
 	h.last = now
 }
 
-// next returns how many ticks after now the next use is expected. A weight that was
-// used once may never be used again.
+// next returns how many ticks after now the next use is expected. For a weight that was
+// used once it returns the largest number, because the weight may not be used again.
 func (h *history) next(now int64) int64 {
 	if h.interval == 0 {
 		return math.MaxInt64
@@ -51,13 +51,13 @@ func (h *history) next(now int64) int64 {
 }
 
 const (
-	// roundFade is how fast, in ticks, the length of a round forgets a longer one.
+	// roundFade is the number of ticks in which Manager.round decays by a factor e.
 	roundFade = 64
-	// deadRounds is the number of rounds without a use after which a weight is taken to
+	// deadRounds is the number of rounds without a use after which a weight is assumed to
 	// be out of use.
 	deadRounds = 3
-	// spareShare of the budget is what the last used weights may hold and keep: the
-	// device may still be at work on them, and their memory would have to be waited for.
+	// spareShare is the share of the budget that the last used weights keep. The device
+	// may still be using them, and a user of their memory would wait.
 	spareShare = 1. / 32
 )
 
@@ -80,8 +80,8 @@ func (m *Manager) adopt(b *Block, owner *storage.Buffer) {
 	m.use(past)
 }
 
-// forget drops the histories of buffers that the collector has taken, and looks again
-// once there are twice as many as are left. The caller holds mu.
+// forget drops the histories of buffers that the garbage collector has freed. It runs
+// again once there are twice as many histories as are left. The caller holds mu.
 func (m *Manager) forget() {
 	for key := range m.past {
 		if key.Value() == nil {
@@ -91,7 +91,7 @@ func (m *Manager) forget() {
 	m.pastLimit = max(minPast, 2*len(m.past))
 }
 
-// minPast is the number of histories that are kept without a look at them.
+// minPast is the number of histories below which forget does not run.
 const minPast = 256
 
 // touch records a use of b.
@@ -121,20 +121,19 @@ func (m *Manager) disown(b *Block) {
 	m.stats.Adopted -= int64(b.mem.Len)
 }
 
-// candidate is a weight that may be given up.
+// candidate is a weight that may be evicted.
 type candidate struct {
 	buf  *storage.Buffer
 	size int64
-	last int64 // the tick of its last use
-	next int64 // ticks until its next use
-	dead bool  // it was not used for deadRounds
-	keep bool  // the device may still be at work on it
-	take bool  // it is to be given up
+	last int64 // tick of the last use
+	next int64 // ticks until the expected next use
+	dead bool  // not used for deadRounds rounds
+	keep bool  // the device may still be using it
+	take bool  // chosen for eviction
 }
 
-// candidates lists the weights that can be given up now: their host copy is valid and
-// no operation is being prepared on them. The caller holds scarce, which guards the
-// list.
+// candidates lists the weights that can be evicted now: their host copy is valid and no
+// operation is being prepared on them. The caller holds scarce, which guards the list.
 func (m *Manager) candidates() []candidate {
 	m.mu.Lock()
 	list := m.scratch[:0]
@@ -146,18 +145,18 @@ func (m *Manager) candidates() []candidate {
 	}
 	m.mu.Unlock()
 	m.scratch = list
-	// Asked without mu, which Free of a buffer's memory takes under the buffer's lock.
+	// CanDropDevice locks the buffer, and a buffer calls Free, which locks mu, while it is
+	// locked. So it is called without mu.
 	return slices.DeleteFunc(list, func(c candidate) bool { return !c.buf.CanDropDevice() })
 }
 
-// choose marks the weights to give up for a block of size bytes, for which missing
-// bytes have to become free, and returns them in order: first the dead ones, then those
-// that are used next at the latest time. It returns none if all
-// of them are not enough.
+// choose returns the weights to evict for a block of size bytes, for which missing bytes
+// must become free: first the dead ones, then those with the latest expected use. It
+// returns none if all candidates together are smaller than missing.
 //
-// Sizes differ, so order is not all: a large weight that went for a small one would
-// have to come back whole. Weights larger than what is missing are left alone while
-// smaller ones suffice, so that large ones become the fixed part.
+// Weights larger than missing are kept if smaller ones suffice, so that the large ones
+// become the fixed part. An evicted large weight would have to be uploaded whole for the
+// sake of a small block.
 func choose(list []candidate, size, missing, spare int64) []candidate {
 	total := int64(0)
 	for i := range list {
@@ -182,7 +181,7 @@ func choose(list []candidate, size, missing, spare int64) []candidate {
 	if covered < missing {
 		covered += chooseLive(list[i:], size, missing-covered, spare)
 	}
-	// The last choices first, what the others cover without them stays.
+	// Keep the chosen weights, the last ones first, without which the others suffice.
 	for i := len(list) - 1; i >= 0; i-- {
 		if c := &list[i]; c.take && covered-c.size >= missing {
 			c.take = false
@@ -192,7 +191,7 @@ func choose(list []candidate, size, missing, spare int64) []candidate {
 	return slices.DeleteFunc(list, func(c candidate) bool { return !c.take })
 }
 
-// order compares candidates, those to give up first being less.
+// order compares candidates. A candidate that is evicted earlier is less.
 func order(a, b candidate) int {
 	rank := func(c candidate) int {
 		switch {
@@ -212,11 +211,12 @@ func order(a, b candidate) int {
 	return cmp.Or(cmp.Compare(b.next, a.next), cmp.Compare(b.last, a.last))
 }
 
-// chooseLive marks weights that are in use and returns their bytes.
+// chooseLive marks weights that are not dead for eviction, and returns their bytes. The
+// weights of list together have at least missing bytes.
 func chooseLive(list []candidate, size, missing, spare int64) int64 {
 	if size-missing <= spare {
-		// A block of the right size saves the provider a free and an allocation, if
-		// one is found among the first.
+		// A block of exactly the right size saves a free and an allocation by the
+		// provider, if there is one among the first weights.
 		passed := int64(0)
 		for i := range list {
 			c := &list[i]
@@ -233,7 +233,7 @@ func chooseLive(list []candidate, size, missing, spare int64) int64 {
 		}
 	}
 	covered := int64(0)
-	var larger *candidate // the smallest one that suffices alone
+	var larger *candidate // the smallest weight that suffices alone
 	for i := range list {
 		c := &list[i]
 		if c.size > missing {
@@ -253,18 +253,18 @@ func chooseLive(list []candidate, size, missing, spare int64) int64 {
 	for i := range list {
 		list[i].take = false
 	}
-	larger.take = true // all together suffice, the smaller ones do not
+	larger.take = true // not nil: all weights suffice and the smaller ones do not
 	return larger.size
 }
 
-// evict gives up the device copies of weights so that missing bytes become free, of
-// the request for a block of size bytes. It reports whether it gave up any. The caller
-// holds scarce.
+// evict drops the device copies of weights so that missing bytes become free for a block
+// of size bytes. It reports whether it dropped any. The caller holds scarce.
 func (m *Manager) evict(list []candidate, size, missing int64) bool {
 	given := int64(0)
 	for _, c := range choose(list, size, missing, int64(spareShare*float64(m.budget))) {
-		// DropDevice comes back to the manager, so it is called without mu. Someone
-		// may have begun to use the buffer, or ended it, meanwhile.
+		// DropDevice calls Block.Free, which locks mu, so it is called without mu. It
+		// returns false if another goroutine has begun to use the buffer meanwhile, or has
+		// released it.
 		if c.buf.DropDevice() {
 			given++
 		}

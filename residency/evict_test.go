@@ -16,7 +16,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// loop is the weights of a model in the order in which a forward pass uses them.
+// loop lists the weights of a model in the order in which a forward pass uses them.
 type loop []*storage.Buffer
 
 // modelLoop returns the weights of a seeded model.
@@ -52,7 +52,7 @@ func (x *bench) randomLoop(seed uint64, n int) loop {
 	return ws
 }
 
-// bytes returns what the loop's blocks hold when all of them are resident.
+// bytes returns the size of the loop's blocks when all weights are resident.
 func (l loop) bytes() int64 {
 	n := int64(0)
 	for _, w := range l {
@@ -77,14 +77,14 @@ func (x *bench) step(l loop) int64 {
 	return int64(x.dev.Stats().UploadBytes - before)
 }
 
-// A model over its budget uploads hardly more in a step than the part that is too
-// much, whatever the sizes of its weights: a part of it stays resident.
+// A model over its budget keeps a fixed part resident: a step uploads little more than the
+// part over the budget, whatever the sizes of the weights.
 func TestOversizedModelStreams(t *testing.T) {
 	shapes := []struct {
 		name string
 		make func(x *bench) loop
-		// slack is what a step may upload beside the part that is too much, as a part
-		// of all weights: two layers of two hold hardly more than their largest weight.
+		// slack is the share of all weights that a step may upload in addition to the part
+		// over the budget. It is large for a model of few weights.
 		slack float64
 	}{
 		{"2 layers", func(x *bench) loop { return x.modelLoop(tinyllama.Options{Layers: 2}) }, 0.3},
@@ -134,8 +134,8 @@ func TestOversizedModelStreams(t *testing.T) {
 	}
 }
 
-// In a model whose layers are alike, the block of one weight serves the next one of
-// its size: streaming asks the provider for nothing.
+// In a model with equal layers, a streamed weight reuses the block of another one of its
+// size, so that streaming allocates nothing from the provider.
 func TestStreamingReusesBlocks(t *testing.T) {
 	probe := newBench(t, discrete.Options{}, Options{})
 	l := probe.modelLoop(tinyllama.Options{Layers: 16})
@@ -158,8 +158,8 @@ func TestStreamingReusesBlocks(t *testing.T) {
 	probe.close()
 }
 
-// Memory of activations that nobody took for two rounds goes before any weight does;
-// what each step takes again stays.
+// Activation blocks that were not reused for two rounds are freed before any weight is
+// evicted. Blocks that each step reuses stay.
 func TestStaleBlocksGoFirst(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		x := newBench(t, discrete.Options{}, Options{Budget: 48 << 10})
@@ -188,8 +188,8 @@ func TestStaleBlocksGoFirst(t *testing.T) {
 	}
 }
 
-// A model that is open and idle gives way to the one in use, whichever is larger and
-// whichever has the larger weights. Models that take turns share the memory.
+// The weights of an idle model are evicted for the model in use, whichever model is larger
+// and whichever has the larger weights. Models that take turns share the memory.
 func TestIdleModelGivesWay(t *testing.T) {
 	make := func(x *bench, n, size int) loop {
 		var l loop
@@ -221,7 +221,7 @@ func TestIdleModelGivesWay(t *testing.T) {
 					t.Errorf("step %d of the model in use uploads %d bytes of %d (%d)", 5+i, n, busy.bytes(), uploads)
 				}
 			}
-			// Back again.
+			// Use the idle model again.
 			uploads = nil
 			for range 8 {
 				uploads = append(uploads, x.step(idle))
@@ -229,7 +229,7 @@ func TestIdleModelGivesWay(t *testing.T) {
 			if n := uploads[7]; n != 0 {
 				t.Errorf("the idle model in use again uploads %d bytes of %d (%d)", n, idle.bytes(), uploads)
 			}
-			// In turns.
+			// Use the models in turns.
 			total := idle.bytes() + busy.bytes()
 			over := total - x.m.budget
 			var n int64
@@ -248,7 +248,7 @@ func TestIdleModelGivesWay(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	// In order of use, the last one being the latest.
+	// In order of use: the last one was used last.
 	c := func(size, next int64) candidate { return candidate{size: size, next: next} }
 	dead := func(size int64) candidate { return candidate{size: size, dead: true} }
 	tests := []struct {
@@ -290,8 +290,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A weight that is used at both ends of a round has the interval of a round, a pause
-// changes no interval, and the history survives eviction.
+// The interval of a weight that is used at both ends of a round is the round. A pause does
+// not change an interval. The history survives eviction.
 func TestHistory(t *testing.T) {
 	var h history
 	if h.use(1); h.next(1) != math.MaxInt64 {
@@ -310,7 +310,7 @@ func TestHistory(t *testing.T) {
 	h = history{}
 	for _, tick := range []int64{10, 20, 30, 900, 910} {
 		if h.use(tick); h.next(tick) != 10 && tick > 10 {
-			t.Errorf("used each 10 ticks but for a pause: next use in %d at %d", h.next(tick), tick)
+			t.Errorf("used every 10 ticks with one pause: next use in %d at %d", h.next(tick), tick)
 		}
 	}
 
@@ -330,7 +330,7 @@ func TestHistory(t *testing.T) {
 	x.close()
 }
 
-// Histories of buffers that are gone do not pile up.
+// The histories of freed buffers are dropped.
 func TestHistoriesAreForgotten(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{})
 	for range 4 * minPast {

@@ -7,10 +7,11 @@ import (
 	"slices"
 )
 
-// idleBlocks are blocks that wait for reuse, in order of size.
+// idleBlocks holds the blocks that wait for reuse, in ascending order of size.
 type idleBlocks []sizeList
 
-// sizeList is the idle blocks of one size, last freed last. It may be empty.
+// sizeList holds the idle blocks of one size in the order in which they were freed. It
+// may be empty.
 type sizeList struct {
 	size   int
 	blocks []*Block

@@ -13,11 +13,11 @@ import (
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
-// A manager takes nothing of the device before it has something to move, and then
-// only what that direction needs.
+// A manager uses no queue and no pinned memory of the device before the first transfer,
+// and then only those of that direction.
 func TestLazyTransfers(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{SlotBytes: 64, Slots: 2})
-	queues := x.dev.Stats().LiveQueues // the bench's own
+	queues := x.dev.Stats().LiveQueues // queues of the bench
 	want := func(what string, more, pinned int64) {
 		t.Helper()
 		if s := x.dev.Stats(); s.LiveQueues != queues+more || s.PinnedBytes != pinned {
@@ -55,7 +55,7 @@ func TestPrepare(t *testing.T) {
 	x.close()
 }
 
-// First transfers at the same time make one queue and one ring each way.
+// Concurrent first transfers open one queue and one ring in each direction.
 func TestConcurrentFirstTransfers(t *testing.T) {
 	for seed := range uint64(10) {
 		x := newBench(t, discrete.Options{Chaos: discrete.Yields, Seed: seed}, Options{SlotBytes: 64, Slots: 2})
@@ -101,8 +101,8 @@ func (s *scarce) AllocPinned(n int) ([]byte, error) {
 	return s.Device.AllocPinned(n)
 }
 
-// Where the queue or the staging memory cannot be had, the transfer fails and leaves
-// nothing behind. The next one tries again.
+// If the queue or the staging memory cannot be allocated, the transfer fails and keeps
+// nothing allocated. The next transfer tries again.
 func TestNoStaging(t *testing.T) {
 	for _, left := range []int{0, 1, 3} {
 		dev, err := discrete.New(discrete.Options{})
@@ -116,7 +116,7 @@ func TestNoStaging(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := b.Upload(bg, 0, []byte("some"), nil); !errors.Is(err, errScarce) {
-			t.Errorf("upload without the piece of pinned memory after %d: %v", left, err)
+			t.Errorf("upload with only %d slots of pinned memory: %v", left, err)
 		}
 		if _, err := b.Read(bg, make([]byte, 4), 0, accel.Work{}); !errors.Is(err, errScarce) {
 			t.Errorf("read without pinned memory: %v", err)
@@ -146,7 +146,7 @@ func TestNoStaging(t *testing.T) {
 	}
 }
 
-// A transfer that comes after Close takes nothing.
+// A transfer after Close fails and allocates nothing.
 func TestFirstTransferAfterClose(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{})
 	b, _ := x.acquire(x.a, 256)
@@ -166,7 +166,7 @@ func TestFirstTransferAfterClose(t *testing.T) {
 	}
 }
 
-// A second Close, after one that was given up or not, frees nothing twice.
+// A second Close frees nothing twice, whether the first one succeeded or was cancelled.
 func TestCloseAgain(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{})
 	if err := x.m.Prepare(bg); err != nil {

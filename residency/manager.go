@@ -17,13 +17,13 @@ import (
 	"github.com/fucina-go/fucina/internal/ctxlock"
 )
 
-// Options are the limits of a Manager; zero fields take their defaults.
+// Options are the limits of a Manager. A zero field means its default.
 type Options struct {
-	// Budget is the most device memory to hold, in bytes. The default is 80% of
-	// what is free when the manager is made.
+	// Budget is the most device memory to hold, in bytes. The default is 80% of the
+	// memory that is free when the manager is made.
 	Budget int64
-	// SlotBytes and Slots size the rings of staging memory: by default 4 slots of
-	// 1 MiB each way.
+	// SlotBytes and Slots size the rings of staging memory. The default is 4 slots of
+	// 1 MiB in each direction.
 	SlotBytes int
 	Slots     int
 }
@@ -31,8 +31,8 @@ type Options struct {
 const (
 	defaultSlotBytes = 1 << 20
 	defaultSlots     = 4
-	// budgetShare of the free memory is the default budget: the rest is left to
-	// the driver and to other programs.
+	// budgetShare is the default budget as a share of the free memory. The rest is left
+	// to the driver and to other programs.
 	budgetShare = 0.8
 )
 
@@ -40,42 +40,42 @@ const (
 type Manager struct {
 	p       provider.Device
 	budget  int64
-	limit   int // bytes of the largest block there can be
+	limit   int // size of the largest possible block, in bytes
 	up      *ring
 	down    *ring
 	retired storage.Retired
 
-	// Locks, in the order in which they are taken. Nobody waits for the device while
-	// holding one.
-	scarce      ctxlock.Lock // held while looking for memory that has run out
-	growing     ctxlock.Lock // held while asking the provider for more
+	// The locks in the order in which they are taken. No goroutine waits for the device
+	// while it holds one.
+	scarce      ctxlock.Lock // held by a pass of search
+	growing     ctxlock.Lock // held during an allocation by the provider
 	mu          sync.Mutex   // guards the fields below; never held while the provider is called
 	idle        idleBlocks
 	quarantined []*Block
 	adopted     []*Block
 	past        map[weak.Pointer[storage.Buffer]]*history
-	pastLimit   int   // size of past at which it is swept
-	tick        int64 // uses of weights so far
-	round       int64 // the longest interval of late
+	pastLimit   int   // size of past at which forget runs
+	tick        int64 // number of uses of weights so far
+	round       int64 // the longest recent interval of a weight
 	stats       Stats
 
 	scratch []candidate // guarded by scarce
 }
 
-// Stats are a Manager's counters, in bytes unless said otherwise.
+// Stats are a Manager's counters.
 type Stats struct {
-	Used        int64 // in blocks that a buffer has
-	UsedBlocks  int64
-	Idle        int64 // in blocks that wait for reuse
-	Quarantined int64 // behind a failed fence
-	Adopted     int64 // in blocks of adopted weights; part of Used
-	Evictions   int64 // adopted weights given up for want of memory, a count
-	Retired     int64 // host blocks that outlived their buffer, a count
+	Used        int64 // bytes of blocks in use
+	UsedBlocks  int64 // number of blocks in use
+	Idle        int64 // bytes of blocks that wait for reuse
+	Quarantined int64 // bytes of blocks behind a failed fence
+	Adopted     int64 // bytes of blocks of adopted weights; part of Used
+	Evictions   int64 // number of adopted weights evicted
+	Retired     int64 // number of host blocks that outlived their buffer
 }
 
-// New returns a manager of p's memory. It takes nothing of the device yet: the queues
-// and the staging memory come with the first transfer that needs them. The caller
-// closes the manager before p.
+// New returns a manager of p's memory. It does not use the device yet: the first transfer
+// in each direction opens the queue and the staging memory. The caller closes the manager
+// before p.
 func New(p provider.Device, opt Options) *Manager {
 	info := p.Info()
 	if opt.Budget <= 0 {
@@ -104,8 +104,8 @@ func New(p provider.Device, opt Options) *Manager {
 	}
 }
 
-// Prepare takes the queues and the staging memory at once, which otherwise come with
-// the first transfer.
+// Prepare opens the queues and the staging memory, which the first transfers would
+// otherwise open.
 func (m *Manager) Prepare(ctx context.Context) error {
 	for _, r := range []*ring{m.up, m.down} {
 		if _, err := r.open(ctx); err != nil {
@@ -126,8 +126,8 @@ func (m *Manager) Stats() Stats {
 	return s
 }
 
-// Err returns the failure of a transfer queue. After a failure, bytes cannot be moved in
-// that direction.
+// Err returns the failure of a transfer queue, or nil. After a failure, transfers in that
+// direction fail.
 func (m *Manager) Err() error {
 	if err := m.up.dead(); err != nil {
 		return err
@@ -135,9 +135,9 @@ func (m *Manager) Err() error {
 	return m.down.dead()
 }
 
-// Ensure gives b device memory for work on the queue with timeline t, unless it
-// has some. A weight is adopted: it stays until its buffer ends or memory runs
-// out. It reports whether this call adopted it. The bytes are not moved yet.
+// Ensure gives b device memory for work on the queue with timeline t, unless b has some.
+// It adopts a weight: the block stays until the last Release of b, or until memory runs
+// out. Ensure reports whether this call adopted b. It does not upload the bytes.
 func (m *Manager) Ensure(ctx context.Context, b *storage.Buffer, t *accel.Timeline, weight bool) (adopted bool, err error) {
 	if mem := b.DeviceMemory(); mem != nil {
 		if blk, ok := mem.(*Block); ok && weight {
@@ -159,18 +159,19 @@ func (m *Manager) Ensure(ctx context.Context, b *storage.Buffer, t *accel.Timeli
 		m.adopt(blk, b)
 	}
 	if !b.Attach(blk, uses, &m.retired) {
-		blk.Free(uses) // someone else was faster
+		blk.Free(uses) // another goroutine attached a block meanwhile
 		return false, nil
 	}
 	return weight, nil
 }
 
-// Close waits for the device, gives everything back and reports blocks that
-// buffers still hold. Buffers must not be used afterwards.
+// Close waits for the device, frees its memory and queues, and returns an error if buffers
+// still hold blocks. Such buffers must not be used afterwards. If ctx ends first, Close
+// returns ctx's error and may be called again.
 func (m *Manager) Close(ctx context.Context) error {
 	var errs []error
-	// A dead queue's failure has been reported where its results were wanted;
-	// here it only matters that the work has ended.
+	// The failure of a dead queue is ignored: it is reported where a result is read, and
+	// Close only needs the end of the work.
 	_ = m.p.Sync(ctx)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("residency: close: %w", err)

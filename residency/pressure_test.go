@@ -17,8 +17,8 @@ import (
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
-// busy returns an idle block of n bytes that work on queue a still uses; the device is
-// held.
+// busy returns an idle block of n bytes that work on queue a still uses. The device is
+// held, so that the work does not end.
 func (x *bench) busy(n int) *Block {
 	x.t.Helper()
 	b, uses := x.acquire(x.a, n)
@@ -27,8 +27,8 @@ func (x *bench) busy(n int) *Block {
 	return b
 }
 
-// A search for memory ends with its context, gives up nothing for one who has gone,
-// and keeps no one else from searching while it waits.
+// A search for memory ends with its context, evicts nothing once its context has ended, and
+// does not block other searches while it waits.
 func TestCancelledSearch(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{Budget: 12 << 10})
 	w := x.weight(4096, 1)
@@ -51,13 +51,13 @@ func TestCancelledSearch(t *testing.T) {
 	before := x.dev.Events().Allocs
 	waiting := make(chan error)
 	go func() {
-		_, _, err := x.m.Acquire(ctx, x.b.Timeline(), 12<<10) // all there is
+		_, _, err := x.m.Acquire(ctx, x.b.Timeline(), 12<<10) // the whole budget
 		waiting <- err
 	}()
-	for range 1000 { // a search that holds a lock does not take longer
+	for range 1000 { // a search that held a lock would take it within these yields
 		runtime.Gosched()
 	}
-	b, _ := x.acquire(x.b, 4096)  // the weight's memory
+	b, _ := x.acquire(x.b, 4096)  // evicts the weight
 	c, _ := x.acquire(x.b, 8<<10) // the memory in use, which x.b follows
 	if s := x.m.Stats(); s.Evictions != 1 {
 		t.Errorf("%+v, want one eviction", s)
@@ -82,7 +82,7 @@ func TestCancelledSearch(t *testing.T) {
 	x.close()
 }
 
-// Who waits for another goroutine's call of the provider stops waiting when its context
+// A request that waits for an allocation of another goroutine returns when its context
 // ends.
 func TestCancelBehindProvider(t *testing.T) {
 	x, s := newSlow(t, 1<<20)
@@ -126,18 +126,18 @@ func (l *limited) Info() provider.Info {
 	return info
 }
 
-// A request that can never be met is refused at once, however often it comes: it gives
-// up no weight, and says what it wanted and what there is.
+// A request that can never be met is refused at once, every time. It evicts no weight, and
+// its error names the requested and the available bytes.
 func TestNeverFits(t *testing.T) {
 	const budget = 40 << 10
 	tests := []struct {
 		name    string
-		memory  int64 // of the device
-		most    int64 // of an allocation
-		used    int   // by activations
+		memory  int64 // bytes of the device
+		most    int64 // bytes of the largest allocation
+		used    int   // bytes of activations
 		pinned  bool  // an op is being prepared on one of the two weights
 		request int
-		asks    int // calls of the provider for each request
+		asks    int // calls of the provider per request
 		says    []int
 	}{
 		{name: "more than the budget", request: budget + 1, says: []int{44 << 10, budget}},
@@ -201,7 +201,7 @@ func TestNeverFits(t *testing.T) {
 	}
 }
 
-// A class is not too large where the request itself fits.
+// A request that fits the budget succeeds even if its size class does not fit.
 func TestExactSizeAtTheLimit(t *testing.T) {
 	const budget = 100 << 10 // between two classes
 	x := newBench(t, discrete.Options{}, Options{Budget: budget})
@@ -213,8 +213,8 @@ func TestExactSizeAtTheLimit(t *testing.T) {
 	x.close()
 }
 
-// Requests that fail with their queue cost no memory once the queue is closed, however
-// many there are.
+// Requests whose queue fails hold no memory once the queue is closed, however many there
+// are.
 func TestQuarantineDoesNotGrow(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{Budget: 64 << 10})
 	for i := range 50 {
@@ -231,7 +231,7 @@ func TestQuarantineDoesNotGrow(t *testing.T) {
 			t.Fatalf("round %d: %v, want a failure", i, err)
 		}
 		b.Free(accel.Fences{w})
-		again, uses := x.acquire(x.b, 4096) // not the one that may still be written
+		again, uses := x.acquire(x.b, 4096) // must not be b, which the device may still write to
 		if again == b {
 			t.Fatalf("round %d: a block behind a failed fence was handed out", i)
 		}
@@ -274,8 +274,8 @@ func TestTrimKeepsFailedBlocks(t *testing.T) {
 	x.close()
 }
 
-// An idle block serves smaller requests while that wastes little. Weights and
-// activations take each other's blocks only when memory has run out.
+// An idle block serves smaller requests if that wastes little. Weights and activations
+// reuse each other's blocks only when memory has run out.
 func TestReuseOfLargerBlocks(t *testing.T) {
 	const mb = 1 << 20
 	x := newBench(t, discrete.Options{}, Options{Budget: 32 * mb})
@@ -290,7 +290,7 @@ func TestReuseOfLargerBlocks(t *testing.T) {
 			t.Errorf("%d bytes in the idle block of %d: %v", tt.n, 8*mb, b == idle)
 		}
 		if b != idle {
-			x.dev.Free(b.mem) // not to serve the next one
+			x.dev.Free(b.mem) // so that it does not serve the next request
 			x.m.stats.Used -= int64(b.mem.Len)
 			x.m.stats.UsedBlocks--
 			idle, _ = x.acquire(x.a, 8*mb)
@@ -322,8 +322,8 @@ func TestReuseOfLargerBlocks(t *testing.T) {
 	x.close()
 }
 
-// What will be uploaded goes to the block that was freed first, since the upload waits
-// for its uses; what the device computes goes to the one that was freed last.
+// An upload gets the block that was freed first, because it waits for the block's uses. A
+// result that the device computes gets the block that was freed last.
 func TestFirstFreedIsFilled(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{})
 	first, _ := x.acquire(x.a, 4096)
@@ -356,7 +356,7 @@ func TestFirstFreedIsFilled(t *testing.T) {
 	x.close()
 }
 
-// In steady state, blocks come and go without the collector.
+// In steady state, acquiring and freeing blocks does not allocate.
 func TestReuseAllocatesNothing(t *testing.T) {
 	if invariants.RaceEnabled || invariants.Enabled {
 		t.Skip("checks allocate")

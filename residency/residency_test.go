@@ -50,7 +50,7 @@ func newBench(t *testing.T, dev discrete.Options, opt Options) *bench {
 	return x
 }
 
-// close closes everything; nothing may be left.
+// close closes the bench and fails the test if anything is left.
 func (x *bench) close() {
 	x.t.Helper()
 	if err := x.m.Close(context.Background()); err != nil {
@@ -95,11 +95,11 @@ func (x *bench) use(q provider.Queue, b *Block, after accel.Fences) accel.Work {
 	return w
 }
 
-// sync waits for the device; failures are the test's own.
+// sync waits for the device and ignores its failures, which the test checks itself.
 func (x *bench) sync() { _ = x.dev.Sync(context.Background()) }
 
-// A weight's block is as large as the weight, but for the last page. Activations of
-// nearby sizes share blocks, at the price of an eighth.
+// A weight's block is as large as the weight, rounded up to a page. Activations of nearby
+// sizes share blocks, which are up to an eighth larger.
 func TestBlockSize(t *testing.T) {
 	for _, tt := range [][3]int{
 		{1, 256, 256}, {256, 256, 256}, {257, 512, 512}, {4095, 4096, 4096}, {4096, 4096, 4096}, {4097, 8192, 8192},
@@ -128,7 +128,7 @@ type slow struct {
 	*discrete.Device
 	entered, leave chan struct{}
 	on             atomic.Bool
-	most           int // bytes of an allocation; 0 is no limit
+	most           int // bytes of the largest allocation; 0 is no limit
 }
 
 func (s *slow) wait() {
@@ -166,8 +166,8 @@ func newSlow(t *testing.T, budget int64) (*bench, *slow) {
 	return x, s
 }
 
-// What one asks for and the device refuses is not held: another one who fits the
-// budget without it gets memory.
+// A pending allocation that the device then refuses is not counted against the budget of a
+// concurrent request.
 func TestRefusedAllocIsNotHeld(t *testing.T) {
 	x, s := newSlow(t, 12<<10)
 	s.most = 8 << 10
@@ -186,7 +186,7 @@ func TestRefusedAllocIsNotHeld(t *testing.T) {
 		}
 		given <- b
 	}()
-	time.Sleep(5 * time.Millisecond) // it need not be there yet; then this shows nothing
+	time.Sleep(5 * time.Millisecond) // usually enough for the other request to begin
 	s.leave <- struct{}{}
 	if err := <-refused; !errors.Is(err, accel.ErrOutOfMemory) {
 		t.Errorf("%v, want ErrOutOfMemory", err)
@@ -197,9 +197,8 @@ func TestRefusedAllocIsNotHeld(t *testing.T) {
 	x.close()
 }
 
-// Giving a block back, and asking for the counters, waits for no allocation of
-// another goroutine, and for none of its blocks that the device takes back. What the
-// device has not yet taken counts against the budget.
+// Block.Free and Stats do not wait while another goroutine is in Alloc or Free of the
+// provider. A block counts against the budget until Free of the provider has returned.
 func TestFreeDuringAlloc(t *testing.T) {
 	x, s := newSlow(t, 12<<10)
 	m := x.m
@@ -208,7 +207,7 @@ func TestFreeDuringAlloc(t *testing.T) {
 	idle.Free(nil)
 	s.on.Store(true)
 	done := make(chan *Block)
-	go func() { // more than is left beside the idle block: Free, then Alloc
+	go func() { // does not fit beside the idle block: calls Free, then Alloc
 		b, _, err := m.Acquire(bg, x.a.Timeline(), 6<<10)
 		if err != nil {
 			t.Error(err)
@@ -233,8 +232,8 @@ func TestFreeDuringAlloc(t *testing.T) {
 	x.close()
 }
 
-// A block that work still uses goes to the same queue at once, the last freed
-// first; to another queue only once the work has ended.
+// A freed block that work still uses is reused by the same queue at once, the last freed
+// block first. Another queue reuses it only once the work has ended.
 func TestReuse(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{})
 	x.dev.Hold()
@@ -268,8 +267,8 @@ func TestReuse(t *testing.T) {
 	t.Cleanup(x.close)
 }
 
-// When memory has run out, another queue gets the block that is in use, and what it
-// must wait for on the device.
+// When memory has run out, another queue gets the block that is still in use, with the
+// uses that it must wait for on the device.
 func TestReuseUnderPressure(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{Budget: 4096})
 	x.dev.Hold()
@@ -286,9 +285,9 @@ func TestReuseUnderPressure(t *testing.T) {
 	x.close()
 }
 
-// A block behind a failed fence may still be written by the device: it serves
-// nobody before the failed queue has ended, whether the failure came before the block
-// was freed or after.
+// The device may still write to a block behind a failed fence. The block is not reused
+// before the failed queue has ended, whether the failure is known before the block is freed
+// or after.
 func TestQuarantine(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late=%v", late), func(t *testing.T) {
@@ -314,7 +313,7 @@ func TestQuarantine(t *testing.T) {
 			if s := x.m.Stats(); s.Quarantined != 4096 || s.Idle != 4096 {
 				t.Errorf("%+v, want one block quarantined and one idle", s)
 			}
-			// It counts: two more do not fit.
+			// The quarantined block counts against the budget: two more do not fit.
 			keep, _ := x.acquire(x.b, 4096)
 			if _, _, err := x.m.Acquire(bg, x.b.Timeline(), 4096); !errors.Is(err, accel.ErrOutOfMemory) {
 				t.Errorf("over the budget: %v", err)
@@ -341,19 +340,19 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// Nothing is held beyond the budget, and the error says what stood in the way.
+// The manager holds no more than the budget. The error names the held bytes and the budget.
 func TestBudget(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{Budget: 13000})
 	b, _ := x.acquire(x.a, 4096)
 	c, _ := x.acquire(x.a, 4096)
 	_, _, err := x.m.Acquire(bg, x.a.Timeline(), 5000)
 	if !errors.Is(err, accel.ErrOutOfMemory) || !strings.Contains(err.Error(), "8192") || !strings.Contains(err.Error(), "13000") {
-		t.Errorf("%v: want what is held and the budget", err)
+		t.Errorf("%v: want the held bytes and the budget", err)
 	}
 	if _, _, err := x.m.Acquire(bg, x.a.Timeline(), math.MaxInt); !errors.Is(err, accel.ErrOutOfMemory) {
-		t.Errorf("all there can be: %v", err)
+		t.Errorf("a block of the whole budget: %v", err)
 	}
-	// Idle blocks of another size make room.
+	// Idle blocks of another size are freed to make room.
 	b.Free(nil)
 	d, _ := x.acquire(x.a, 5000)
 	if s := x.m.Stats(); s.Used != 4096+8192 || s.Idle != 0 {
@@ -372,8 +371,7 @@ func (x *bench) weight(n int, v byte) *storage.Buffer {
 	return b
 }
 
-// ensure makes b resident as an op on queue a does, and reports whether it was
-// adopted by this.
+// ensure makes b resident for an op on queue a, and reports whether the call adopted b.
 func (x *bench) ensure(b *storage.Buffer) bool {
 	x.t.Helper()
 	adopted, err := x.m.Ensure(bg, b, x.a.Timeline(), true)
@@ -400,9 +398,9 @@ func resident(list ...*storage.Buffer) string {
 	return s.String()
 }
 
-// The weight that is likely to be used next at the latest time goes first: of those
-// that were used once, the last one. One that an op is being prepared on stays, and so
-// does one whose newest bytes the device has.
+// The weight with the latest expected use is evicted first: among weights that were used
+// once, the last used one. A weight that an op is being prepared on stays, and so does one
+// whose newest bytes only the device has.
 func TestEvictionOrder(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{Budget: 4 * 4096})
 	w := make([]*storage.Buffer, 4)
@@ -434,7 +432,7 @@ func TestEvictionOrder(t *testing.T) {
 	if s := x.m.Stats(); s.Evictions != 2 || s.Adopted != 2*4096 {
 		t.Errorf("%+v", s)
 	}
-	// It comes back when it is used, with its bytes.
+	// A later use uploads the weight again.
 	a.Free(nil)
 	if !x.ensure(w[1]) {
 		t.Error("an evicted weight was not adopted again")
@@ -450,7 +448,7 @@ func TestEvictionOrder(t *testing.T) {
 	x.close()
 }
 
-// Bytes that only the device has are never given up.
+// A weight whose newest bytes only the device has is never evicted.
 func TestNoEvictionOfNewestBytes(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{Budget: 4096})
 	buf, err := storage.New(4096)
@@ -466,7 +464,7 @@ func TestNoEvictionOfNewestBytes(t *testing.T) {
 	w := x.use(x.a, buf.DeviceMemory().(*Block), needs.Order)
 	buf.EndDevice(storage.Update, w, true, nil)
 	if _, _, err := x.m.Acquire(bg, x.a.Timeline(), 4096); !errors.Is(err, accel.ErrOutOfMemory) {
-		t.Errorf("acquired over the newest bytes: %v", err)
+		t.Errorf("acquired the memory of the newest bytes: %v", err)
 	}
 	if buf.DeviceMemory() == nil {
 		t.Error("the newest bytes were given up")
@@ -475,8 +473,8 @@ func TestNoEvictionOfNewestBytes(t *testing.T) {
 	x.close()
 }
 
-// Weights that work still uses are not all given up for one request: after enough
-// of them, it waits.
+// A request evicts only as many weights that are still in use as it needs, and then waits
+// for their uses.
 func TestEvictionStopsAtEnough(t *testing.T) {
 	const n = 8
 	x := newBench(t, discrete.Options{Ring: 256}, Options{Budget: n * 4096, Slots: 2 * n})
@@ -484,7 +482,7 @@ func TestEvictionStopsAtEnough(t *testing.T) {
 	w := make([]*storage.Buffer, n)
 	for i := range w {
 		w[i] = x.weight(4096, byte(i+1))
-		x.ensure(w[i]) // its upload is under way
+		x.ensure(w[i]) // enqueues its upload
 	}
 	before := x.dev.Events().Allocs
 	done := make(chan *Block)
@@ -501,7 +499,7 @@ func TestEvictionStopsAtEnough(t *testing.T) {
 	x.dev.Release()
 	b := <-done
 	if s := x.m.Stats(); s.Evictions != 2 {
-		t.Errorf("%d weights of 4096 bytes given up for 8192", s.Evictions)
+		t.Errorf("%d weights of 4096 bytes evicted for 8192", s.Evictions)
 	}
 	if x.dev.Events().Allocs != before+1 {
 		t.Errorf("%d allocations", x.dev.Events().Allocs-before)
@@ -513,8 +511,8 @@ func TestEvictionStopsAtEnough(t *testing.T) {
 	x.close()
 }
 
-// Transfers larger than the staging memory go in pieces, and their source may be
-// changed as soon as the call returns.
+// Transfers larger than a slot are split into pieces. The source of an upload may be
+// changed as soon as Upload returns.
 func TestTransfersInPieces(t *testing.T) {
 	for _, chaos := range []discrete.Chaos{discrete.Prompt, discrete.Sleeps} {
 		x := newBench(t, discrete.Options{Chaos: chaos}, Options{SlotBytes: 64, Slots: 2})
@@ -548,9 +546,8 @@ func TestTransfersInPieces(t *testing.T) {
 	}
 }
 
-// A read that was given up leaves a copy under way. Its fence is returned, so that
-// the block is not given back under the copy, and its staging memory is not used
-// before it has ended.
+// A cancelled read returns the fence of its copy, so that the block is not given back
+// before the copy has ended. The copy's slot is not reused before then either.
 func TestReadGivenUp(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{SlotBytes: 64, Slots: 1, Budget: 4096})
 	b, _ := x.acquire(x.a, 4096)
@@ -573,7 +570,7 @@ func TestReadGivenUp(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || w.IsZero() || w.Done() {
 		t.Fatalf("read of a held device: fence %v, %v", w, err)
 	}
-	// The one slot is in use, so that the next read gives up on it.
+	// The only slot is in use, so that the next read is cancelled while it waits for the slot.
 	if w, err := b.Read(ctx, make([]byte, 4), 0, up); !errors.Is(err, context.Canceled) || !w.IsZero() {
 		t.Errorf("second read: fence %v, %v", w, err)
 	}
@@ -592,7 +589,8 @@ func TestReadGivenUp(t *testing.T) {
 	x.close()
 }
 
-// A transfer queue that failed is reported, and so is every transfer after it.
+// After a transfer queue has failed, Manager.Err and every later transfer return the
+// failure.
 func TestDeadTransfers(t *testing.T) {
 	for _, kind := range []discrete.FaultKind{discrete.UploadAsync, discrete.DownloadAsync} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -619,7 +617,7 @@ func TestDeadTransfers(t *testing.T) {
 	}
 }
 
-// Close gives back what it can and says what buffers still hold.
+// Close frees everything but the blocks that buffers still hold, and reports those.
 func TestCloseReportsHeldBlocks(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{})
 	b, _ := x.acquire(x.a, 5000)
@@ -638,8 +636,8 @@ func TestCloseReportsHeldBlocks(t *testing.T) {
 	}
 }
 
-// Staging memory is not freed under a reader that has yet to copy from it: reads
-// need no context, so they may run while their engine closes.
+// Staging memory is not freed before a concurrent read has copied from it. A read of a
+// tensor needs no queue of the caller, so it may run while the engine closes.
 func TestCloseUnderReads(t *testing.T) {
 	for round := range 30 {
 		x := newBench(t, discrete.Options{Chaos: discrete.Yields, Seed: uint64(round)}, Options{SlotBytes: 64, Slots: 2})
@@ -685,7 +683,7 @@ func TestCloseUnderReads(t *testing.T) {
 // plain is a device without pinned memory.
 type plain struct{ provider.Device }
 
-// Without pinned memory the staging memory is plain, and its own.
+// If the provider has no pinned memory, the manager allocates the staging memory itself.
 func TestPlainStaging(t *testing.T) {
 	dev, err := discrete.New(discrete.Options{Chaos: discrete.Yields})
 	if err != nil {
@@ -739,7 +737,7 @@ func TestConcurrentPressure(t *testing.T) {
 				var needs storage.Needs
 				mem, err := w[k].BeginDevice(bg, q.Timeline(), storage.Read, &needs)
 				if errors.Is(err, storage.ErrNoDeviceMemory) {
-					continue // someone was faster
+					continue // another goroutine has evicted it meanwhile
 				}
 				if err != nil {
 					t.Error(err)

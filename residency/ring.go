@@ -15,14 +15,14 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// ring is the transfers in one direction. It has no queue and no staging memory
-// before the first transfer.
+// ring runs the transfers in one direction. It has no queue and no staging memory before
+// the first transfer.
 type ring struct {
 	p           provider.Device
 	kind        provider.QueueKind
-	slots, size int
+	slots, size int // number of slots, and bytes of each
 
-	making ctxlock.Lock // held while making the staging or closing the ring
+	making ctxlock.Lock // held by open while it makes the staging, and by close
 	closed bool         // guarded by making
 	made   atomic.Pointer[staging]
 }
@@ -31,27 +31,27 @@ type ring struct {
 type staging struct {
 	p     provider.Device
 	q     provider.Queue
-	slots chan *slot // idle slots, the longest idle first
+	slots chan *slot // idle slots, in the order in which they became idle
 	all   []*slot
 	done  chan struct{} // closed by close
 
-	submitting ctxlock.Lock // one goroutine at a time submits to q
+	submitting ctxlock.Lock // held during a submission to q
 }
 
-// slot is a piece of staging memory. A slot that is idle may still be in use by
-// work, when its last user did not wait.
+// slot is a piece of staging memory. The last transfer of an idle slot may still be
+// running.
 type slot struct {
 	p     []byte
-	block offheap.Block // when the memory is not the provider's
-	work  accel.Work
+	block offheap.Block // the memory, unless the provider allocated it
+	fence accel.Work    // the last transfer that used the memory
 }
 
 func newRing(p provider.Device, kind provider.QueueKind, slots, size int) *ring {
 	return &ring{p: p, kind: kind, slots: slots, size: size, making: ctxlock.New()}
 }
 
-// open returns the staging, which the first call makes. After a failure the next call
-// tries again.
+// open returns the staging. The first call makes it; if that fails, the next call tries
+// again.
 func (r *ring) open(ctx context.Context) (*staging, error) {
 	if s := r.made.Load(); s != nil {
 		return s, nil
@@ -82,7 +82,8 @@ func (r *ring) dead() error {
 	return nil
 }
 
-// close ends the ring: transfers fail from now on. Closing again does nothing.
+// close frees the queue and the staging memory. Later transfers fail. A second close does
+// nothing.
 func (r *ring) close(ctx context.Context) error {
 	if err := r.making.Lock(ctx); err != nil {
 		return err
@@ -121,14 +122,14 @@ func newStaging(p provider.Device, kind provider.QueueKind, slots, size int) (*s
 	return r, nil
 }
 
-// close ends the queue, which waits for its work, and frees the staging memory once
-// those who read tensors at this moment have copied what they waited for.
+// close closes the queue, which waits for its work, and frees the staging memory. A
+// concurrent read keeps its slot until it has copied from it, and close waits for that.
 func (r *staging) close() error {
 	err := r.p.CloseQueue(r.q)
 	close(r.done)
 	pinned, _ := r.p.(provider.PinnedAllocator)
 	for range r.all {
-		s := <-r.slots // whoever takes one now finds the queue closed, and gives it back
+		s := <-r.slots // a concurrent take that gets a slot finds the queue closed and returns the slot
 		if pinned != nil {
 			pinned.FreePinned(s.p)
 		} else {
@@ -149,19 +150,19 @@ func (r *staging) take(ctx context.Context) (*slot, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := s.work.Wait(ctx); err != nil {
-		if !s.work.Done() {
+	if err := s.fence.Wait(ctx); err != nil {
+		if !s.fence.Done() {
 			r.slots <- s
 			return nil, err
 		}
-		// The owner of the failed transfer reports it.
+		// The failure belongs to the buffer of the earlier transfer.
 	}
-	s.work = accel.Work{}
+	s.fence = accel.Work{}
 	return s, nil
 }
 
-// follow waits until w has ended, well or not, unless the queue orders its copies
-// after w anyway.
+// follow waits until w has ended, well or not. It does not wait if w is on the transfer
+// queue itself, which runs in order.
 func (r *staging) follow(ctx context.Context, w accel.Work) error {
 	if w.Timeline() == r.q.Timeline() {
 		return nil
@@ -178,7 +179,7 @@ func (r *staging) upload(ctx context.Context, dst op.Mem, src []byte, after acce
 			return accel.Work{}, err
 		}
 	}
-	var last accel.Work // copies of one queue end in order
+	var last accel.Work // stands for the earlier copies, because a queue ends them in order
 	for off := 0; off < len(src); {
 		n, w, err := r.uploadPiece(ctx, dst, src, off)
 		if err != nil {
@@ -198,14 +199,14 @@ func (r *staging) uploadPiece(ctx context.Context, dst op.Mem, src []byte, off i
 	defer func() { r.slots <- s }()
 	n := 0
 	if err := offheap.Guard(func() error { n = copy(s.p, src[off:]); return nil }); err != nil {
-		return 0, accel.Work{}, err // src lies in a mapped file that was cut
+		return 0, accel.Work{}, err // src lies in a mapped file that was truncated
 	}
 	if err := r.submitting.Lock(ctx); err != nil {
 		return 0, accel.Work{}, err
 	}
 	defer r.submitting.Unlock()
-	s.work, err = r.p.Upload(ctx, r.q, dst.Slice(off, n), s.p[:n])
-	return n, s.work, err
+	s.fence, err = r.p.Upload(ctx, r.q, dst.Slice(off, n), s.p[:n])
+	return n, s.fence, err
 }
 
 func (r *staging) download(ctx context.Context, dst []byte, src op.Mem, after accel.Work) (accel.Work, error) {
@@ -219,11 +220,11 @@ func (r *staging) download(ctx context.Context, dst []byte, src op.Mem, after ac
 	return r.p.Download(ctx, r.q, dst, src)
 }
 
-// read copies src to dst through staging memory, and waits. With an error it
-// returns the copy that was under way.
+// read copies src to dst through staging memory, and waits. With an error it returns the
+// fence of the copy that it did not wait for.
 func (r *staging) read(ctx context.Context, dst []byte, src op.Mem, after accel.Work) (accel.Work, error) {
-	// Staging memory is taken after the wait: whoever waits for slow work keeps none
-	// from the others.
+	// A slot is taken only after the wait, so that a read that waits for slow work leaves
+	// the slots to others.
 	if err := r.follow(ctx, after); err != nil {
 		return accel.Work{}, err
 	}
@@ -244,11 +245,11 @@ func (r *staging) readPiece(ctx context.Context, dst []byte, src op.Mem, off int
 	}
 	defer func() { r.slots <- s }()
 	n := min(len(dst), len(s.p))
-	if s.work, err = r.download(ctx, s.p[:n], src.Slice(off, n), accel.Work{}); err != nil {
+	if s.fence, err = r.download(ctx, s.p[:n], src.Slice(off, n), accel.Work{}); err != nil {
 		return 0, accel.Work{}, err
 	}
-	if err := s.work.Wait(ctx); err != nil {
-		return 0, s.work, err
+	if err := s.fence.Wait(ctx); err != nil {
+		return 0, s.fence, err
 	}
 	return copy(dst, s.p[:n]), accel.Work{}, nil
 }

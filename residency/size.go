@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// quantum is what larger blocks are a multiple of.
+	// quantum divides the sizes of larger blocks.
 	quantum = 4 << 10
 	// classes is the number of sizes per power of two, so that a block is at most an
 	// eighth larger than the request.
 	classes = 8
-	// An idle block that serves a smaller request, before another one is allocated,
-	// is at most loose times as large as the request, or littleWaste larger.
+	// While there is memory, an idle block serves a request if the block is at most loose
+	// times as large as the request, or at most littleWaste bytes larger.
 	loose       = 4
 	littleWaste = 1 << 20
 )
 
-// exactSize rounds the size of a weight, which keeps its block for long: to powers of
-// two up to 4 KiB, to multiples of 4 KiB above. A size too large to be rounded, which
-// no device has, stays.
+// exactSize rounds the size of a weight, which keeps its block for long: up to 4 KiB to
+// powers of two, above that to multiples of 4 KiB. A size that would overflow is returned
+// unchanged.
 func exactSize(n int) int {
 	switch {
 	case n <= 256:
@@ -32,8 +32,8 @@ func exactSize(n int) int {
 	return roundUp(n, quantum)
 }
 
-// classSize rounds the size of an activation so that nearby sizes share blocks:
-// above 32 KiB there are 8 sizes per power of two.
+// classSize rounds the size of an activation so that nearby sizes share blocks. Above
+// 32 KiB there are 8 sizes per power of two.
 func classSize(n int) int {
 	if n <= classes*quantum {
 		return exactSize(n)

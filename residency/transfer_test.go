@@ -13,9 +13,8 @@ import (
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
-// A transfer that follows unfinished work waits for it on the host and is in nobody's
-// way: copies that have nothing to wait for are made meanwhile, through the same queue
-// and the only slot. The wait ends with its context.
+// A transfer that follows unfinished work waits for it on the host. Meanwhile other copies
+// run through the same queue and the only slot. The wait ends with its context.
 func TestTransfersWaitOnTheHost(t *testing.T) {
 	src, got := []byte("some"), make([]byte, 4)
 	for _, tt := range []struct {
@@ -47,7 +46,7 @@ func TestTransfersWaitOnTheHost(t *testing.T) {
 			ctx, cancel := context.WithCancel(bg)
 			waiting := make(chan error)
 			go func() { waiting <- tt.transfer(ctx, slow, w) }()
-			for range 1000 { // a transfer that gets in the way does not take longer
+			for range 1000 { // a transfer that did not wait would be submitted within these yields
 				runtime.Gosched()
 			}
 			if n := x.dev.Events().Transfers(); n != 0 {
@@ -84,7 +83,7 @@ func TestTransfersWaitOnTheHost(t *testing.T) {
 	}
 }
 
-// The failure of the work that a transfer follows is not the transfer's.
+// The failure of the work that a transfer follows does not fail the transfer.
 func TestTransfersAfterFailedWork(t *testing.T) {
 	x := newBench(t, discrete.Options{Faults: []discrete.Fault{{Kind: discrete.SubmitAsync, Nth: 1}}}, Options{})
 	b, _ := x.acquire(x.a, 256)
@@ -115,8 +114,8 @@ func TestTransfersAfterFailedWork(t *testing.T) {
 	x.close()
 }
 
-// Staging memory is not filled again before the device has taken what it holds, and who
-// waits for that gives up when its context ends.
+// A slot is not filled again before the device has read its contents. A wait for a slot
+// ends with its context.
 func TestStagingIsNotOverwritten(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{SlotBytes: 4, Slots: 1})
 	first, _ := x.acquire(x.a, 256)
@@ -140,7 +139,7 @@ func TestStagingIsNotOverwritten(t *testing.T) {
 		_, err := second.Upload(bg, 0, []byte("evil"), nil)
 		waiting <- err
 	}()
-	for range 1000 { // an upload that overwrites does not take longer
+	for range 1000 { // an upload that did not wait would overwrite the slot within these yields
 		runtime.Gosched()
 	}
 	x.dev.Release()
