@@ -9,23 +9,22 @@ import (
 	"github.com/fucina-go/fucina/core/storage"
 )
 
-// Buffer returns a storage buffer with one reference over the bytes of a
-// tensor of this file. It is a read-only loan that keeps the mapping alive
-// until its release, past [File.Close]. Where the bytes are not aligned for elements
-// of t.DType, it is a writable copy in memory of its own instead: that takes a file
-// whose alignment is below 8, or an image given to [Parse] that does not begin at a
-// multiple of 8 bytes itself.
+// Buffer returns a storage buffer with one reference over the bytes of a tensor of this
+// file. The buffer borrows the bytes read-only and keeps the mapping alive until its last
+// Release, even after [File.Close]. If the bytes are not aligned for elements of t.DType,
+// the buffer is a writable copy instead. That happens only if the alignment of the file is
+// below 8, or if an image given to [Parse] does not begin at a multiple of 8 bytes.
 //
-// The error wraps [ErrClosed] after Close, [ErrNoTensor] for a tensor of
-// another file, [ErrEmptyTensor] for one with a dim of 0, [ErrFileChanged] if a copy
-// finds the file changed, or is that of an allocation.
+// The error wraps [ErrClosed] after Close, [ErrNoTensor] for a tensor of another file,
+// [ErrEmptyTensor] for a tensor with a dim of 0, or [ErrFileChanged] if the file changed
+// before a copy. Otherwise it is the error of an allocation.
 func (f *File) Buffer(t TensorInfo) (*storage.Buffer, error) {
 	m, data, err := f.borrow(t)
 	if err != nil {
 		return nil, err
 	}
-	// Nothing is lost but address space if the system refuses to unmap, and a
-	// release has no one to tell.
+	// An error of unmap is ignored: only address space is lost, and Release returns no
+	// error.
 	release := func() { _ = m.release() }
 
 	if len(data) == 0 {

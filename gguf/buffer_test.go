@@ -45,7 +45,7 @@ func countedTensors(align uint32) *ggufbuild.Builder {
 	return b
 }
 
-// A buffer is the mapping's bytes, read-only, and keeps them alive after Close.
+// A buffer borrows the mapping's bytes read-only, and keeps the mapping alive after Close.
 func TestBufferOutlivesFile(t *testing.T) {
 	f, err := gguf.Open(writeFile(t, countedTensors(0).Bytes()))
 	if err != nil {
@@ -77,8 +77,8 @@ func TestBufferOutlivesFile(t *testing.T) {
 	b.Release()
 }
 
-// Where the alignment of the file is below that of the elements, the buffer is
-// an aligned copy.
+// If the alignment of the file is below that of the elements, the buffer is an aligned
+// copy.
 func TestUnalignedTensorIsCopied(t *testing.T) {
 	for _, align := range []uint32{1, 2, 4} {
 		f, err := gguf.Open(writeFile(t, countedTensors(align).Bytes()))
@@ -130,8 +130,8 @@ func TestForeignTensor(t *testing.T) {
 	}
 }
 
-// Buffers taken and released while the file is closed: each either has the
-// bytes or says that the file is closed.
+// While the file is closed concurrently, each call of Buffer returns a buffer with the
+// bytes or ErrClosed.
 func TestCloseRace(t *testing.T) {
 	path := writeFile(t, countedTensors(0).Bytes())
 	for range 50 {

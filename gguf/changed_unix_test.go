@@ -35,7 +35,7 @@ func writeTensors(t *testing.T) (path string, size int) {
 	return path, len(b.Bytes())
 }
 
-// uses are what can be done with the bytes of a file.
+// uses are the ways to read the bytes of a file.
 var uses = map[string]func(f *File) error{
 	"view": func(f *File) error {
 		for _, ti := range f.Tensors() {
@@ -88,8 +88,8 @@ var uses = map[string]func(f *File) error{
 	},
 }
 
-// If the size of an open file changes, wherever the file is cut, whatever reads the file
-// fails and nothing crashes.
+// If the size of an open file changes, every read of the file fails and nothing crashes,
+// wherever the file is truncated.
 func TestFileChanges(t *testing.T) {
 	sigbus.Need(t)
 	page := os.Getpagesize()
@@ -123,7 +123,7 @@ func TestFileChanges(t *testing.T) {
 	}
 }
 
-// An open file remains readable when another file takes its name, or it is removed.
+// An open file stays readable when another file is renamed over it, or when it is removed.
 func TestFileIsReplaced(t *testing.T) {
 	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
@@ -193,8 +193,8 @@ func TestPartChanges(t *testing.T) {
 	}
 }
 
-// A Source looks at the files for as long as anything of them is in use, and never at
-// files that are closed.
+// Source.Check checks the files as long as the File or a buffer is in use, and no closed
+// files.
 func TestSource(t *testing.T) {
 	path, size := writeTensors(t)
 	f, err := Open(path)

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// alignmentKey names the alignment of the data section; a u32.
+// alignmentKey is the key of the data section's alignment, a u32.
 const alignmentKey = "general.alignment"
 
-// defaultAlignment holds where a file does not say.
+// defaultAlignment is the alignment of a file without alignmentKey.
 const defaultAlignment = 32
 
 // File is an open GGUF file. Its methods may be called concurrently.
@@ -23,8 +23,8 @@ type File struct {
 	tensors   []TensorInfo
 	index     map[string]int
 
-	parts []*mapping // one for each part of a split file
-	// short is by how many bytes the padding at the end of the first part is cut.
+	parts []*mapping // one per part of a split file
+	// short is the number of padding bytes missing at the end of the first part.
 	short  int64
 	closed atomic.Bool
 }
@@ -33,8 +33,8 @@ type File struct {
 // the buffers that borrow from it alias data, which must not change while they
 // are in use. Errors wrap [ErrNotGGUF], [ErrVersion] or [ErrMalformed].
 //
-// Of a split file, data is one part, and the File has only the tensors of that
-// part; see [ParseSplit].
+// If data is a part of a split file, the File has only the tensors of that part; see
+// [ParseSplit].
 func Parse(data []byte) (*File, error) {
 	f, err := parse(data)
 	if err != nil {
@@ -44,11 +44,11 @@ func Parse(data []byte) (*File, error) {
 	return f, nil
 }
 
-// Parts returns the number of files that the tensors lie in, 1 if it is not split.
+// Parts returns the number of files that the tensors lie in. It is 1 if f is not split.
 func (f *File) Parts() int { return len(f.parts) }
 
-// OpenedFrom reports whether path leads to a file that f was opened from, under this
-// or another name: to one of the parts, if f is split.
+// OpenedFrom reports whether path leads to a file that f was opened from, or to one of its
+// parts, under the same or another name.
 func (f *File) OpenedFrom(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && slices.ContainsFunc(f.parts, func(m *mapping) bool {
@@ -56,16 +56,14 @@ func (f *File) OpenedFrom(path string) bool {
 	})
 }
 
-// Version returns the format version, 2 or 3; of a split file, that of part 0, as
-// does [File.Alignment].
+// Version returns the format version, 2 or 3. For a split file it is that of part 0.
 func (f *File) Version() int { return int(f.version) }
 
-// Alignment returns the alignment of tensors within the data section, in
-// bytes: a power of two, which may be 1.
+// Alignment returns the alignment of tensors within the data section in bytes, a power of
+// two. It may be 1. For a split file it is that of part 0.
 func (f *File) Alignment() int64 { return int64(f.alignment) }
 
-// Tensors returns the tensors in file order, which is the order of their data, part
-// after part.
+// Tensors returns the tensors in the order of their data, part after part.
 func (f *File) Tensors() []TensorInfo { return slices.Clone(f.tensors) }
 
 // Tensor returns the tensor called name and whether there is one.
@@ -77,12 +75,12 @@ func (f *File) Tensor(name string) (TensorInfo, bool) {
 	return f.tensors[i], true
 }
 
-// Data returns the t.Size bytes of a tensor of this file, without a copy. They
-// are read-only (writing to a mapped file faults) and gone after [File.Close],
-// unless a buffer keeps the mapping alive. Data is nil after Close and for a
-// tensor of another file.
+// Data returns the t.Size bytes of a tensor of this file, without a copy. The bytes are
+// read-only: a write to a mapped file faults. They are valid until [File.Close], or longer
+// if a buffer keeps the mapping alive. Data returns nil after Close and for a tensor of
+// another file.
 //
-// If the file may be cut while it is read, use [File.View] instead.
+// If the file may be truncated while it is read, use [File.View] instead.
 func (f *File) Data(t TensorInfo) []byte {
 	own, ok := f.own(t)
 	if f.closed.Load() || !ok {
@@ -96,22 +94,22 @@ func (f *File) Data(t TensorInfo) []byte {
 // use. The bytes are read-only and valid until use returns.
 //
 // The error wraps [ErrFileChanged] if use reads bytes that are no longer in the file, or
-// if the file has another size or time of modification when use returns: what use has
-// read may be wrong. That covers reads on the calling goroutine. Other goroutines that
-// read the bytes call View themselves. The error wraps [ErrClosed] after Close and
+// if the size or time of modification of the file has changed when use returns: use may
+// have read wrong bytes. Only reads on the calling goroutine are covered. Another goroutine
+// that reads the bytes must call View itself. The error wraps [ErrClosed] after Close and
 // [ErrNoTensor] for a tensor of another file.
 func (f *File) View(t TensorInfo, use func(data []byte) error) error {
 	m, data, err := f.borrow(t)
 	if err != nil {
 		return err
 	}
-	// There is no one to tell; see Buffer.
+	// The error is ignored as in Buffer.
 	defer func() { _ = m.release() }()
 	return m.read(func() error { return use(data) })
 }
 
-// borrow returns the bytes of a tensor of f, and a reference to the image that they
-// lie in.
+// borrow returns the bytes of a tensor of f, and the mapping that they lie in with a
+// reference for the caller.
 func (f *File) borrow(t TensorInfo) (*mapping, []byte, error) {
 	own, ok := f.own(t)
 	if !ok {
@@ -125,24 +123,24 @@ func (f *File) borrow(t TensorInfo) (*mapping, []byte, error) {
 	return m, m.data[own.Offset:end:end], nil
 }
 
-// Source is the files that a [File] was opened from.
+// Source is the set of files that a [File] was opened from.
 type Source struct{ parts []*mapping }
 
 // Source returns the files that f was opened from.
 func (f *File) Source() Source { return Source{f.parts} }
 
-// Check returns an error that wraps [ErrFileChanged] if one of the files has another
-// size or time of modification than when it was opened. If Check succeeds, what was read
-// before it was in the files. A file that was replaced by a rename has not changed. Files
-// that neither the [File] nor a buffer keeps open are left out, and so are images given
-// to [Parse]. Check allocates nothing unless it fails, and may be called at any time.
+// Check returns an error that wraps [ErrFileChanged] if the size or time of modification
+// of one of the files has changed since it was opened. If Check succeeds, all bytes read
+// before it were the bytes of the files. A file that was replaced by a rename has not
+// changed. Check skips images given to [Parse], and files that neither the [File] nor a
+// buffer keeps open. It allocates only if it fails, and may be called at any time.
 func (s Source) Check() error {
 	for _, m := range s.parts {
 		if m.check == nil || !m.retain() {
 			continue
 		}
 		err := m.check()
-		// There is no one to tell; see Buffer.
+		// The error is ignored as in Buffer.
 		_ = m.release()
 		if err != nil {
 			return fmt.Errorf("gguf: %w", err)
@@ -186,7 +184,7 @@ func parse(data []byte) (*File, error) {
 			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 	}
-	// The pairs may have been longer than their minimum.
+	// Check the count again, because the pairs may have been longer than minPairSize.
 	if nTensors > r.remaining()/minTensorSize {
 		return nil, malformed("%d tensors are described at byte %d, the file has %d bytes left", nTensors, r.off, r.remaining())
 	}
@@ -252,7 +250,8 @@ func (r *reader) readHeader(f *File) (nTensors, nPairs int, err error) {
 	return int(tensors), int(pairs), nil
 }
 
-// checkAlignment returns the value of the alignment key. The error is a bare reason.
+// checkAlignment returns the alignment that v gives. The caller adds a sentinel to the
+// error.
 func checkAlignment(v Value) (uint32, error) {
 	if v.typ != TypeUint32 {
 		return 0, fmt.Errorf("key %q is %s, want u32", alignmentKey, v.describe())

@@ -29,9 +29,9 @@ func seedImages(t testing.TB) [][]byte {
 	return images
 }
 
-// Whatever the bytes, Parse returns a file whose tensors lie apart and within
-// them, or a one-line error of the package; and it allocates at most a small
-// multiple of their number.
+// For any bytes, Parse returns a file whose tensors lie within the bytes and do not overlap,
+// or a one-line error of the package. It allocates at most a small multiple of the input's
+// size.
 func FuzzParse(f *testing.F) {
 	for _, data := range seedImages(f) {
 		f.Add(data)
@@ -41,7 +41,7 @@ func FuzzParse(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		file, err := gguf.Parse(data)
 		runtime.ReadMemStats(&after)
-		// Other goroutines of the fuzzer allocate too: the constant is theirs.
+		// The constant allows for allocations of the fuzzer's other goroutines.
 		if got := after.TotalAlloc - before.TotalAlloc; got > uint64(32*len(data))+8<<20 {
 			t.Errorf("%d bytes made Parse allocate %d", len(data), got)
 		}
@@ -55,8 +55,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Whatever Parse accepts can be written, and what is written is the same model: its
-// metadata, tensors and bytes, in a form that writing does not change.
+// Every file that Parse accepts can be written. The written file has the same metadata,
+// tensors and bytes, and writing it again does not change it.
 func FuzzWrite(f *testing.F) {
 	for _, data := range seedImages(f) {
 		f.Add(data)
@@ -85,8 +85,8 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// Whatever two parts claim of each other, ParseSplit returns a file whose tensors
-// lie within their parts, or an error of the package.
+// For any two parts, ParseSplit returns a file whose tensors lie within their parts, or an
+// error of the package.
 func FuzzParseSplit(f *testing.F) {
 	parts := splitParts(3)
 	f.Add(parts[0], parts[1], parts[2])
@@ -104,7 +104,7 @@ func FuzzParseSplit(f *testing.F) {
 		for _, parts := range [][][]byte{{a}, {a, b}, {a, b, c}} {
 			file, err := gguf.ParseSplit(parts...)
 			if err != nil {
-				// Three strings of a part are quoted at most.
+				// An error quotes at most three strings of a part.
 				if !isReadError(err) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 1500 {
 					t.Errorf("error %q", err)
 				}

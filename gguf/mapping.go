@@ -7,11 +7,11 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// mapping is a file image shared by a File and the buffers that borrow from
-// it. It is dropped by whoever releases the last reference.
+// mapping is a file image that a File and its buffers share. The release of the last
+// reference unmaps it.
 type mapping struct {
 	data []byte
-	info fs.FileInfo // of the file, nil for an image in memory
+	info fs.FileInfo // of the mapped file, or nil for an image in memory
 	refs atomic.Int64
 	// unmap, cold and check are nil for an image that the caller owns.
 	unmap func() error
@@ -25,7 +25,8 @@ func newMapping(data []byte, unmap func() error, cold func(off, n int)) *mapping
 	return m
 }
 
-// retain adds a reference, unless the last one is gone already.
+// retain adds a reference and returns true, or returns false if the last reference is
+// already released.
 func (m *mapping) retain() bool {
 	for {
 		n := m.refs.Load()
@@ -38,22 +39,22 @@ func (m *mapping) retain() bool {
 	}
 }
 
-// read calls use, which reads the image, and returns its error, or one that wraps
-// [ErrFileChanged] if the file was no longer what it was when it was mapped. The caller
-// holds a reference.
+// read calls use, which reads the image, and returns its error. If the file has changed
+// since it was mapped, read returns an error that wraps [ErrFileChanged] instead. The
+// caller holds a reference.
 func (m *mapping) read(use func() error) error {
 	if m.check == nil {
 		return use()
 	}
 	err := offheap.Guard(use)
-	// The change comes first: an error about the bytes of a changed file is misleading.
+	// The change takes precedence: an error about the bytes of a changed file is misleading.
 	if changed := m.check(); changed != nil {
 		return changed
 	}
 	return err
 }
 
-// release drops a reference, and with the last one the mapping.
+// release drops a reference. The last one unmaps the image.
 func (m *mapping) release() error {
 	switch n := m.refs.Add(-1); {
 	case n < 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/fucina-go/fucina/tests/ggufbuild"
 )
 
-// The mapping is dropped once, with its last reference, and cannot be revived.
+// The release of the last reference unmaps the image once. A retain fails afterwards.
 func TestMappingReferences(t *testing.T) {
 	failure := errors.New("unmap failed")
 	unmapped := 0
@@ -34,8 +34,8 @@ func TestMappingReferences(t *testing.T) {
 	_ = m.release()
 }
 
-// The last of a file and its buffers to go drops the mapping; a tensor that was
-// copied for its alignment does not hold it.
+// The file is unmapped when the File and its buffers are closed and released, in any order.
+// A buffer that is a copy does not keep the mapping alive.
 func TestBuffersHoldMapping(t *testing.T) {
 	b := ggufbuild.Builder{Alignment: 1}
 	b.AddTensor("a", dtype.I8, []int{1}, []byte{1})

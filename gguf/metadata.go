@@ -11,10 +11,10 @@ import (
 // immutable, safe for concurrent use, and outlives the file.
 //
 // The typed getters return an error that wraps [ErrNoKey], [ErrValueType] or
-// [ErrValueRange] and names the key, the type wanted and the type found. The
-// integer getters take any integer type and check the range; no other
-// conversion is made, but for f32 to float64. The Or getters return def where
-// the key is absent, and still fail where its value does not fit.
+// [ErrValueRange] and names the key, the wanted type and the type in the file. The
+// integer getters take any integer type and check the range. The float getters convert
+// f32 to float64. There are no other conversions. The Or getters return def if the key is
+// absent, and fail if its value does not fit.
 type Metadata struct {
 	keys   []string
 	values map[string]Value
@@ -187,7 +187,7 @@ func (m *Metadata) lookup(key, want string) (Value, error) {
 	return v, nil
 }
 
-// int returns element i of an integer value as an int64; key is for the error.
+// int returns element i of an integer value as an int64. The error names key.
 func (v Value) int(key string, i int) (int64, error) {
 	u := v.bits(i)
 	if v.elem == TypeUint64 && u > math.MaxInt64 {

@@ -172,7 +172,7 @@ func TestPairErrors(t *testing.T) {
 	}
 }
 
-// A hostile key reaches the error message escaped and cut.
+// An error message shows a hostile key escaped and truncated.
 func TestErrorsQuoteNames(t *testing.T) {
 	var b ggufbuild.Builder
 	key := "\x1b[2J\n" + strings.Repeat("k", 1000)
@@ -183,7 +183,7 @@ func TestErrorsQuoteNames(t *testing.T) {
 		t.Errorf("error %q", err)
 	}
 
-	// Values too.
+	// Values are escaped and truncated too.
 	long := strings.Repeat("\x1b", 1000)
 	for name, values := range map[string][2]gguf.Value{
 		"strings": {gguf.NewValue(long + "a"), gguf.NewValue(long + "b")},

@@ -9,12 +9,12 @@ import (
 )
 
 // Open maps the file at path and reads its metadata and tensor descriptions.
-// The caller closes the File. Errors carry the path and wrap [ErrNotGGUF],
-// [ErrVersion], [ErrMalformed] or what the operating system said.
+// The caller closes the File. Errors name the path and wrap [ErrNotGGUF], [ErrVersion],
+// [ErrMalformed] or the error of the operating system.
 //
-// Of a split file, path is any part: the name, which must be as [SplitPath] makes
-// it, leads to the others. The File has the metadata of the first part and the
-// tensors of all.
+// If the file is split, path may be any part, and its name must be one of [SplitPath], so
+// that Open finds the other parts. The File has the metadata of the first part and the
+// tensors of all parts.
 func Open(path string) (*File, error) {
 	f, err := openPart(path)
 	if err != nil {
@@ -31,8 +31,8 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// openSplit opens the parts beside f, which is the one at path, and joins them. It
-// closes f if it fails.
+// openSplit opens the other parts of f, which was opened from path, and joins all parts.
+// It closes f if it fails.
 func openSplit(f *File, path string, count int) (_ *File, err error) {
 	given := f
 	var first *File
@@ -73,7 +73,7 @@ func openSplit(f *File, path string, count int) (_ *File, err error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if i > 0 && p == given {
-			given = first // its mapping is first's to release
+			given = first // first owns the mapping of f from here on
 		}
 	}
 	if err := first.checkJoined(); err != nil {
@@ -95,8 +95,8 @@ func openPart(path string) (*File, error) {
 	return f, nil
 }
 
-// parseImage reads the file whose image is m. It takes the reference to m if it
-// succeeds.
+// parseImage parses the image m. If it succeeds, the File owns the caller's reference to
+// m.
 func parseImage(m *mapping) (f *File, err error) {
 	err = m.read(func() (err error) {
 		f, err = parse(m.data)
@@ -111,7 +111,8 @@ func parseImage(m *mapping) (f *File, err error) {
 
 // mapFile returns the image of the file at path, with one reference.
 func mapFile(path string) (_ *mapping, err error) {
-	// Before opening: the open of a named pipe would wait for a writer.
+	// The type is checked before the open, because opening a named pipe would wait for a
+	// writer.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("gguf: %w", err)

@@ -29,7 +29,8 @@ var stricter = map[string]string{
 	"bad_bool_2.gguf":       "bool of 2",
 }
 
-// Every file gets ggml's verdict, or the stricter one.
+// Parse accepts and refuses the same files as ggml, except that it refuses the stricter
+// ones.
 func TestVerdicts(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(malformedDir, "verdicts.json"))
 	if err != nil {
@@ -78,8 +79,8 @@ func isReadError(err error) bool {
 	return errors.Is(err, gguf.ErrNotGGUF) || errors.Is(err, gguf.ErrVersion) || errors.Is(err, gguf.ErrMalformed)
 }
 
-// checkFile checks what holds for every file that is accepted: tensors lie
-// within the image, apart from each other, and the metadata decodes.
+// checkFile checks that the tensors lie within the image and do not overlap, and that the
+// metadata decodes.
 func checkFile(t *testing.T, f *gguf.File, image []byte) {
 	t.Helper()
 	var end int64
@@ -155,7 +156,8 @@ func TestHeaderErrors(t *testing.T) {
 	}
 }
 
-// Alignment 0, 1, 13, 2^31 and of another type.
+// The alignments 0, 1, 13 and 2^31, and an alignment of another type, are accepted or
+// refused as the format says.
 func TestAlignment(t *testing.T) {
 	data := make([]byte, 16)
 	for _, tt := range []struct {
@@ -205,7 +207,7 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
-// rawTensor is a tensor description as it lies in a file.
+// rawTensor is a tensor description as stored in a file.
 type rawTensor struct {
 	name   string
 	dims   []uint64 // innermost first
@@ -233,9 +235,9 @@ func rawFile(n int, tensors ...rawTensor) []byte {
 	return append(b, make([]byte, n)...)
 }
 
-// Products of dims that wrap, too many dims, tensors past the
-// end of the file, repeated names, overlap. Offset 0 for the first tensor and
-// missing padding after the last are fine.
+// Products of dims that wrap around, too many dims, tensors past the end of the file,
+// repeated names and overlap are refused. Missing padding after the last tensor is
+// accepted.
 func TestTensorChecks(t *testing.T) {
 	const f32, f16, q8_0, i8 = 0, 1, 8, 24
 	one := func(n int, dims ...uint64) []byte { return rawFile(n, rawTensor{"w", dims, f32, 0}) }
@@ -343,7 +345,7 @@ func TestTensorInfo(t *testing.T) {
 	}
 }
 
-// Every format that a file can carry is read back as itself.
+// Every format that a file can contain is read back as that format.
 func TestFormats(t *testing.T) {
 	var b ggufbuild.Builder
 	want := map[string]dtype.DType{}
@@ -367,8 +369,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// Type 42 is q2_0 (128 in 34 bytes) or q2_0_g64 (64 in 18): the extents decide,
-// for the file as a whole.
+// Type 42 is q2_0 (128 elements in 34 bytes) or q2_0_g64 (64 elements in 18 bytes). The
+// extents of all tensors of the file decide which.
 func TestType42(t *testing.T) {
 	const n = 128 * 32 // large enough that padding cannot hide the difference
 	type spec struct {
@@ -442,8 +444,8 @@ func product(shape []int) int {
 	return n
 }
 
-// Lengths and counts of a tiny file cannot make the parser allocate
-// more than a small multiple of the file.
+// A small file with huge lengths or counts makes the parser allocate at most a small
+// multiple of the file's size.
 func TestHugeCountsAllocateLittle(t *testing.T) {
 	u32, u64 := binary.LittleEndian.AppendUint32, binary.LittleEndian.AppendUint64
 	pair := func(typ ...uint32) []byte {
@@ -483,8 +485,8 @@ func TestHugeCountsAllocateLittle(t *testing.T) {
 	}
 }
 
-// A tensor count that the whole file could hold, but not what follows the
-// metadata, is refused before anything is allocated for it.
+// A tensor count that the whole file could hold, but not the part after the metadata, is
+// refused before anything is allocated for it.
 func TestTensorCountAfterMetadata(t *testing.T) {
 	var b ggufbuild.Builder
 	b.SetString("padding", strings.Repeat("x", 24_000))
@@ -496,8 +498,8 @@ func TestTensorCountAfterMetadata(t *testing.T) {
 	}
 }
 
-// Every truncation of a valid file is an error, or the file without padding
-// that nothing needs; none is a panic.
+// Every truncation of a valid file is refused without a panic, unless only the padding
+// after the last tensor is missing.
 func TestTruncation(t *testing.T) {
 	image := sample()
 	f, err := gguf.Parse(image)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The fewest bytes that an entry can take: what bounds a count before anything
-// is allocated for it.
+// The least sizes of entries in a file. A count is checked against them before anything is
+// allocated for it.
 const (
 	minPairSize   = 8 + 1 + 4 + 1     // key length, key, type, u8
 	minTensorSize = 8 + 0 + 4 + 4 + 8 // name length, name, n_dims, type, offset

@@ -11,8 +11,8 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// realFiles returns the images of real models and vocab-only files, by path, of those
-// that lie beside the module: none in a clone of its own.
+// realFiles returns the images of the real models and vocab-only files in ../shared, by
+// path. The map is empty if ../shared does not exist.
 func realFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	return readAll(t, filepath.Join("..", "..", "shared"), "models/*.gguf", "models/*/*.gguf", "vocab/*.gguf")
@@ -37,7 +37,7 @@ func seededFiles(t *testing.T) map[string][]byte {
 	return images
 }
 
-// allFiles returns the seeded files and the real ones that are there.
+// allFiles returns the seeded files and the real files that exist.
 func allFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	images := seededFiles(t)

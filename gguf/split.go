@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// The keys by which the parts of a split file know each other: the number of the
-// part, from 0, the number of parts, and the number of tensors in all of them. They
-// are integers (u16, u16 and i32 as llama.cpp's gguf-split writes them). Only part 0
-// has the model's metadata.
+// The metadata keys of a split file: the number of the part, from 0, the number of parts,
+// and the number of tensors in all parts. They are integers (u16, u16 and i32 in files of
+// llama.cpp's gguf-split). Only part 0 has the model's metadata.
 const (
 	splitNoKey      = "split.no"
 	splitCountKey   = "split.count"
 	splitTensorsKey = "split.tensors.count"
 )
 
-// splitNumber returns the value of one of the split keys, def where it is absent.
+// splitNumber returns the value of the split key, or def if the key is absent.
 func (f *File) splitNumber(key string, def int64, limit int64) (int64, error) {
 	v, ok := f.Value(key)
 	if !ok {
@@ -26,7 +25,7 @@ func (f *File) splitNumber(key string, def int64, limit int64) (int64, error) {
 	if !v.typ.isInteger() {
 		return 0, malformed("key %q is %s, want integer", key, v.describe())
 	}
-	// A u64 that no int64 holds is negative here.
+	// A u64 above the largest int64 is negative here.
 	n := int64(v.bits(0))
 	if n < 0 || n > limit {
 		return 0, malformed("key %q is %s, want 0 to %d", key, v, limit)
@@ -34,8 +33,8 @@ func (f *File) splitNumber(key string, def int64, limit int64) (int64, error) {
 	return n, nil
 }
 
-// splitCount returns the number of parts that f says it is one of; 1 for a file
-// that is not split.
+// splitCount returns the number of parts that the metadata of f gives, or 1 if f is not
+// split.
 func (f *File) splitCount() (int, error) {
 	n, err := f.splitNumber(splitCountKey, 1, math.MaxUint16)
 	return max(int(n), 1), err
@@ -57,9 +56,9 @@ func splitPrefix(path string, no, count int) (string, error) {
 	return prefix, nil
 }
 
-// ParseSplit is [Parse] of all parts of a split file, in order: a File with the
-// metadata of the first and the tensors of all. One part that is not split is
-// allowed. Parts that do not belong together are malformed.
+// ParseSplit is [Parse] for all parts of a split file, in order. The File has the metadata
+// of the first part and the tensors of all parts. A single file that is not split is
+// allowed. If the parts do not belong together, the error wraps [ErrMalformed].
 func ParseSplit(parts ...[]byte) (*File, error) {
 	if len(parts) == 0 {
 		return nil, malformed("no parts")
@@ -107,8 +106,8 @@ func (f *File) checkPart(p *File, no, count int) error {
 	if _, ok := p.Value(splitNoKey); !ok || own != int64(no) {
 		return malformed("key %q is %d, want %d", splitNoKey, own, no)
 	}
-	// Parts repeat little of the first part's metadata; what they repeat tells
-	// apart the models that parts of one name may come from.
+	// Later parts repeat a little of the first part's metadata. A difference there shows
+	// that the parts come from different models.
 	for key, v := range p.All() {
 		if key == splitNoKey || key == alignmentKey {
 			continue
@@ -146,7 +145,7 @@ func (f *File) checkJoined() error {
 		return err
 	}
 	if want != n {
-		return malformed("the %d parts hold %d tensors, key %q says %d", len(f.parts), n, splitTensorsKey, want)
+		return malformed("the %d parts hold %d tensors, want %d by key %q", len(f.parts), n, want, splitTensorsKey)
 	}
 	return nil
 }

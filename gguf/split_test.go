@@ -16,8 +16,9 @@ import (
 	"github.com/fucina-go/fucina/tests/ggufbuild"
 )
 
-// part builds part no of count as llama.cpp's gguf-split does: metadata in the
-// first, the split keys in all; each has two tensors, and the total is total.
+// part builds part no of count as llama.cpp's gguf-split does: the first part has the
+// metadata, and every part has the split keys. Each part has two tensors. total is the
+// value of the key for the number of tensors.
 func part(no, count, total int) *ggufbuild.Builder {
 	b := &ggufbuild.Builder{}
 	if no == 0 {
@@ -41,7 +42,7 @@ func splitParts(count int) [][]byte {
 	return parts
 }
 
-// writeParts writes the images as the parts of one file; an empty one is left out.
+// writeParts writes the images as the parts of one file. It skips empty images.
 func writeParts(t *testing.T, images ...[]byte) (prefix string) {
 	t.Helper()
 	prefix = filepath.Join(t.TempDir(), "tiny")
@@ -56,7 +57,7 @@ func writeParts(t *testing.T, images ...[]byte) (prefix string) {
 	return prefix
 }
 
-// whole is the model of part, in one file.
+// whole returns the model of part in one file.
 func whole(count int) []byte {
 	var b ggufbuild.Builder
 	b.SetString("general.architecture", "llama")
@@ -69,8 +70,8 @@ func whole(count int) []byte {
 	return b.Bytes()
 }
 
-// Any part opens the whole model, whose buffers outlive it, and which is written as
-// one file.
+// The path of any part opens the whole model. Its buffers outlive the File, and Write
+// writes the model as one file.
 func TestOpenSplit(t *testing.T) {
 	parts := splitParts(3)
 	parts[2] = parts[2][:len(parts[2])-29] // the padding may be missing
@@ -131,7 +132,7 @@ func TestParseSplit(t *testing.T) {
 	if f, err = gguf.ParseSplit(sample()); err != nil || f.Parts() != 1 {
 		t.Errorf("a file that is not split: %v", err)
 	}
-	// One part alone is what it is.
+	// Parse of one part has only the tensors of that part.
 	if f, err = gguf.Parse(splitParts(2)[1]); err != nil || len(f.Tensors()) != 2 {
 		t.Errorf("a part alone: %v", err)
 	}
@@ -140,8 +141,8 @@ func TestParseSplit(t *testing.T) {
 	}
 }
 
-// Parts that do not make one model are refused, in memory and on disk, with the part
-// at fault.
+// Parts that do not belong together are refused, in memory and on disk, with an error that
+// names the wrong part.
 func TestSplitErrors(t *testing.T) {
 	good := splitParts(3)
 	edit := func(no int, change func(b *ggufbuild.Builder)) [][]byte {
@@ -224,8 +225,8 @@ func TestOpenSplitErrors(t *testing.T) {
 	}
 }
 
-// Every part that was opened is closed again when another is at fault: on Windows
-// the files could not be removed otherwise, elsewhere the mappings are counted.
+// If a part is refused, every part that was opened is closed again. On Windows an open file
+// could not be removed; on other systems the test counts the mappings.
 func TestOpenSplitClosesParts(t *testing.T) {
 	maps := func() int {
 		b, err := os.ReadFile("/proc/self/maps")
@@ -259,8 +260,8 @@ func TestOpenSplitClosesParts(t *testing.T) {
 	}
 }
 
-// split writes f as count parts, as llama.cpp's gguf-split does: the first has the
-// metadata, and all the keys that number them.
+// split writes f as count parts, as llama.cpp's gguf-split does: the first part has the
+// metadata, and every part has the split keys.
 func split(t *testing.T, f *gguf.File, count int) [][]byte {
 	t.Helper()
 	tensors := f.Tensors()
@@ -291,8 +292,8 @@ func split(t *testing.T, f *gguf.File, count int) [][]byte {
 	return parts
 }
 
-// What is split and written as one file again is the same file, byte for byte, also
-// where only the first part has the model's alignment, and some parts have no tensors.
+// A file that is split and then written as one file has the same bytes, even if only the
+// first part has the model's alignment or some parts have no tensors.
 func TestSplitAndMerge(t *testing.T) {
 	images := allFiles(t)
 	images["align 1"] = countedTensors(1).Bytes()
@@ -312,7 +313,7 @@ func TestSplitAndMerge(t *testing.T) {
 				t.Fatalf("%s in %d parts: %v", name, count, err)
 			}
 			want := image
-			if len(f.Tensors()) == 0 { // gguf-split pads, and others need not
+			if len(f.Tensors()) == 0 { // gguf-split writes the padding, other writers may not
 				want = append(slices.Clone(image), make([]byte, max(0, out.Len()-len(image)))...)
 			}
 			if !bytes.Equal(out.Bytes(), want) {
@@ -322,7 +323,7 @@ func TestSplitAndMerge(t *testing.T) {
 	}
 }
 
-// Every part keeps to its own alignment, and the whole to the first's.
+// Every part has its own alignment. File.Alignment is that of the first part.
 func TestSplitAlignments(t *testing.T) {
 	parts := make([][]byte, 3)
 	for no, align := range []uint32{64, 0, 1} {
@@ -356,8 +357,8 @@ func TestSplitAlignments(t *testing.T) {
 	check(f)
 }
 
-// The names of parts lead to them, links too: a cache may keep the bytes elsewhere.
-// What is no file is refused with its name.
+// Parts are found by their names, which may be links to files elsewhere, as in a cache. An
+// error about a path that is not a file names the path.
 func TestOpenSplitLinks(t *testing.T) {
 	store := writeParts(t, splitParts(3)...)
 	prefix := filepath.Join(t.TempDir(), "linked")
@@ -392,7 +393,8 @@ func TestOpenSplitLinks(t *testing.T) {
 	replace(func() error { return os.WriteFile(second, nil, 0o666) })
 }
 
-// A file knows those that it was opened from by any name, and no others.
+// OpenedFrom is true for any name of the files that a File was opened from, and false for
+// other files.
 func TestOpenedFrom(t *testing.T) {
 	prefix := writeParts(t, splitParts(3)...)
 	dir := filepath.Dir(prefix)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// syncDir makes a rename in dir, "" for the current directory, last past a crash of
-// the system.
+// syncDir makes a rename in dir durable, so that it survives a crash of the system. The
+// current directory is "".
 func syncDir(dir string) error {
 	if dir == "" {
 		dir = "."
@@ -20,7 +20,7 @@ func syncDir(dir string) error {
 		return fmt.Errorf("gguf: %w", err)
 	}
 	defer d.Close()
-	// Some file systems cannot, and say so in one of these ways.
+	// Some file systems cannot sync a directory, and return one of these errors.
 	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
 		return fmt.Errorf("gguf: %w", err)
 	}

@@ -21,13 +21,13 @@ type TensorInfo struct {
 	Name string
 	// DType is the element format. Its block size divides the last dim.
 	DType dtype.DType
-	// Shape holds 1 to 4 dims, outermost first, the last one contiguous: the dims
-	// of the file in reverse. A dim of 0 makes the tensor empty: it is listed, and
-	// has no Buffer. It must not be modified.
+	// Shape holds 1 to 4 dims, outermost first and the last one contiguous. A file has
+	// the dims in reverse. A tensor with a dim of 0 is empty and has no Buffer. The slice
+	// must not be modified.
 	Shape []int
 	// Part is the number of the file that holds the data, 0 unless the file is split.
 	Part int
-	// Offset is the first byte of the data, counted from the start of its file.
+	// Offset is the position of the first byte of the data in its file.
 	Offset int64
 	// Size is the length of the data in bytes, without padding.
 	Size int64
@@ -36,8 +36,8 @@ type TensorInfo struct {
 	noDims bool
 }
 
-// Elements returns the product of the dims. That of a tensor of a [File] fits, and
-// is 0 for an empty one.
+// Elements returns the product of the dims. For a tensor of a [File] the product does not
+// overflow.
 func (t TensorInfo) Elements() int64 {
 	n := int64(1)
 	for _, d := range t.Shape {
@@ -46,14 +46,14 @@ func (t TensorInfo) Elements() int64 {
 	return n
 }
 
-// extent is where a file says that a tensor begins, in the data section.
+// extent is the type and the offset in the data section that a tensor description gives.
 type extent struct {
 	id     uint32 // ggml_type
 	offset uint64
 }
 
-// readTensors reads n tensor descriptions. DType is left unset where the
-// description alone does not decide it; Offset and Size are not set.
+// readTensors reads n tensor descriptions. It does not set Offset and Size, nor DType if
+// two formats have the id.
 func (r *reader) readTensors(n int) ([]TensorInfo, []extent, error) {
 	tensors, extents := make([]TensorInfo, 0, n), make([]extent, 0, n)
 	for i := range n {
@@ -103,16 +103,15 @@ func (r *reader) readTensor(i int) (t TensorInfo, e extent, err error) {
 	return t, e, err
 }
 
-// locate sets DType, Offset and Size of every tensor. The data section runs
-// from byte start to the end of the file and has space bytes. The error is a bare
-// reason, as are those of place and byteSize: reader and [Writer] wrap their own
-// sentinels.
+// locate sets DType, Offset and Size of every tensor. The data section begins at byte
+// start, ends with the file and has space bytes. The errors of locate, place and byteSize
+// have no sentinel, because reader and [Writer] add different ones.
 func locate(tensors []TensorInfo, extents []extent, start, space, align int64) error {
 	ambiguous := func(t TensorInfo) bool { return t.DType == dtype.Invalid }
 	if !slices.ContainsFunc(tensors, ambiguous) {
 		return place(tensors, extents, start, space, align, dtype.Invalid)
 	}
-	// q2_0_g64 first: it is what remains where both fit.
+	// q2_0_g64 is tried first, so that it is chosen if both formats fit.
 	trial := slices.Clone(tensors)
 	errG64 := place(trial, extents, start, space, align, dtype.Q2_0_G64)
 	if errG64 == nil {
@@ -123,11 +122,11 @@ func locate(tensors []TensorInfo, extents []extent, start, space, align int64) e
 	if err == nil || err.Error() == errG64.Error() {
 		return err
 	}
-	return fmt.Errorf("type %d fits neither of its formats: as %s: %w; as %s: %w",
+	return fmt.Errorf("the file fits neither format of type %d: as %s: %w; as %s: %w",
 		dtype.Q2_0.GGUF(), dtype.Q2_0_G64, errG64, dtype.Q2_0, err)
 }
 
-// place is locate with type 42 read as q2.
+// place is locate with q2 as the format of type 42.
 func place(tensors []TensorInfo, extents []extent, start, space, align int64, q2 dtype.DType) error {
 	var next int64 // end of the tensors so far, padded
 	for i := range tensors {
@@ -153,9 +152,9 @@ func place(tensors []TensorInfo, extents []extent, start, space, align int64, q2
 	return nil
 }
 
-// byteSize returns the bytes of t, having checked that its rows are whole
-// blocks and that neither elements nor bytes exceed an int, also leaving out dims
-// of 0.
+// byteSize returns the size of t in bytes. It checks that the rows of t are whole blocks,
+// and that the products of the elements and of the bytes fit an int, with dims of 0 left
+// out of the products.
 func byteSize(t TensorInfo) (int64, error) {
 	row, block := t.Shape[len(t.Shape)-1], t.DType.BlockSize()
 	if row%block != 0 {

@@ -30,7 +30,7 @@ const (
 	typeCount
 )
 
-// types gives each type's name and its encoded size, 0 where it varies.
+// types gives each type's name and encoded size. The size is 0 if it varies.
 var types = [typeCount]struct {
 	name string
 	size int
@@ -68,13 +68,13 @@ func (t Type) isInteger() bool {
 
 func (t Type) isFloat() bool { return t == TypeFloat32 || t == TypeFloat64 }
 
-// Value is a metadata value. It is immutable, and independent of the file it
-// came from. Values come from [Metadata.Value], [NewValue] and [NewArray]; the zero
-// Value is not valid. Values of one type and content are equal with ==.
+// Value is a metadata value. It is immutable and stays valid after its file is closed.
+// [Metadata.Value], [NewValue] and [NewArray] return Values; the zero Value is not valid.
+// Two Values of the same type and content are equal with ==.
 type Value struct {
 	typ  Type
-	elem Type // of an array; typ otherwise
-	n    int  // elements of an array; 1 otherwise
+	elem Type // type of an array's elements; equal to typ for a scalar
+	n    int  // number of an array's elements; 1 for a scalar
 	raw  string
 }
 
@@ -83,13 +83,13 @@ type Scalar interface {
 	uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 | float64 | bool | string
 }
 
-// NewValue returns the value v, of the type that v's own says.
+// NewValue returns v as a metadata value of the GGUF type that corresponds to T.
 func NewValue[T Scalar](v T) Value {
 	t := typeOf[T]()
 	return Value{typ: t, elem: t, n: 1, raw: string(appendScalars(nil, []T{v}))}
 }
 
-// NewArray returns an array of a copy of s.
+// NewArray returns a copy of s as a metadata array of the GGUF type that corresponds to T.
 func NewArray[T Scalar](s []T) Value {
 	return Value{typ: TypeArray, elem: typeOf[T](), n: len(s), raw: string(appendScalars(nil, s))}
 }
@@ -122,7 +122,7 @@ func typeOf[T Scalar]() Type {
 	return TypeString
 }
 
-// appendScalars appends the encoding of s as in a file, without type or length.
+// appendScalars appends the file encoding of s, without type or length.
 func appendScalars[T Scalar](b []byte, s []T) []byte {
 	if strs, ok := any(s).([]string); ok {
 		for _, x := range strs {
@@ -132,7 +132,7 @@ func appendScalars[T Scalar](b []byte, s []T) []byte {
 	}
 	b, err := binary.Append(b, binary.LittleEndian, s)
 	if err != nil {
-		panic(fmt.Sprintf("gguf: a slice of %T does not encode: %v", *new(T), err))
+		panic(fmt.Sprintf("gguf: encoding a slice of %T: %v", *new(T), err))
 	}
 	return b
 }
@@ -142,10 +142,10 @@ func appendString(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// valid reports whether v is not the zero Value, the only one that holds no type.
+// valid reports whether v is not the zero Value.
 func (v Value) valid() bool { return v != Value{} }
 
-// append appends v as a file holds it: the type and the encoding.
+// append appends the file encoding of v: its type and its content.
 func (v Value) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(v.typ))
 	if v.typ == TypeArray {
@@ -158,15 +158,15 @@ func (v Value) append(b []byte) []byte {
 // Type returns the value's type.
 func (v Value) Type() Type { return v.typ }
 
-// Elem returns the type of an array's elements, and the value's own type if it
-// is not an array.
+// Elem returns the type of an array's elements, or the value's own type if v is not an
+// array.
 func (v Value) Elem() Type { return v.elem }
 
-// Len returns the number of an array's elements, and 1 if v is not an array.
+// Len returns the number of an array's elements, or 1 if v is not an array.
 func (v Value) Len() int { return v.n }
 
-// Interface decodes v to the Go type of its own: uint8 to int64, float32,
-// float64, bool, string, or a slice of one of these.
+// Interface returns v as the corresponding Go type: uint8 to int64, float32, float64, bool,
+// string, or a slice of one of these.
 func (v Value) Interface() any {
 	switch v.elem {
 	case TypeUint8:
@@ -198,11 +198,11 @@ func (v Value) Interface() any {
 		}
 		return s
 	}
-	panic(fmt.Sprintf("gguf: a Value of type %s, which none has", v.elem))
+	panic(fmt.Sprintf("gguf: a Value of the invalid type %s", v.elem))
 }
 
-// decode returns the elements of v as at gives them: a slice for an array, the
-// only element otherwise.
+// decode returns the results of at for the elements of v: a slice for an array, the only
+// element otherwise.
 func decode[T any](v Value, at func(i int) T) any {
 	if v.typ != TypeArray {
 		return at(0)
@@ -214,15 +214,15 @@ func decode[T any](v Value, at func(i int) T) any {
 	return s
 }
 
-// String renders v for a reader: numbers in decimal, strings quoted in full, and of a
-// long array the first elements and the length.
+// String formats v: numbers in decimal, strings quoted in full, and a long array as its
+// length and first elements.
 func (v Value) String() string { return v.render(6, strconv.Quote) }
 
-// brief is [Value.String] for an error message, of bounded length.
+// brief is [Value.String] with a bounded length, for error messages.
 func (v Value) brief() string { return v.render(1, quote) }
 
-// render shows at most the first shown elements of an array, and strings as quote
-// gives them.
+// render formats v with at most the first shown elements of an array, and quotes strings
+// with quote.
 func (v Value) render(shown int, quote func(string) string) string {
 	var b strings.Builder
 	if v.typ != TypeArray {
@@ -273,8 +273,8 @@ func (v Value) describe() string {
 	return v.typ.String()
 }
 
-// bits returns element i of an integer value, sign-extended to 64 bits where
-// its type is signed.
+// bits returns element i of an integer value, sign-extended to 64 bits if its type is
+// signed.
 func (v Value) bits(i int) uint64 {
 	size := types[v.elem].size
 	var b [8]byte
@@ -299,7 +299,7 @@ func (v Value) float(i int) float64 {
 	return math.Float64frombits(v.bits(i))
 }
 
-// strings returns the first n elements of a str value; they share its bytes.
+// strings returns the first n elements of a str value. They share the bytes of v.
 func (v Value) strings(n int) []string {
 	s := make([]string, n)
 	raw := v.raw
@@ -332,7 +332,7 @@ func (r *reader) readValue(key string) (Value, error) {
 		if v.elem == TypeArray {
 			return Value{}, malformed("%s is an array of arrays", what)
 		}
-		if n > uint64(r.remaining()) { // every element takes a byte or more
+		if n > uint64(r.remaining()) { // every element takes at least one byte
 			return Value{}, malformed("%s has %d elements, the file has %d bytes left", what, n, r.remaining())
 		}
 		v.n = int(n)

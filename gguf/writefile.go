@@ -9,18 +9,19 @@ import (
 	"path/filepath"
 )
 
-// WriteFile creates or replaces the file at path with what fill declares and writes. It
-// writes a temporary file in the same directory, forces it to the disk and renames it, so
-// path always holds the old file or the whole new one. Files that are open keep the old
-// bytes, except on Windows, where a file that is open or mapped cannot be replaced: a fill
-// that reads the old file closes it before it returns. WriteFile closes the Writer. If
-// fill or WriteFile fails, or fill panics, the temporary file is removed.
+// WriteFile creates or replaces the file at path. fill declares and writes the contents of
+// the new file through w. WriteFile writes a temporary file in the same directory, syncs it
+// to the disk and renames it, so that path always holds the old file or the whole new one.
+// WriteFile closes the Writer. If fill or WriteFile fails, or fill panics, the temporary
+// file is removed.
 //
-// If path is a symbolic link, the file that it leads to is created or replaced, and the
-// temporary file lies beside that. A new file has the system's usual permissions. A
-// replaced one keeps its permission bits, but not its owner or further names (hard links).
-// If there is something at path that is not a regular file, or is read-only, WriteFile
-// fails before it calls fill.
+// Files that are open keep the old bytes. Windows cannot replace a file that is open or
+// mapped, so there a fill that reads the old file must close it before it returns.
+//
+// If path is a symbolic link, its target is created or replaced, and the temporary file
+// lies beside the target. A new file has the system's default permissions. A replaced file
+// keeps its permission bits, but not its owner or its other hard links. If path exists and
+// is not a regular file, or is read-only, WriteFile fails before it calls fill.
 func WriteFile(path string, fill func(w *Writer) error) (err error) {
 	asked := path
 	path, old, err := followLinks(path)
@@ -53,17 +54,17 @@ func WriteFile(path string, fill func(w *Writer) error) (err error) {
 	return syncDir(dir)
 }
 
-// maxLinks is how many symbolic links in a row lead to a file at most; systems give
-// up at 40 or before.
+// maxLinks bounds a chain of symbolic links. Systems follow at most 40.
 const maxLinks = 40
 
-// maxTemp is how many bytes of a name the temporary one has: systems allow 255 in all.
+// maxTemp bounds the bytes of a file's name that the name of its temporary file contains.
+// Systems allow 255 bytes in total.
 const maxTemp = 200
 
-// followLinks returns the path of the file that path leads to, and what is there, nil
-// if there is nothing. It fails if that cannot be replaced.
+// followLinks returns the path of the file that path leads to, and its FileInfo, which is
+// nil if there is no file. It fails if the file cannot be replaced.
 func followLinks(path string) (string, fs.FileInfo, error) {
-	// Links of /proc lead to pipes under names that no directory has.
+	// The target of a link in /proc may be a pipe, whose name is in no directory.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return "", nil, misuse("%s is not a regular file", path)
 	}
@@ -92,8 +93,8 @@ func followLinks(path string) (string, fs.FileInfo, error) {
 			return "", nil, fmt.Errorf("gguf: %w", err)
 		}
 		if !filepath.IsAbs(link) {
-			// Here and below no filepath.Join: a ".." behind a link to a directory leads
-			// elsewhere than it reads.
+			// filepath.Join would remove a ".." together with the name before it, which
+			// may be a link to another directory.
 			link = dir + link
 		}
 		path = link
@@ -109,9 +110,9 @@ type tempFile struct {
 	asked string
 }
 
-// createTemp creates a file of a new name beside path, which asked leads to. Unlike
-// os.CreateTemp it leaves the permissions to the umask, as for any output; those of old,
-// the file to replace, are kept, if there is one.
+// createTemp creates a file of a new name beside path. asked is the path that WriteFile was
+// given. The permissions are those of old, the file to replace. If old is nil, the umask
+// decides, unlike in os.CreateTemp.
 func createTemp(path, asked string, old fs.FileInfo) (*tempFile, error) {
 	mode := fs.FileMode(0o666)
 	if old != nil {
@@ -143,7 +144,7 @@ func (t *tempFile) Write(p []byte) (int, error) {
 	return n, t.named(err)
 }
 
-// rename forces the file to the disk, closes it and makes it the one at path.
+// rename syncs the file to the disk, closes it and renames it to path.
 func (t *tempFile) rename(path string) error {
 	if err := t.file.Sync(); err != nil {
 		return t.named(err)
@@ -154,15 +155,14 @@ func (t *tempFile) rename(path string) error {
 	return t.named(os.Rename(t.file.Name(), path))
 }
 
-// remove closes the file, unless it is closed, and removes it. The error or panic under
-// way says more than one of cleaning up.
+// remove closes the file, unless it is closed, and removes it. It ignores errors, because
+// its caller already has an error or a panic.
 func (t *tempFile) remove() {
 	_ = t.file.Close()
 	_ = os.Remove(t.file.Name())
 }
 
-// named returns what the system said of the temporary file, said of the one that was
-// asked for.
+// named returns err, an error about the temporary file, with the path t.asked.
 func (t *tempFile) named(err error) error {
 	var file *fs.PathError
 	var link *os.LinkError
@@ -175,8 +175,8 @@ func (t *tempFile) named(err error) error {
 	return err
 }
 
-// keepMode gives file the permission bits of old, if there is one. Where they are
-// the same it asks nothing of file systems that have none to set.
+// keepMode gives file the permission bits of old, if old is not nil. It calls Chmod only if
+// the bits differ, because some file systems have no permission bits.
 func keepMode(file *os.File, old fs.FileInfo) error {
 	if old == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/fucina-go/fucina/tests/ggufbuild"
 )
 
-// WriteFile leaves the old file or the new one, and nothing beside it.
+// WriteFile leaves the old file or the new one, and no temporary file.
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.gguf")
@@ -90,13 +90,13 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// setK declares a file that says which one it is.
+// setK declares a file whose metadata identifies it.
 func setK(v string) func(w *gguf.Writer) error {
 	return func(w *gguf.Writer) error { return w.Set("k", gguf.NewValue(v)) }
 }
 
-// wantK wants the file at path to be the one of setK, and the directory to hold only
-// the files of those names.
+// wantK checks that the file at path is the one of setK, and that its directory holds only
+// the named files.
 func wantK(t *testing.T, path, v string, names ...string) {
 	t.Helper()
 	f, err := gguf.Open(path)
@@ -129,8 +129,8 @@ func symlink(t *testing.T, target, link string) {
 	}
 }
 
-// A symbolic link stays one, and what it leads to is made or replaced, through links
-// to links and out of linked directories.
+// A symbolic link stays a link, and its target is created or replaced. The link may lead to
+// another link or out of a linked directory.
 func TestWriteFileFollowsLinks(t *testing.T) {
 	top := t.TempDir()
 	for _, dir := range []string{"disk", "disk/deep", "models"} {
@@ -141,7 +141,7 @@ func TestWriteFileFollowsLinks(t *testing.T) {
 	symlink(t, filepath.Join("..", "disk", "m.gguf"), filepath.Join(top, "models", "first.gguf"))
 	symlink(t, "first.gguf", filepath.Join(top, "models", "second.gguf"))
 	symlink(t, filepath.Join(top, "models", "second.gguf"), filepath.Join(top, "models", "third.gguf"))
-	// Of models/door/../m.gguf the system takes the "..", of disk/deep, to be disk.
+	// models/door is a link to disk/deep, so the system takes models/door/.. as disk.
 	symlink(t, filepath.Join("..", "disk", "deep"), filepath.Join(top, "models", "door"))
 	symlink(t, "door"+string(filepath.Separator)+".."+string(filepath.Separator)+"m.gguf", filepath.Join(top, "models", "fourth.gguf"))
 	links := []string{"door", "first.gguf", "fourth.gguf", "second.gguf", "third.gguf"}
@@ -163,7 +163,7 @@ func TestWriteFileFollowsLinks(t *testing.T) {
 	}
 }
 
-// What cannot be replaced is refused before any work is done for it.
+// A file that cannot be replaced is refused before fill is called.
 func TestWriteFileRefusals(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -202,7 +202,7 @@ func TestWriteFileRefusals(t *testing.T) {
 	refused("loop", gguf.ErrWrite)
 }
 
-// An error of the final steps leaves no temporary file either.
+// If the sync or the rename fails, no temporary file is left.
 func TestWriteFileLateErrors(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.gguf")
@@ -218,7 +218,7 @@ func TestWriteFileLateErrors(t *testing.T) {
 	}
 }
 
-// A path without a directory is one in the current one.
+// A path without a directory is in the current directory.
 func TestWriteFileHere(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -230,8 +230,8 @@ func TestWriteFileHere(t *testing.T) {
 	}
 }
 
-// A file whose name is as long as systems allow is written, though the temporary name
-// adds to it.
+// A file whose name is as long as systems allow can be written, although the temporary name
+// is derived from it.
 func TestWriteFileLongName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), strings.Repeat("n", 255))
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 )
 
-// A new file has the permissions of any, a replaced one keeps its own, also while it
-// is written: what others may not read is never there for them.
+// A new file has the default permissions. A replaced file keeps its permissions, and the
+// temporary file has the same, so that other users can never read a private file.
 func TestWriteFileMode(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o027))
 	dir := t.TempDir()
@@ -63,8 +63,8 @@ func TestWriteFileMode(t *testing.T) {
 }
 
 // If the disk fills up, the old file remains and no temporary file is left. The error names
-// the file that was asked for and not the temporary one, however the tensor was written. A
-// limit on the size of files takes the place of a full disk.
+// the path of WriteFile and not the temporary file, however the tensor is written. A limit
+// on the size of files simulates the full disk.
 func TestWriteFileDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.gguf")
@@ -87,7 +87,7 @@ func TestWriteFileDiskFull(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	defer lift() // for whatever runs next, also if this fails
+	defer lift() // also if the test fails
 	const size = 1 << 20
 	for name, fill := range map[string]func(w *gguf.Writer) error{
 		"whole":  func(w *gguf.Writer) error { return w.WriteTensor("a", make([]byte, size)) },

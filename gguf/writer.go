@@ -11,20 +11,19 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 )
 
-// writerVersion is the version of the files that a Writer makes.
+// writerVersion is the format version that a Writer writes.
 const writerVersion = 3
 
-// Writer makes a GGUF file, version 3, as a stream: first all metadata pairs and
-// tensor descriptions are declared, then the tensors' bytes follow in the order
-// of their declaration. It holds the metadata, and of the tensors no more than
-// a call passes to it.
+// Writer writes a GGUF file of version 3 as a stream. The caller first declares all
+// metadata pairs and tensor descriptions, then writes the tensors' bytes in the order of
+// declaration. The Writer holds the metadata in memory, and no tensor data.
 //
-// The layout is that of ggml: pairs in the order in which they were set, tensors
-// back to back, each padded with zeros to general.alignment (32 if that key is
-// not set), as is the space between descriptions and data.
+// The layout is ggml's: pairs in the order in which they were set, then tensors back to
+// back. The descriptions and each tensor are padded with zeros to general.alignment, or to
+// 32 if that key is not set.
 //
-// Errors of use wrap [ErrWrite] and leave the Writer as it was. Errors of the
-// output are final: every later call returns them. A Writer is for one goroutine.
+// An error of misuse wraps [ErrWrite] and does not change the Writer. An error of the
+// output is final: every later call returns it. A Writer is for one goroutine.
 type Writer struct {
 	out     io.Writer
 	pairs   []pair
@@ -32,11 +31,11 @@ type Writer struct {
 	tensors []TensorInfo
 	names   map[string]bool // of tensors
 
-	// Set with the header, when the first data is written.
+	// The fields below are set when the header is written, before the first data.
 	started bool
 	align   int64
 	next    int // index of the tensor whose data comes next
-	// short is by how much the padding at the end of the file is cut.
+	// short is the number of padding bytes to leave out at the end of the file.
 	short  int64
 	closed bool
 	err    error
@@ -47,8 +46,8 @@ type pair struct {
 	value Value
 }
 
-// NewWriter returns a Writer to out. It makes one call of out for the header and
-// few for each tensor: out need not be buffered. The caller closes out, after
+// NewWriter returns a Writer to out. It calls out.Write once for the header and a few times
+// for each tensor, so out need not be buffered. The caller closes out, after
 // [Writer.Close].
 func NewWriter(out io.Writer) *Writer {
 	return &Writer{out: out, places: make(map[string]int), names: make(map[string]bool)}
@@ -58,7 +57,7 @@ func misuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrWrite, fmt.Errorf(format, args...))
 }
 
-// declaring returns an error if the header is written already.
+// declaring returns an error if the header is already written.
 func (w *Writer) declaring(what string) error {
 	switch {
 	case w.err != nil:
@@ -69,8 +68,9 @@ func (w *Writer) declaring(what string) error {
 	return nil
 }
 
-// Set gives key the value v: in the place of its earlier value, or after all other
-// keys. The key general.alignment, a u32 and a power of two, sets the alignment.
+// Set sets key to the value v. A new key is placed after all others; an earlier value of
+// key is replaced in its place. The key general.alignment, a u32 that is a power of two,
+// sets the alignment.
 func (w *Writer) Set(key string, v Value) error {
 	if err := w.declaring("key " + quote(key)); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (w *Writer) Set(key string, v Value) error {
 	return nil
 }
 
-// Remove takes key away, if it was set.
+// Remove removes key. It does nothing if key is not set.
 func (w *Writer) Remove(key string) error {
 	if err := w.declaring("removal of key " + quote(key)); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (w *Writer) SetAll(m *Metadata) error {
 	return nil
 }
 
-// RemoveSplit takes away the keys by which the parts of a split file know each other,
-// for a file that holds all of what such parts did.
+// RemoveSplit removes the metadata keys of a split file, for a file that holds the tensors
+// of all its parts.
 func (w *Writer) RemoveSplit() error {
 	for _, key := range []string{splitNoKey, splitCountKey, splitTensorsKey} {
 		if err := w.Remove(key); err != nil {
@@ -143,9 +143,9 @@ func (w *Writer) find(key string) int {
 	return -1
 }
 
-// AddTensor declares a tensor by t's Name, DType and Shape; the other fields are
-// ignored. A tensor of a [File] keeps the form it has there. An empty Shape is a
-// scalar without dims, which reads back as shape [1].
+// AddTensor declares a tensor by t's Name, DType and Shape. It ignores the other exported
+// fields. An empty Shape is a scalar without dims, which reads back as shape [1]. A scalar
+// without dims of a [File] is written without dims.
 func (w *Writer) AddTensor(t TensorInfo) error {
 	if err := w.declaring("tensor " + quote(t.Name)); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (w *Writer) AddTensor(t TensorInfo) error {
 func (w *Writer) header() error {
 	w.align = defaultAlignment
 	if i := w.find(alignmentKey); i >= 0 {
-		w.align = int64(w.pairs[i].value.bits(0)) // Set checked it
+		w.align = int64(w.pairs[i].value.bits(0)) // checked by Set
 	}
 
 	b := []byte("GGUF")
@@ -226,8 +226,8 @@ func (w *Writer) header() error {
 	return w.pad(int64(len(b)), len(w.tensors) == 0)
 }
 
-// checkFormats refuses tensors that a reader would take for those of the other
-// format with the same id; space is the length of the data section.
+// checkFormats returns an error if a reader would take tensors for the other format with
+// the same id. space is the length of the data section.
 func (w *Writer) checkFormats(extents []extent, space int64) error {
 	read := slices.Clone(w.tensors)
 	for i, t := range read {
@@ -248,7 +248,7 @@ func (w *Writer) checkFormats(extents []extent, space int64) error {
 	return nil
 }
 
-// begin checks that data of tensor name may follow, and returns its description.
+// begin checks that name is the next tensor to write, and returns its description.
 func (w *Writer) begin(name string) (TensorInfo, error) {
 	switch {
 	case w.err != nil:
@@ -265,8 +265,8 @@ func (w *Writer) begin(name string) (TensorInfo, error) {
 	return t, nil
 }
 
-// WriteTensor writes the bytes of the next tensor in the order of declaration,
-// which must be the one called name.
+// WriteTensor writes the bytes of the tensor called name, which must be the next one in the
+// order of declaration.
 func (w *Writer) WriteTensor(name string, data []byte) error {
 	t, err := w.begin(name)
 	if err != nil {
@@ -286,10 +286,9 @@ func (w *Writer) WriteTensor(name string, data []byte) error {
 	return w.end(t)
 }
 
-// CopyTensor is [Writer.WriteTensor] for bytes that come from r, in pieces, and of
-// which it reads no more than the tensor takes. The output is spoilt where r fails
-// or ends before: the error is final then, and wraps r's or
-// [io.ErrUnexpectedEOF].
+// CopyTensor is [Writer.WriteTensor] with bytes from r. It copies in pieces and reads no
+// more than the tensor's size. If r fails or ends too early, the output is incomplete, and
+// the error is final: it wraps the error of r or [io.ErrUnexpectedEOF].
 func (w *Writer) CopyTensor(name string, r io.Reader) error {
 	t, err := w.begin(name)
 	if err != nil {
@@ -305,20 +304,21 @@ func (w *Writer) CopyTensor(name string, r io.Reader) error {
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
-		w.err = fmt.Errorf("gguf: tensor %s: %d of %d bytes: %w", quote(name), n, t.Size, err)
+		w.err = fmt.Errorf("gguf: tensor %s: copied %d of %d bytes: %w", quote(name), n, t.Size, err)
 		return w.err
 	}
 	return w.end(t)
 }
 
-// end pads after the data of t.
+// end writes the padding after the data of t.
 func (w *Writer) end(t TensorInfo) error {
 	w.next++
 	return w.pad(t.Size, w.next == len(w.tensors))
 }
 
-// Close ends the file. It fails while data is missing. It writes the header of a
-// file without tensors, and closes nothing else. A second Close does nothing.
+// Close completes the file. It fails if data of a declared tensor is missing. If there are
+// no tensors, it writes the header. It does not close the output. A second Close does
+// nothing.
 func (w *Writer) Close() error {
 	if w.err != nil || w.closed {
 		return w.err
@@ -347,7 +347,7 @@ func (w *Writer) write(b []byte) error {
 
 var zeros [4096]byte
 
-// pad writes the zeros that follow n bytes; last says that nothing follows them.
+// pad writes the padding after n bytes. last says that it is at the end of the file.
 func (w *Writer) pad(n int64, last bool) error {
 	n = pad(n, w.align) - n
 	if last {
@@ -363,11 +363,11 @@ func (w *Writer) pad(n int64, last bool) error {
 	return nil
 }
 
-// Write writes the whole of f to out as one file: the same metadata and tensors in
-// the same order. For a file of version 3 these are the same bytes, save what
-// carries no meaning: bytes in place of padding that are not zero, and bytes after
-// the last tensor's padding. A file of version 2 becomes one of version 3. The
-// parts of a split file become one, without the keys that number them.
+// Write writes f to out as one file, with the same metadata and tensors in the same order.
+// For a file of version 3 the bytes are the same, with two exceptions: padding is written
+// as zeros, and bytes after the last tensor's padding are left out. A file of version 2
+// becomes one of version 3. The parts of a split file become one file without the split
+// keys.
 func Write(out io.Writer, f *File) error {
 	w := NewWriter(out)
 	if err := w.SetAll(&f.Metadata); err != nil {
@@ -400,13 +400,13 @@ func copyTensor(w *Writer, f *File, t TensorInfo) error {
 	if err != nil {
 		return err
 	}
-	// There is no one to tell; see Buffer.
+	// The error is ignored as in Buffer.
 	defer func() { _ = m.release() }()
 	return w.CopyTensor(t.Name, &imageReader{m, data})
 }
 
-// imageReader reads a part of an image. Given to a system call, bytes of a file that was
-// cut would be an error of the output.
+// imageReader reads a part of an image. It copies the bytes, because a system call that
+// gets bytes of a truncated file would report an error of the output.
 type imageReader struct {
 	m    *mapping
 	rest []byte

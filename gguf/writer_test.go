@@ -18,8 +18,8 @@ import (
 	"github.com/fucina-go/fucina/tests/ggufbuild"
 )
 
-// sameModel checks that got holds what want does, save the version and the place of
-// the tensors.
+// sameModel checks that got has the metadata, tensors and bytes of want. The version and
+// the offsets may differ.
 func sameModel(t *testing.T, got, want *gguf.File) {
 	t.Helper()
 	if !slices.Equal(got.Keys(), want.Keys()) {
@@ -44,8 +44,8 @@ func sameModel(t *testing.T, got, want *gguf.File) {
 	}
 }
 
-// A file of version 3 is written again byte for byte: what the format allows, what
-// writers leave out at the end, and files of llama.cpp.
+// Write reproduces a file of version 3 byte for byte: unusual but valid files, files
+// without padding at the end, and files of llama.cpp.
 func TestWriteIdentical(t *testing.T) {
 	images := allFiles(t)
 	images["sample"] = sample()
@@ -64,7 +64,7 @@ func TestWriteIdentical(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name := filepath.Base(p); name == "ok_n_dims_0.gguf" {
-			images[name] = data[:128] // what follows lies past the only tensor's padding
+			images[name] = data[:128] // without the bytes after the only tensor's padding
 		} else {
 			images[name] = data
 		}
@@ -83,8 +83,8 @@ func TestWriteIdentical(t *testing.T) {
 	}
 }
 
-// What the documentation says is not kept: the version 2, bytes in padding and after
-// the end. Nothing else is lost.
+// Write does not keep version 2, bytes of padding, and bytes after the end, as documented.
+// It keeps everything else.
 func TestWriteNormalises(t *testing.T) {
 	b := countedTensors(64)
 	want := b.Bytes()
@@ -106,7 +106,7 @@ func TestWriteNormalises(t *testing.T) {
 	}
 }
 
-// A Writer makes what the independent builder makes, for every type of value.
+// A Writer writes the same bytes as the independent builder, for every type of value.
 func TestWriter(t *testing.T) {
 	var out bytes.Buffer
 	w := gguf.NewWriter(&out)
@@ -139,7 +139,7 @@ func TestWriter(t *testing.T) {
 	set("f32s", gguf.NewArray([]float32{1, 2, 3, 4, 5, 6, 7.25}))
 	set("f64s", gguf.NewArray([]float64{math.Inf(1)}))
 	set("bools", gguf.NewArray([]bool{true, false}))
-	set("u16", gguf.NewValue[uint16](math.MaxUint16)) // in its old place
+	set("u16", gguf.NewValue[uint16](math.MaxUint16)) // replaces the earlier value in its place
 	if err := w.Remove("removed"); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestWriterScalarTensor(t *testing.T) {
 	}
 }
 
-// Every misuse is refused with ErrWrite, and the Writer goes on.
+// Every misuse is refused with ErrWrite, and the Writer can be used afterwards.
 func TestWriterMisuse(t *testing.T) {
 	var out bytes.Buffer
 	w := gguf.NewWriter(&out)
@@ -273,8 +273,8 @@ func TestWriterTooLarge(t *testing.T) {
 	}
 }
 
-// A file cannot say which of the formats with id 42 it means, so the Writer refuses
-// what would be read as the other.
+// A file does not record which of the formats with id 42 it has, so the Writer refuses
+// tensors that would be read as the other format.
 func TestWriterType42(t *testing.T) {
 	write := func(formats ...dtype.DType) error {
 		var out bytes.Buffer
@@ -321,7 +321,7 @@ func TestWriterType42(t *testing.T) {
 	if err := write(dtype.Q2_0_G64, dtype.Q2_0); !errors.Is(err, gguf.ErrWrite) {
 		t.Errorf("both formats in one file: %v, want ErrWrite", err)
 	}
-	// Large enough to tell.
+	// These are large enough to tell the formats apart.
 	var out bytes.Buffer
 	w := gguf.NewWriter(&out)
 	if err := w.AddTensor(gguf.TensorInfo{Name: "a", DType: dtype.Q2_0, Shape: []int{32, 128}}); err != nil {
@@ -339,7 +339,7 @@ func TestWriterType42(t *testing.T) {
 	}
 }
 
-// failAfter accepts n bytes.
+// failAfter is an io.Writer that fails after n bytes.
 type failAfter struct{ n int }
 
 var errFull = errors.New("disk full")
@@ -353,7 +353,7 @@ func (f *failAfter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// An error of the output, wherever it strikes, is returned from there on.
+// An error of the output is returned by every later call, wherever it occurs.
 func TestWriterOutputErrors(t *testing.T) {
 	file, err := gguf.Parse(sample())
 	if err != nil {
@@ -442,8 +442,8 @@ func TestWriteOfClosedFile(t *testing.T) {
 	}
 }
 
-// benchmarkImage is a file with a vocabulary of 32000 tokens, 291 tensors as a llama
-// of 7 billion parameters has, and 4 MiB of data.
+// benchmarkImage returns a file with a vocabulary of 32000 tokens, 291 tensors like those
+// of a llama model of 7 billion parameters, and 4 MiB of data.
 func benchmarkImage() []byte {
 	var b ggufbuild.Builder
 	tokens := make([]string, 32000)
@@ -459,7 +459,7 @@ func benchmarkImage() []byte {
 	return b.Bytes()
 }
 
-// Bytes per second are of the whole file, though Parse reads only what precedes the
+// The bytes per second count the whole file, although Parse reads only the part before the
 // data.
 func BenchmarkParse(b *testing.B) {
 	image := benchmarkImage()
