@@ -8,20 +8,19 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// attention is OpAttention, with the softmax computed online (Milakov and
-// Gimelshein, "Online normalizer calculation for softmax", 2018) over blocks of
-// keys. A unit is a few tokens of the query heads that share a KV head: a block of
-// the cache is widened once for all of them. Blocks start at multiples of keyBlock
-// from the first key, so that the order of a row's operations depends on nothing
-// but its own position.
+// attention is the kernel of op.Attention. It computes the softmax online over blocks of
+// keys (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018). A unit
+// is a few tokens of the query heads that share a KV head, so that a block of the cache is
+// widened once for all of them. Blocks start at multiples of keyBlock, so that the order of
+// a row's operations depends only on the row's position.
 type attention struct {
 	t, heads, kvHeads, d, dv int
 	group                    int // query heads of a KV head
-	tokens                   int // in a unit
+	tokens                   int // tokens in a unit
 	tiles                    int // units of a KV head
 	past, window             int
 	scale, softCap           float32
-	qr, or                   rows // of the heads of all tokens
+	qr, or                   rows // a row is a head of a token
 	k, v                     cache
 	q, out                   []float32
 }
@@ -29,17 +28,17 @@ type attention struct {
 // keyBlock is the number of keys in a block.
 const keyBlock = 64
 
-// queryRows is the number of query rows that a unit aims at.
+// queryRows is the approximate number of query rows in a unit.
 const queryRows = 16
 
-// cache is the keys or the values.
+// cache holds the keys or the values.
 type cache struct {
 	dt        dtype.DType
 	row, head int // strides in storage elements
 	d         int
 	decode    quant.Decoder
 	bytes     []byte
-	// direct is the cache where rows are used in place.
+	// direct is the cache if its rows are used in place, otherwise nil.
 	direct []float32
 }
 
@@ -55,8 +54,8 @@ func (c *cache) prepare(o *op.Operand) (err error) {
 	return nil
 }
 
-// widen fills block, which has room for keyBlock rows, with the rows lo to hi-1
-// of a head, unless rows are used in place.
+// widen decodes the rows lo to hi-1 of a head into block, which has room for keyBlock rows.
+// It does nothing if rows are used in place.
 func (c *cache) widen(block []float32, head, lo, hi int, s *scratch) {
 	if c.direct != nil {
 		return
@@ -71,7 +70,7 @@ func (c *cache) widen(block []float32, head, lo, hi int, s *scratch) {
 	}
 }
 
-// at returns row j of a head; the block was widened from row lo on.
+// at returns row j of a head. block has the widened rows from lo on.
 func (c *cache) at(block []float32, head, lo, j int) []float32 {
 	if c.direct != nil {
 		return c.direct[j*c.row+head*c.head:][:c.d]
@@ -79,16 +78,15 @@ func (c *cache) at(block []float32, head, lo, j int) []float32 {
 	return block[(j-lo)*c.d:][:c.d]
 }
 
-// queryTokens returns the tokens in a unit, of which there are t in all, and the query heads of
-// a KV head.
+// queryTokens returns the number of tokens in a unit, and of query heads per KV head.
 func queryTokens(a *op.Args) (tokens, group int) {
 	q := &a.In[0].Shape
 	group = q.Dim(1) / a.In[1].Shape.Dim(1)
 	return min(q.Dim(0), max(1, queryRows/group)), group
 }
 
-// attentionLane is the workspace of a lane: the sum, the greatest score and the result of
-// each query row of a unit, and a block of keys and of values.
+// attentionLane returns the workspace of a lane in bytes: the sum, the largest score and
+// the result of each query row of a unit, and a block of keys and of values.
 func attentionLane(a *op.Args) float64 {
 	tokens, group := queryTokens(a)
 	d, dv := float64(a.In[1].Shape.Dim(2)), float64(a.In[2].Shape.Dim(2))
@@ -119,7 +117,7 @@ func (k *attention) release() {
 	k.k, k.v = cache{}, cache{}
 }
 
-func (k *attention) work() (units, cost int) {
+func (k *attention) cost() (units, cost int) {
 	keys := k.past + (k.t+1)/2
 	if k.window > 0 {
 		keys = min(keys, k.window)
@@ -138,7 +136,7 @@ func (k *attention) sees(t int) (lo, hi int) {
 
 func (k *attention) run(lo, hi int, s *scratch) {
 	n := k.tokens * k.group
-	b := s.work
+	b := s.workspace
 	sum := doubles(b[:8*n])
 	f := floats(b[8*n:])
 	top, f := f[:n], f[n:]
@@ -190,9 +188,9 @@ func (k *attention) run(lo, hi int, s *scratch) {
 	}
 }
 
-// scores fills p with the scores of q against the keys from on.
+// scores sets p to the scores of q against len(p) keys, the first of which is from.
 func (k *attention) scores(p, q, block []float32, head, first, from int, s *scratch) {
-	s.spend(expCost * len(p)) // of weigh
+	s.spend(expCost * len(p)) // counts the cost of weigh
 	for j := 0; j < len(p); j += tile {
 		n := min(tile, len(p)-j)
 		var w [tile][]float32
@@ -211,9 +209,9 @@ func (k *attention) scores(p, q, block []float32, head, first, from int, s *scra
 	}
 }
 
-// weigh turns the scores p into weights relative to the greatest score so far,
-// adds them to sum, and rescales what was summed relative to the former greatest.
-// It returns false if p has no weight: if all its scores are -Inf.
+// weigh turns the scores p into weights relative to the largest score so far, and adds them
+// to sum. If p has a new largest score, weigh first rescales sum and acc. It returns false
+// if all scores so far are -Inf, so that p has no weight.
 func weigh(p []float32, top *float32, sum *float64, acc []float32) bool {
 	m, nan := *top, false
 	for _, s := range p {
@@ -245,7 +243,8 @@ func weigh(p []float32, top *float32, sum *float64, acc []float32) bool {
 	return true
 }
 
-// accumulate adds the values from on, weighted by weights, to acc.
+// accumulate adds len(weights) values, the first of which is from, times their weights to
+// acc.
 func (k *attention) accumulate(acc, weights, block []float32, head, first, from int, s *scratch) {
 	p := s.pieces(k.dv, len(weights))
 	for p.next() {

@@ -14,11 +14,11 @@ import (
 	"github.com/fucina-go/fucina/internal/team"
 )
 
-// benchmark runs an operation on one lane and on two, beside a naive loop over
-// the same operands. work counts multiply-adds, or elements where there are none.
-func benchmark(b *testing.B, id op.ID, a op.Args, work int, naive func(a *op.Args)) {
+// benchmark runs an operation on one lane and on two, and a naive loop over the same
+// operands. cost is the number of multiply-adds, or of elements if there are none.
+func benchmark(b *testing.B, id op.ID, a op.Args, cost int, naive func(a *op.Args)) {
 	rate := func(b *testing.B) {
-		b.ReportMetric(float64(work)*float64(b.N)/b.Elapsed().Seconds()/1e9, "G/s")
+		b.ReportMetric(float64(cost)*float64(b.N)/b.Elapsed().Seconds()/1e9, "G/s")
 	}
 	for _, threads := range []int{1, 2} {
 		b.Run(name("lanes=", threads), func(b *testing.B) {
@@ -63,7 +63,7 @@ func BenchmarkMatMul(b *testing.B) {
 				for i, v := range read(a.In[1]) {
 					floats(w.Mem.Host)[i] = float32(v)
 				}
-				// The naive loop has its weights decoded for free.
+				// The naive loop gets decoded weights.
 				benchmark(b, op.MatMul, a, m*n*k, func(a *op.Args) {
 					x, w, out := floats(a.In[0].Mem.Host), floats(w.Mem.Host), floats(a.Out[0].Mem.Host)
 					for r := range m {
@@ -95,7 +95,7 @@ func BenchmarkAttention(b *testing.B) {
 	}
 }
 
-// BenchmarkCancelAttention reports how long attention over 100,000 keys goes on after
+// BenchmarkCancelAttention reports how long attention over 100,000 keys continues after
 // its context is done.
 func BenchmarkCancelAttention(b *testing.B) {
 	rng := newRand()
@@ -242,7 +242,7 @@ func BenchmarkGetRows(b *testing.B) {
 			}
 			a.In[1] = ofInts(dtype.I32, ids...)
 			table := read(a.In[0])
-			// The naive loop has its table decoded for free.
+			// The naive loop gets a decoded table.
 			benchmark(b, op.GetRows, a, n*d, func(a *op.Args) {
 				for i, id := range ids {
 					for j := range d {

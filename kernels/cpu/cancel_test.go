@@ -17,16 +17,16 @@ import (
 	"github.com/fucina-go/fucina/tests/countdown"
 )
 
-// longCase is an operation whose rows are long, so that they are cut into pieces.
+// longCase is an operation whose rows are so long that they are divided into pieces.
 type longCase struct {
 	name string
 	op   op.ID
 	args op.Args
-	work int // at least the cost, in multiply-adds
+	cost int // lower bound of the cost, in multiply-adds
 }
 
-// longCases are all operations, and the paths through them, on rows of about n
-// elements, where n is a multiple of 256, and attention to so many keys.
+// longCases returns all operations, with each path through them, on rows of about n
+// elements. n is a multiple of 256. keys is the number of keys of attention.
 func longCases(n, keys int) []longCase {
 	rng := newRand()
 	f := func(l reference.Layout, dims ...int) op.Operand { return random(operand(dtype.F32, l, dims...), rng) }
@@ -75,7 +75,7 @@ func longCases(n, keys int) []longCase {
 	}
 }
 
-// The pieces that long rows are cut into leave no trace in the results.
+// Dividing long rows into pieces does not change the results.
 func TestPieces(t *testing.T) {
 	es := executors(t)
 	for _, c := range longCases(768, 71) {
@@ -83,9 +83,9 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// Wherever the context is found done, the operation ends with its error, every lane
-// looks once more at most a few times, and the executor goes on as if nothing had
-// been: no operand is held, and the next operation has the bits of an undisturbed one.
+// At whatever poll the context is found done, the operation ends with the context's error,
+// and each lane polls at most a few times more. The executor then holds no operand, and the
+// next operation has the usual result.
 func TestCancelAnywhere(t *testing.T) {
 	es := executors(t)
 	for _, c := range longCases(512, 71) {
@@ -144,26 +144,26 @@ func TestCancelAnywhere(t *testing.T) {
 	}
 }
 
-// metered is a kernel of known cost that records how much of it is done between two
-// looks at the context.
+// metered is a kernel of known cost that records how many multiply-adds it does between two
+// polls of the context.
 type metered struct {
-	units, cost int
-	step        int // multiply-adds between calls of spend inside of a unit; 0 for none
-	since, most int // multiply-adds since the last look, and the most there were
+	units, each int // number of units, and the cost of one
+	step        int // multiply-adds between calls of spend inside a unit; 0 for no calls
+	since, most int // multiply-adds since the last poll, and their maximum
 }
 
 func (k *metered) prepare(*op.Args, *scratch) error { return nil }
-func (k *metered) work() (units, cost int)          { return k.units, k.cost }
+func (k *metered) cost() (units, cost int)          { return k.units, k.each }
 func (k *metered) release()                         {}
 func (k *metered) do(n int)                         { k.since += n; k.most = max(k.most, k.since) }
 func (k *metered) Err() error                       { k.since = 0; return nil }
 func (k *metered) run(lo, hi int, s *scratch) {
 	for range hi - lo {
 		if k.step == 0 {
-			k.do(k.cost)
+			k.do(k.each)
 			continue
 		}
-		p := s.pieces(k.cost/k.step, k.step)
+		p := s.pieces(k.each/k.step, k.step)
 		for p.next() {
 			k.do((p.hi - p.lo) * k.step)
 		}
@@ -177,20 +177,20 @@ type meteredContext struct {
 
 func (c meteredContext) Err() error { return c.metered.Err() }
 
-// Between two looks a lane does a bounded amount of work, whatever the size and the
-// number of the units.
+// The cost between two polls of a lane is bounded, whatever the size and the number of the
+// units.
 func TestLooksAreClose(t *testing.T) {
 	for _, k := range []*metered{
-		{units: 1, cost: 100},
-		{units: 1 << 20, cost: 0},
-		{units: 1 << 20, cost: 1},
-		{units: 1 << 20, cost: 100},
-		{units: 1000, cost: lookEvery/2 + 1},
-		{units: 1000, cost: lookEvery},
-		{units: 3, cost: 100 * lookEvery, step: 1},
-		{units: 3, cost: 100 * lookEvery, step: 64},
-		{units: 1000, cost: lookEvery - 1, step: 7},
-		{units: 100, cost: lookEvery + 1, step: 1},
+		{units: 1, each: 100},
+		{units: 1 << 20, each: 0},
+		{units: 1 << 20, each: 1},
+		{units: 1 << 20, each: 100},
+		{units: 1000, each: lookEvery/2 + 1},
+		{units: 1000, each: lookEvery},
+		{units: 3, each: 100 * lookEvery, step: 1},
+		{units: 3, each: 100 * lookEvery, step: 64},
+		{units: 1000, each: lookEvery - 1, step: 7},
+		{units: 100, each: lookEvery + 1, step: 1},
 	} {
 		e := NewExecutor(nil)
 		e.kernels[op.Copy] = k
@@ -198,17 +198,17 @@ func TestLooksAreClose(t *testing.T) {
 		if err := e.Execute(meteredContext{bg, k}, op.Copy, &a); err != nil {
 			t.Fatal(err)
 		}
-		if k.most == 0 && k.cost > 0 || k.most > lookEvery {
-			t.Errorf("%d units of %d: %d multiply-adds between two looks, want at most %d", k.units, k.cost, k.most, lookEvery)
+		if k.most == 0 && k.each > 0 || k.most > lookEvery {
+			t.Errorf("%d units of %d: %d multiply-adds between two looks, want at most %d", k.units, k.each, k.most, lookEvery)
 		}
 	}
 }
 
-// The real kernels look as often as the least that their work costs asks for, also
-// where all of it is one unit.
+// The real kernels poll as often as the lower bound of their cost requires, even if the
+// whole operation is one unit.
 func TestLongRowsLook(t *testing.T) {
 	e := NewExecutor(nil)
-	e.every = 1 << 12 // so that rows of a moderate length are cut into many pieces
+	e.every = 1 << 12 // so that rows of a moderate length are divided into many pieces
 	const n = 1 << 16
 	long := longCases(n, 5)
 	rng := newRand()
@@ -226,7 +226,7 @@ func TestLongRowsLook(t *testing.T) {
 		longCase{"attention of one head over many keys", op.Attention, keys, n / 16 * 128},
 		longCase{"attention of one head over many coded keys", op.Attention, coded, n / 16 * 128 * (1 + decodeCost)},
 		longCase{"matmul of many rows with one tile", op.MatMul, rows, 4 * n},
-		// The ids are looked over before the rows are gathered.
+		// The ids are checked before the rows are gathered.
 		longCase{"get_rows of many ids", op.GetRows, ids, n*decodeCost + n*(unitCost+decodeCost)})
 	for _, c := range long {
 		ctx := countdown.After(math.MaxInt)
@@ -234,13 +234,13 @@ func TestLongRowsLook(t *testing.T) {
 		if err := e.Execute(ctx, c.op, &a); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if looks, want := ctx.Looks(), c.work/e.every; want == 0 || looks < want {
-			t.Errorf("%s: %d looks during %d multiply-adds, want one every %d", c.name, looks, c.work, e.every)
+		if looks, want := ctx.Looks(), c.cost/e.every; want == 0 || looks < want {
+			t.Errorf("%s: %d looks during %d multiply-adds, want one every %d", c.name, looks, c.cost, e.every)
 		}
 	}
 }
 
-// A matrix product looks while its output grows, not before or after.
+// A matrix product polls while it computes the output, not only before or after.
 func TestMatMulLooksAsItGoes(t *testing.T) {
 	const m, n, kk = 512, 64, 256
 	rng := newRand()
@@ -258,8 +258,8 @@ func TestMatMulLooksAsItGoes(t *testing.T) {
 				done++
 			}
 		}
-		if work := (done - seen) * kk; work > lookEvery {
-			t.Errorf("%d multiply-adds between two looks, want at most %d", work, lookEvery)
+		if cost := (done - seen) * kk; cost > lookEvery {
+			t.Errorf("%d multiply-adds between two looks, want at most %d", cost, lookEvery)
 		}
 		seen = done
 	}}
@@ -271,7 +271,7 @@ func TestMatMulLooksAsItGoes(t *testing.T) {
 	}
 }
 
-// watcher calls f at each look.
+// watcher calls f at each poll.
 type watcher struct {
 	context.Context
 	f func()
@@ -282,7 +282,7 @@ func (w *watcher) Err() error {
 	return nil
 }
 
-// A context that can be done costs no allocation.
+// Execute with a cancellable context does not allocate.
 func TestCancelAllocatesNothing(t *testing.T) {
 	if invariants.RaceEnabled {
 		t.Skip("the race detector allocates")
@@ -303,7 +303,8 @@ func TestCancelAllocatesNothing(t *testing.T) {
 	}
 }
 
-// together is a kernel of one unit for each lane, which meet before they spend.
+// together is a kernel with one unit per lane. The units wait for one another before they
+// call spend.
 type together struct {
 	metered
 	barrier sync.WaitGroup
@@ -315,13 +316,14 @@ func (k *together) run(_, _ int, s *scratch) {
 	s.spend(lookEvery)
 }
 
-// Several lanes may find the context done in one run; none of them remembers it.
+// If several lanes find the context done in one run, none of them keeps the error for the
+// next run.
 func TestCancelOnEveryLane(t *testing.T) {
 	const lanes = 3
 	tm := team.New(lanes)
 	defer tm.Close()
 	e := NewExecutor(tm)
-	k := &together{metered: metered{units: lanes, cost: lookEvery}}
+	k := &together{metered: metered{units: lanes, each: lookEvery}}
 	e.kernels[op.Copy] = k
 	k.barrier.Add(lanes)
 	a := sample(t, e, op.Copy)
@@ -339,7 +341,7 @@ func TestCancelOnEveryLane(t *testing.T) {
 	}
 }
 
-// Executors whose team is busy, and so run alone, end as well.
+// An executor whose team is busy runs on one lane, and ends with its context too.
 func TestCancelOnBusyTeam(t *testing.T) {
 	tm := team.New(2)
 	defer tm.Close()

@@ -6,18 +6,18 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// copyKernel is OpCopy.
+// copyKernel is the kernel of op.Copy.
 type copyKernel struct {
 	from, to dtype.DType
 	grid     grid
 
-	// Block rows to f32, or f32 rows to blocks.
+	// The fields for rows of blocks to f32, or rows of f32 to blocks.
 	decode     quant.Decoder
 	encode     bool
 	xr, or     rows
-	blocks     int // in a row
-	xInner     int // stride of a row's blocks, when decoding
-	outInner   int // stride of a row's f32
+	blocks     int // blocks of a row
+	xInner     int // stride between a row's blocks, when decoding
+	outInner   int // stride between a row's f32 elements, when decoding
 	blockElems int
 
 	x, out []byte
@@ -51,7 +51,7 @@ func (k *copyKernel) prepare(a *op.Args, _ *scratch) (err error) {
 	return nil
 }
 
-// initRows sets the rows of x and out, one of which has blocks of d.
+// initRows sets the rows of x and out. One of the two has blocks of d.
 func (k *copyKernel) initRows(x, out *op.Operand, d dtype.DType) {
 	last := x.Shape.Rank() - 1
 	k.xr.init(x, last)
@@ -62,7 +62,7 @@ func (k *copyKernel) initRows(x, out *op.Operand, d dtype.DType) {
 
 func (k *copyKernel) release() { k.x, k.out, k.decode = nil, nil, nil }
 
-func (k *copyKernel) work() (units, cost int) {
+func (k *copyKernel) cost() (units, cost int) {
 	switch {
 	case k.decode != nil:
 		return k.xr.n, unitCost + decodeCost*k.blocks*k.blockElems
@@ -103,19 +103,19 @@ func (k *copyKernel) run(lo, hi int, s *scratch) {
 	}
 }
 
-// convert writes the elements of src to dst, both contiguous.
+// convert writes the elements of src to dst. Both are contiguous.
 func (k *copyKernel) convert(dst, src []byte) {
 	if k.from == k.to {
 		copy(dst, src)
 		return
 	}
 	if err := dtype.Convert(dst, k.to, src, k.from); err != nil {
-		// The contract lets only scalar formats through, and the lengths are ours.
+		// The contract allows only scalar formats here, and the lengths match.
 		panic("cpu: copy: " + err.Error())
 	}
 }
 
-// convertStrided goes through contiguous scratch.
+// convertStrided converts n strided elements through contiguous scratch.
 func (k *copyKernel) convertStrided(out []byte, so int, x []byte, sx, n int, s *scratch) {
 	from, to := k.from.Size(), k.to.Size()
 	for done := 0; done < n; {
@@ -128,7 +128,7 @@ func (k *copyKernel) convertStrided(out []byte, so int, x []byte, sx, n int, s *
 	}
 }
 
-// moveStrided copies n elements of size bytes; strides count elements.
+// moveStrided copies n elements of size bytes. ds and ss are strides in elements.
 func moveStrided(dst []byte, ds int, src []byte, ss, size, n int) {
 	ds, ss = ds*size, ss*size
 	switch size {
@@ -151,7 +151,8 @@ func moveStrided(dst []byte, ds int, src []byte, ss, size, n int) {
 	}
 }
 
-// runDecode takes one block at a time where a side is strided.
+// runDecode decodes rows lo to hi-1, one block at a time if the input or the output is
+// strided.
 func (k *copyKernel) runDecode(lo, hi int, s *scratch) {
 	size, bs := k.from.Size(), k.blockElems
 	for r := lo; r < hi && s.err == nil; r++ {
@@ -177,8 +178,8 @@ func (k *copyKernel) runDecode(lo, hi int, s *scratch) {
 	}
 }
 
-// runEncode writes rows of q8_0 blocks. A block that the format cannot hold becomes
-// NaN: what is not a number stays so.
+// runEncode encodes rows lo to hi-1 as q8_0. A block with a NaN, or with a value that the
+// format cannot represent, becomes NaN.
 func (k *copyKernel) runEncode(lo, hi int, s *scratch) {
 	size, bs := k.to.Size(), k.blockElems
 	for r := lo; r < hi; r++ {
@@ -190,17 +191,17 @@ func (k *copyKernel) runEncode(lo, hi int, s *scratch) {
 			dst := out[b*size:][:size]
 			if !encodable(x[b*bs:][:bs]) {
 				clear(dst)
-				dst[0], dst[1] = 0x00, 0x7e // the scale, a binary16 NaN
+				dst[0], dst[1] = 0x00, 0x7e // the scale is a binary16 NaN
 				continue
 			}
 			if err := quant.EncodeRow(dst, k.to, x[b*bs:][:bs]); err != nil {
-				panic("cpu: copy: " + err.Error()) // the lengths and values were checked
+				panic("cpu: copy: " + err.Error()) // impossible: the lengths and values were checked
 			}
 		}
 	}
 }
 
-// encodable reports whether a q8_0 scale, the greatest magnitude over 127, is a
+// encodable reports whether the q8_0 scale of x, its largest magnitude divided by 127, is a
 // finite binary16.
 func encodable(x []float32) bool {
 	for _, v := range x {

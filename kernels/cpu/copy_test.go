@@ -13,8 +13,8 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// A view of few elements may reach beyond 2^31 of them, and beyond 2^32
-// bytes. The memory is reserved and hardly touched.
+// A view of few elements may span more than 2^31 elements and more than 2^32 bytes. The
+// memory is reserved, and only the pages of the elements are touched.
 func TestFarReach(t *testing.T) {
 	if invariants.RaceEnabled || invariants.Enabled {
 		t.Skip("the memory would be touched")
@@ -42,7 +42,7 @@ func TestFarReach(t *testing.T) {
 	a.Out[0] = operand(dtype.F32, plain, 3, 2)
 	equal(t, execute(t, es, op.Copy, a), []float64{1, 10, 2, 20, 3, 30})
 
-	// Rows of q8_0, a little more than 2^31 bytes apart.
+	// The rows of q8_0 are a little more than 2^31 bytes apart.
 	row := operand(dtype.Q8_0, plain, 32)
 	values := make([]float32, 32)
 	for i := range values {
@@ -59,7 +59,7 @@ func TestFarReach(t *testing.T) {
 	equal(t, execute(t, es, op.GetRows, a), read(row))
 }
 
-// A copy between the same bytes changes nothing.
+// A copy of an operand onto itself changes nothing.
 func TestCopyToItself(t *testing.T) {
 	es, rng := executors(t), newRand()
 	a := op.Args{}

@@ -138,7 +138,7 @@ func (k *elementwise) prepare(a *op.Args, _ *scratch) error {
 
 func (k *elementwise) release() { k.x, k.y, k.out = strip{}, strip{}, strip{} }
 
-func (k *elementwise) work() (units, cost int) {
+func (k *elementwise) cost() (units, cost int) {
 	return k.grid.units, unitCost + pointwise[k.op].cost*min(k.grid.dims[k.grid.rank-1], segment)
 }
 

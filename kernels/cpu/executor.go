@@ -17,19 +17,18 @@ import (
 // kernel is the state of one operation between its preparation and its end.
 type kernel interface {
 	// prepare derives the geometry from arguments that op.Check accepted and whose
-	// operands fit their memory, and holds on to that memory. It checks what only the
-	// memory shows: alignment beyond that of the table, and row numbers, of which
-	// there may be so many that it looks at the context and returns s.err.
+	// operands fit their memory, and keeps that memory until release. It checks the
+	// alignments that depend on formats, and row numbers. Because there may be many row
+	// numbers, it polls the context and returns s.err.
 	prepare(a *op.Args, s *scratch) error
-	// work returns the number of independent units, and the cost of one in
+	// cost returns the number of independent units, and the cost of a unit in
 	// multiply-adds, by which units are grouped into tasks. The cost is an upper estimate,
-	// because a lane does not look at the context within a task of small units.
-	work() (units, cost int)
-	// run computes the units lo to hi-1. A unit that may cost more than lookEvery
-	// is counted with s as it goes, and run returns when s says that the context is
-	// done.
+	// because a lane does not poll the context within a task of small units.
+	cost() (units, cost int)
+	// run computes the units lo to hi-1. Within a unit that may cost more than lookEvery,
+	// it counts the cost with s.spend, and returns when that returns false.
 	run(lo, hi int, s *scratch)
-	// release lets go of the operands' memory.
+	// release drops the operands' memory.
 	release()
 }
 
@@ -37,10 +36,10 @@ type kernel interface {
 var kernels = [op.Count]struct {
 	// make returns the kernel.
 	make func() kernel
-	// lane, if set, returns the bytes of workspace that each lane needs, in float64,
-	// where nothing wraps.
+	// lane, if set, returns the bytes of workspace that each lane needs. The result is a
+	// float64, which does not overflow.
 	lane func(a *op.Args) float64
-	// aligned are the f32 operands that start on a multiple of 4 bytes.
+	// aligned are the f32 operands that must start on a multiple of 4 bytes.
 	aligned []op.Place
 }{
 	op.Copy:    {make: func() kernel { return new(copyKernel) }},
@@ -55,17 +54,17 @@ var kernels = [op.Count]struct {
 	op.Argmax:  {make: func() kernel { return new(argmax) }, aligned: []op.Place{0}},
 }
 
-// scratch is what each lane has to itself.
+// scratch is the state and the memory of one lane.
 type scratch struct {
-	e      *Executor
-	left   int    // multiply-adds until the next look at the context
-	err    error  // the context's error, once a look has found the context done
-	work   []byte // the lane's workspace, on a multiple of 8 bytes
-	floats [bufferLen]float32
-	second [bufferLen]float32
-	result [bufferLen]float32
-	from   [8 * bufferLen]byte
-	to     [8 * bufferLen]byte
+	e         *Executor
+	left      int    // multiply-adds until the next look at the context
+	err       error  // the context's error, once a look has found the context done
+	workspace []byte // part of the call's workspace that belongs to the lane; starts on a multiple of 8 bytes
+	floats    [bufferLen]float32
+	second    [bufferLen]float32
+	result    [bufferLen]float32
+	from      [8 * bufferLen]byte
+	to        [8 * bufferLen]byte
 }
 
 // bufferLen is the number of elements that a lane's buffers hold.
@@ -81,25 +80,25 @@ func (s *scratch) look(n int) bool {
 	return true
 }
 
-// spend counts n multiply-adds that are about to be done, and reports whether to do
-// them. After it has returned false, s.err is set.
+// spend counts n multiply-adds that the caller is about to do, and reports whether to do
+// them. If it returns false, s.err is set.
 func (s *scratch) spend(n int) bool {
 	s.left -= n
 	return s.left > 0 || s.look(n)
 }
 
-// pieceSize divides the length of every piece but the last: pieces are whole blocks
-// of every format, and whole turns of the loops that have several accumulators.
+// pieceSize divides the length of every piece but the last, so that a piece has whole
+// blocks of every format, and whole iterations of the loops with several accumulators.
 const pieceSize = 256
 
-// pieces cuts a row of elements into pieces that cost little enough, and counts them.
+// pieces divides a row of elements into pieces of bounded cost, and counts that cost.
 type pieces struct {
 	s             *scratch
 	n, size, cost int
 	lo, hi        int // the current piece
 }
 
-// pieces returns the pieces of n elements that cost that many multiply-adds each.
+// pieces returns the pieces of n elements. cost is the multiply-adds of one element.
 func (s *scratch) pieces(n, cost int) pieces {
 	p := pieces{s: s, n: n, size: n, cost: cost}
 	if n*cost > s.e.every {
@@ -108,7 +107,8 @@ func (s *scratch) pieces(n, cost int) pieces {
 	return p
 }
 
-// next goes to the next piece, if there is one and the context is not done.
+// next advances to the next piece. It returns false if there is none or the context is
+// done.
 func (p *pieces) next() bool {
 	if p.hi == p.n {
 		return false
@@ -118,7 +118,7 @@ func (p *pieces) next() bool {
 	return p.s.spend((p.hi - p.lo) * p.cost)
 }
 
-// decode decodes a contiguous row and reports whether it came to its end.
+// decode decodes a contiguous row, and reports whether it reached the end of the row.
 func (s *scratch) decode(dst []float32, src []byte, d dtype.DType, decode quant.Decoder) bool {
 	if n := decodeCost * len(dst); n <= s.e.every {
 		if s.spend(n) {
@@ -134,8 +134,8 @@ func (s *scratch) decode(dst []float32, src []byte, d dtype.DType, decode quant.
 	return s.err == nil
 }
 
-// gather decodes scalar elements that lie stride apart and reports whether it came to
-// the end.
+// gather decodes scalar elements that lie stride apart, and reports whether it reached the
+// last one.
 func (s *scratch) gather(dst []float32, src []byte, stride int, d dtype.DType, decode quant.Decoder) bool {
 	p := s.pieces(len(dst), gatherCost)
 	for p.next() {
@@ -161,38 +161,38 @@ func (s *scratch) dot4(x []float32, w *[tile][]float32) [tile]float32 {
 	return d.sums()
 }
 
-// minTask is the cost, in multiply-adds, of the least task that is worth handing
-// to another lane.
+// minTask is the least cost, in multiply-adds, of a task that pays off on another lane.
 const minTask = 16 << 10
 
-// lookEvery is the most work, in multiply-adds, that a lane does between two looks at
-// the context: a fraction of a millisecond in the kernels of this package, with a wide
+// lookEvery is the most multiply-adds that a lane does between two polls of the context.
+// They take a fraction of a millisecond in the kernels of this package, with a wide
 // margin for slow processors.
 const lookEvery = 1 << 19
 
-// What other work costs, in multiply-adds.
+// The costs of other steps, in multiply-adds.
 const (
 	unitCost   = 32 // finding the operands of a unit
-	decodeCost = 8  // an element of a contiguous row; those of the IQ formats cost most
-	gatherCost = 16 // an element that is a cache line away from its neighbours
-	encodeCost = 8  // an element of q8_0
+	decodeCost = 8  // decoding an element of a contiguous row; the IQ formats cost most
+	gatherCost = 16 // reading an element that is a cache line away from its neighbours
+	encodeCost = 8  // encoding an element as q8_0
 	expCost    = 16
 )
 
-// tasksPerLane lets a lane that falls behind leave tasks to the others.
+// tasksPerLane is the number of tasks per lane. Several tasks balance the load if lanes
+// run at different speeds.
 const tasksPerLane = 8
 
-// Executor runs operations on host memory, one at a time: a goroutine that calls
-// Execute must not do so while another does. It owns nothing that needs releasing.
+// Executor runs operations on host memory, one at a time: Execute must not be called
+// concurrently. It owns nothing that must be released.
 type Executor struct {
 	team    *team.Team
 	lanes   int
 	grain   int // the least cost of a task, in multiply-adds
-	every   int // lookEvery
+	every   int // lookEvery; tests set less
 	scratch []scratch
 	kernels [op.Count]kernel
 
-	// The operation in progress, for its lanes.
+	// The operation in progress.
 	ctx     context.Context
 	current kernel
 	units   int
@@ -201,7 +201,7 @@ type Executor struct {
 }
 
 // NewExecutor returns an Executor whose kernels run on t, which must outlive it.
-// Executors may share a team. A nil team means the calling goroutine alone.
+// Executors may share a team. If t is nil, kernels run on the calling goroutine only.
 func NewExecutor(t *team.Team) *Executor {
 	if t == nil {
 		t = team.New(1)
@@ -221,20 +221,19 @@ func NewExecutor(t *team.Team) *Executor {
 			panic("cpu: " + id.String() + " has no kernel")
 		}
 	}
-	// A method value made once: made at each call, it would be an allocation.
+	// The method value is made once, because making one allocates.
 	e.task = e.runTask
 	return e
 }
 
 // Plan returns the workspace that Execute needs for arguments that op.Infer or op.Check
-// accepted: the kernels take every operation and every format of the contract. It declines
-// an operation that is unknown, and rows so long that no memory has room for their
-// workspace. It may be called by several goroutines.
+// accepted. It declines an unknown operation, and an operation whose workspace exceeds any
+// memory. It may be called concurrently.
 func (e *Executor) Plan(id op.ID, a *op.Args) provider.Plan {
 	return Plan(id, a, e.lanes)
 }
 
-// Plan is [Executor.Plan] of an Executor with that many lanes.
+// Plan is [Executor.Plan] for an Executor with the given number of lanes.
 func Plan(id op.ID, a *op.Args, lanes int) provider.Plan {
 	if !id.Valid() {
 		return provider.Decline(fmt.Sprintf("operation %d is unknown", id))
@@ -246,11 +245,12 @@ func Plan(id op.ID, a *op.Args, lanes int) provider.Plan {
 	return provider.Plan{Supported: true, Workspace: lane * lanes}
 }
 
-// maxWorkspace is far more than any machine has, and far from overflow.
+// maxWorkspace bounds the bytes of a workspace. It is more than any machine has, and small
+// enough to compute with.
 const maxWorkspace = min(1<<50, math.MaxInt/2)
 
-// laneOf returns the bytes of workspace for each lane. Lanes start a cache line apart at
-// least.
+// laneOf returns the bytes of workspace for each lane, padded so that two lanes share no
+// cache line.
 func laneOf(id op.ID, a *op.Args, lanes int) (int, error) {
 	f := kernels[id].lane
 	if f == nil {
@@ -266,17 +266,22 @@ func laneOf(id op.ID, a *op.Args, lanes int) (int, error) {
 	return (int(lane) + 127) &^ 63, nil
 }
 
-// Execute runs the operation, whose arguments op.Check accepts, and returns when it is
-// done. Its errors leave the operation's name to the caller. It trusts the contract and checks the memory: every operand, and the workspace if
-// Plan asks for one, has Mem.Host set and covers what it is used for, the workspace starts
-// on a multiple of 8 bytes, f32 activations and outputs start on a multiple of 4, and row
-// numbers are in range. Where one of these fails, or the operation is unknown, which
-// wraps provider.ErrUnsupported, the output is untouched. It is undefined after an error
-// that wraps offheap.ErrFileChanged: an operand lies in a mapped file that was cut.
+// Execute runs the operation and returns when it is done. op.Check has accepted the
+// arguments. Execute relies on that and checks the memory:
+//   - every operand, and the workspace if Plan asks for one, has Mem.Host set and lies
+//     within it;
+//   - the workspace starts on a multiple of 8 bytes;
+//   - f32 activations and outputs start on a multiple of 4 bytes;
+//   - row numbers are in range, unless Args.Status is set.
 //
-// Every lane looks at ctx before it begins and at least every 5 ms of work. When ctx
-// is done, Execute returns an error that wraps ctx's as soon as the lanes have seen
-// it; the output then holds anything. An operation that ends first succeeds.
+// If a check fails, the output is unchanged, as it is for an unknown operation, whose
+// error wraps provider.ErrUnsupported. If an operand lies in a mapped file that was
+// truncated, the error wraps offheap.ErrFileChanged and the output is undefined. The
+// errors do not name the operation; the caller adds its name.
+//
+// Every lane polls ctx before it begins and at least every 5 ms of work. Once the lanes
+// have found ctx done, Execute returns an error that wraps ctx's, and the output is
+// undefined. An operation that ends before succeeds.
 func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 	if !id.Valid() {
 		return fmt.Errorf("cpu: %w: operation %d", provider.ErrUnsupported, id)
@@ -295,7 +300,7 @@ func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 		k.release()
 		e.ctx, e.current = nil, nil
 		for i := range e.scratch {
-			e.scratch[i].work = nil
+			e.scratch[i].workspace = nil
 		}
 	}
 	if err != nil {
@@ -307,8 +312,8 @@ func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 	return nil
 }
 
-// checkMemory is the last look at the arguments before kernels address memory by them. It
-// hands the workspace to the lanes.
+// checkMemory checks that the operands and the workspace lie within their memory, and gives
+// each lane its workspace.
 func (e *Executor) checkMemory(id op.ID, a *op.Args) error {
 	for i := range id.Inputs() {
 		if err := checkMem(id, a, op.Place(i)); err != nil {
@@ -337,15 +342,16 @@ func (e *Executor) checkMemory(id op.ID, a *op.Args) error {
 		return errors.New("the workspace does not start on a multiple of 8 bytes")
 	}
 	for i := range e.scratch {
-		e.scratch[i].work = w[i*lane:][:lane:lane]
+		e.scratch[i].workspace = w[i*lane:][:lane:lane]
 	}
 	return nil
 }
 
-// run splits the units of a kernel over the lanes, into tasks that cost no more than
-// lookEvery where units allow. Small work stays on this lane.
+// run divides the units of a kernel into tasks and runs them on the lanes. A task costs at
+// most lookEvery, unless a single unit costs more. A small operation runs on this
+// goroutine only.
 func (e *Executor) run(k kernel) error {
-	units, cost := k.work()
+	units, cost := k.cost()
 	cost = max(1, cost)
 	tasks := 1
 	if perTask := max(1, e.grain/cost); e.lanes > 1 && units >= 2*perTask {

@@ -14,7 +14,7 @@ import (
 
 var bg = context.Background()
 
-// Planning and executing allocate nothing on the Go heap.
+// Plan and Execute do not allocate on the Go heap.
 func TestAllocations(t *testing.T) {
 	tm := team.New(2)
 	defer tm.Close()
@@ -33,7 +33,7 @@ func TestAllocations(t *testing.T) {
 			t.Errorf("%v: %v allocations in a run, want 0", id, n)
 		}
 	}
-	// The paths that samples do not take.
+	// These are the paths that the samples do not take.
 	rng := newRand()
 	for _, from := range []dtype.DType{dtype.I64, dtype.F64, dtype.Q6_K} {
 		for _, l := range []reference.Layout{plain, spread} {
@@ -50,7 +50,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// The executor keeps no operand alive once it is done.
+// The executor keeps no operand reachable after Execute.
 func TestNoReference(t *testing.T) {
 	e := NewExecutor(nil)
 	for id := op.ID(1); id < op.Count; id++ {
@@ -72,7 +72,7 @@ func TestNoReference(t *testing.T) {
 		"softmax":       s.x != nil || s.out != nil,
 		"argmax":        x.x != nil || x.out != nil,
 		"add":           add.x.mem != nil || add.y.mem != nil || add.out.mem != nil,
-		"the workspace": e.scratch[0].work != nil,
+		"the workspace": e.scratch[0].workspace != nil,
 	} {
 		if held {
 			t.Errorf("%s holds on to its operands", what)
@@ -86,7 +86,7 @@ func ExampleExecutor() {
 		s := shape.Must(dims...)
 		return op.Operand{DType: d, Shape: s, Strides: s.Contiguous(), Mem: op.Mem{Host: mem, Len: len(mem)}}
 	}
-	// 1 and -2 as bf16, to be read as i8.
+	// The bytes of 1 and -2 as bf16.
 	a := op.Args{NIn: 1, Out: [op.MaxOut]op.Operand{of(dtype.I8, make([]byte, 2), 2)}}
 	a.In[0] = of(dtype.BF16, []byte{0x80, 0x3f, 0x00, 0xc0}, 2)
 	if err := e.Execute(bg, op.Copy, &a); err != nil {

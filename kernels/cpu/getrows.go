@@ -12,11 +12,11 @@ import (
 	"github.com/x448/float16"
 )
 
-// getRows is OpGetRows.
+// getRows is the kernel of op.GetRows.
 type getRows struct {
-	n, d     int // rows of the table and their elements
-	dt, idt  dtype.DType
-	stride   int // of table rows, in storage elements
+	n, d     int         // rows of the table, and elements of a row
+	dt, idt  dtype.DType // of the table and of the ids
+	stride   int         // between rows of the table, in storage elements
 	rowBytes int
 	tokens   int
 	or       rows
@@ -61,7 +61,8 @@ func (k *getRows) id(t int) int64 {
 	return int64(binary.LittleEndian.Uint16(k.ids[2*t:]))
 }
 
-// row is the row of the table that token t names, or the nearest, which is reported.
+// row returns the row of the table for token t. It clamps a row number that is out of range
+// and reports it in k.status.
 func (k *getRows) row(t int) int {
 	id := k.id(t)
 	if id < 0 || id >= int64(k.n) {
@@ -73,7 +74,7 @@ func (k *getRows) row(t int) int {
 
 func (k *getRows) release() { k.table, k.ids, k.out, k.decode, k.status = nil, nil, nil, nil, nil }
 
-func (k *getRows) work() (units, cost int) { return k.tokens, unitCost + decodeCost*k.d }
+func (k *getRows) cost() (units, cost int) { return k.tokens, unitCost + decodeCost*k.d }
 
 func (k *getRows) run(lo, hi int, s *scratch) {
 	for t := lo; t < hi && s.err == nil; t++ {

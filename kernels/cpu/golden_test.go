@@ -31,7 +31,7 @@ func ggmlName(d dtype.DType) string {
 	return strings.Replace(d.String(), "_k", "_K", 1)
 }
 
-// golden is what ggml gives for one operation.
+// golden is ggml's result for one operation.
 type golden struct {
 	n     int
 	sha   string // the first 16 digits of the bytes' SHA-256
@@ -60,8 +60,8 @@ func goldenOf(t *testing.T, label string) golden {
 	return golden{}
 }
 
-// goldenVec is the generator of the goldens' inputs: a linear congruential
-// generator, four terms to a value.
+// goldenVec generates the goldens' inputs. Each value is the sum of four terms of a linear
+// congruential generator.
 func goldenVec(n int, seed uint32) []float32 {
 	out := make([]float32, n)
 	for i := range out {
@@ -77,7 +77,7 @@ func goldenVec(n int, seed uint32) []float32 {
 
 func ones(n int) []float32 { return slices.Repeat([]float32{1}, n) }
 
-// goldenWeight encodes goldenVec in rows of k, all values of which matter the same.
+// goldenWeight encodes goldenVec in rows of k, with the same importance for all values.
 func goldenWeight(t *testing.T, d dtype.DType, n, k int, seed uint32) op.Operand {
 	t.Helper()
 	o := operand(d, plain, n, k)
@@ -91,9 +91,8 @@ func goldenWeight(t *testing.T, d dtype.DType, n, k int, seed uint32) op.Operand
 	return o
 }
 
-// ggml narrows the activations to the format that its dot products take, for most
-// weights one of 8 bits; here they stay f32. What it loses is what its own tests of
-// backends allow for.
+// ggml rounds the activations to the format of its dot products, which has 8 bits for most
+// weights. Here they stay f32. The tolerance is that of ggml's own tests of backends.
 func TestGoldenMatMul(t *testing.T) {
 	es := executors(t)
 	for d := range dtype.Count {
@@ -101,7 +100,7 @@ func TestGoldenMatMul(t *testing.T) {
 		case d == dtype.F32, d == dtype.F16, d == dtype.BF16:
 		case !d.SupportsQuantizedMatMulRHS():
 			continue
-		case d == dtype.Q2_0: // 128 codes to a block; ggml 0.23 has 64
+		case d == dtype.Q2_0: // has blocks of 128 elements; ggml 0.23 has blocks of 64
 			continue
 		}
 		tolerance := 5e-4
@@ -176,7 +175,7 @@ func TestGoldenOps(t *testing.T) {
 		{"rope_ext neox d=64 pos 0,5,1000", op.RoPE, func() op.Args { return ropeArgs(op.RoPENeoX) }},
 		{"flash_attn_ext d=64 q3 kv32 GQA2 f32", op.Attention, func() op.Args {
 			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 4, 64)}, Params: op.Params{Scale: 0.125, Past: 29}}
-			// ggml keeps heads outermost.
+			// In ggml heads are the outermost axis.
 			a.In[0] = headsFirst(goldenVec(64*12, 9), 4, 3, 64)
 			a.In[1] = headsFirst(goldenVec(64*64, 10), 2, 32, 64)
 			a.In[2] = headsFirst(goldenVec(64*64, 11), 2, 32, 64)
@@ -195,7 +194,7 @@ func TestGoldenOps(t *testing.T) {
 			if len(got) != g.n {
 				t.Fatalf("%d values, want %d", len(got), g.n)
 			}
-			// The goldens have six digits.
+			// The goldens have six significant digits.
 			closeTo(t, got[:4], g.first, 1e-10)
 		})
 	}

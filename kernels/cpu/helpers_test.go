@@ -12,7 +12,7 @@ import (
 	"github.com/fucina-go/fucina/internal/team"
 )
 
-// The names of what operands are made by.
+// Shorthands for the functions that make operands.
 var (
 	operand = reference.New
 	random  = reference.Random
@@ -41,9 +41,9 @@ func setMem(o *op.Operand, misalign int, mem []byte) {
 	o.Mem = op.Mem{Host: b, Len: len(b)}
 }
 
-// executors returns one for each number of threads that tests run on. The first is as
-// it comes, the second has tasks as small as can be, and the others cut what they do
-// into tasks and pieces as small as can be.
+// executors returns executors with different numbers of threads. The first has the default
+// settings, the second has the smallest tasks, and the others have the smallest tasks and
+// pieces.
 func executors(t testing.TB) []*Executor {
 	out := make([]*Executor, 4)
 	for i := range out {
@@ -60,7 +60,7 @@ func executors(t testing.TB) []*Executor {
 	return out
 }
 
-// withWorkspace returns a with the workspace that e asks for, full of NaNs.
+// withWorkspace returns a with the workspace that e needs, filled with NaN.
 func withWorkspace(t testing.TB, e *Executor, id op.ID, a op.Args) op.Args {
 	t.Helper()
 	for i, o := range a.In {
@@ -82,9 +82,8 @@ func withWorkspace(t testing.TB, e *Executor, id op.ID, a op.Args) op.Args {
 	return a
 }
 
-// execute runs the operation on every number of threads, checks that the outputs
-// are the same bits and that nothing outside the output's elements is written, and
-// returns the output.
+// execute runs the operation on every executor and returns the output. It checks that the
+// outputs have the same bits and that nothing outside the output's elements is written.
 func execute(t testing.TB, es []*Executor, id op.ID, a op.Args) []float64 {
 	t.Helper()
 	out := a.Out[0]
@@ -120,7 +119,7 @@ func closeTo(t testing.TB, got, want []float64, tolerance float64) {
 	}
 }
 
-// equal fails unless the values are the same, NaNs included.
+// equal fails unless the values are the same. NaN equals NaN.
 func equal(t testing.TB, got, want []float64) {
 	t.Helper()
 	closeTo(t, got, want, 0)

@@ -9,10 +9,10 @@ import (
 const tile = 4
 
 // dots are the dot products of a row with four others. Each is the sum of two
-// accumulators, one of the even and one of the odd elements: the eight independent
+// accumulators, one for the even and one for the odd elements. The eight independent
 // chains hide the latency of the additions. Every dot product of this package is
-// computed here, so that its value does not depend on which rows happen to be its
-// neighbours, nor on the pieces in which it is added.
+// computed in this order, so that its value depends neither on the other rows of the tile
+// nor on the pieces in which it is added.
 type dots struct{ even, odd [tile]float32 }
 
 func (d *dots) sums() (s [tile]float32) {
@@ -22,8 +22,8 @@ func (d *dots) sums() (s [tile]float32) {
 	return s
 }
 
-// add goes on with x, an even number of elements after those before, and four rows
-// of at least its length.
+// add adds the products of x with four rows of at least its length. The number of elements
+// added before x is even.
 func (d *dots) add(x, w0, w1, w2, w3 []float32) {
 	s0, s1, s2, s3 := d.even[0], d.even[1], d.even[2], d.even[3]
 	t0, t1, t2, t3 := d.odd[0], d.odd[1], d.odd[2], d.odd[3]
@@ -85,8 +85,8 @@ func (d *dots) add(x, w0, w1, w2, w3 []float32) {
 	d.odd = [tile]float32{t0, t1, t2, t3}
 }
 
-// dotBytes goes on with one dot product as dots computes it, whose accumulators are s
-// and t, with a row of f32 that may not be aligned.
+// dotBytes adds the products of x with w to the accumulators s and t, in the order of
+// dots.add, and returns the accumulators. w has f32 values that need not be aligned.
 func dotBytes(s, t float32, x []float32, w []byte) (even, odd float32) {
 	w = w[:4*len(x)]
 	for len(x) >= 2 && len(w) >= 8 {
@@ -100,7 +100,7 @@ func dotBytes(s, t float32, x []float32, w []byte) (even, odd float32) {
 	return s, t
 }
 
-// axpy4 adds p0*v0 to p3*v3 to acc; the rows have at least its length.
+// axpy4 adds p0*v0 + p1*v1 + p2*v2 + p3*v3 to acc. The rows have at least its length.
 func axpy4(acc []float32, p0, p1, p2, p3 float32, v0, v1, v2, v3 []float32) {
 	n := len(acc)
 	v0, v1, v2, v3 = v0[:n], v1[:n], v2[:n], v3[:n]
@@ -117,8 +117,8 @@ func axpy(acc []float32, p float32, v []float32) {
 	}
 }
 
-// exp returns e**x to nearly full f32 accuracy: within 1e-11 relative, before its
-// rounding by the caller. Arguments whose result is beyond f32 give 0 or +Inf.
+// exp returns e**x with a relative error below 1e-11, so that the caller's rounding to f32
+// is almost always right. It returns 0 or +Inf if the result is out of the range of f32.
 func exp(x float64) float64 {
 	switch {
 	case x != x:
@@ -128,14 +128,14 @@ func exp(x float64) float64 {
 	case x < -104:
 		return 0
 	}
-	// 2**(n+f) with |f| <= 1/2; adding 1.5*2**52 rounds to an integer, which the
-	// low bits of the sum then hold.
+	// The result is 2**(n+f) with |f| <= 1/2. Adding 1.5*2**52 rounds to an integer, which
+	// is then in the low bits of the sum.
 	const round = 0x1.8p52
 	t := x * math.Log2E
 	r := t + round
 	f := t - (r - round)
 	n := int64(math.Float64bits(r)) << 52
-	// The Taylor series of 2**f; its first term left out is under 7e-12.
+	// The Taylor series of 2**f. The first omitted term is below 7e-12.
 	p := 1 + f*(0.6931471805599453+f*(0.2402265069591007+f*(0.05550410866482158+f*(0.009618129107628477+
 		f*(0.0013333558146428443+f*(0.00015403530393381608+f*(1.525273380405984e-05+f*(1.3215486790144307e-06+f*1.0178086009239699e-07))))))))
 	return math.Float64frombits(uint64(int64(math.Float64bits(p)) + n))

@@ -6,32 +6,32 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// matMul is OpMatMul. A unit is a tile of rows of w against a stretch of rows of
-// x: the tile is decoded once and multiplied with each row of the stretch.
+// matMul is the kernel of op.MatMul. A unit multiplies a tile of rows of w by a stretch of
+// rows of x: the tile is decoded once and multiplied by each row of the stretch.
 type matMul struct {
 	batches, m, n, kk int // kk is the length of the dot products
 	wdt               dtype.DType
 	wBatch, wRow      int // strides of w in storage elements
 	wInner            int
-	rowBytes          int // of a contiguous row of w
+	rowBytes          int // bytes of a contiguous row of w
 	xr, or            rows
 	decode            quant.Decoder
-	tiles             int // of a batch's rows of w
+	tiles             int // tiles of w in a batch
 	stretch           int // rows of x in a unit
-	stretches         int
+	stretches         int // stretches of x in a batch
 	x, out            []float32
 	w                 []byte
 	inPlace           bool // rows of w are used in place
-	// direct is w where its rows are used in place and aligned.
+	// direct is w if its rows are used in place and are aligned, otherwise nil.
 	direct []float32
 }
 
-// stretchRows is the least number of rows of x for which decoding a tile again
-// is cheap beside multiplying it.
+// stretchRows is the least number of rows in a stretch. With as many rows, decoding a tile
+// again is cheap compared to multiplying it.
 const stretchRows = 64
 
-// matMulLane is the workspace of a lane: a tile of rows of w, unless these are used in
-// place.
+// matMulLane returns the workspace of a lane in bytes: a tile of rows of w, unless rows
+// are used in place.
 func matMulLane(a *op.Args) float64 {
 	w := &a.In[1]
 	if w.DType == dtype.F32 && w.Has(op.Rows) {
@@ -77,7 +77,7 @@ func (k *matMul) prepare(a *op.Args, s *scratch) (err error) {
 
 func (k *matMul) release() { k.x, k.w, k.direct, k.out, k.decode = nil, nil, nil, nil, nil }
 
-func (k *matMul) work() (units, cost int) {
+func (k *matMul) cost() (units, cost int) {
 	cost = tile * k.kk * k.stretch
 	if !k.inPlace {
 		cost += decodeCost * tile * k.kk
@@ -111,15 +111,15 @@ func (k *matMul) run(lo, hi int, s *scratch) {
 	}
 }
 
-// row returns row n of batch b of w as f32, decoded into place r of the lane's
-// workspace if need be. It is good if s.err is nil.
+// row returns row n of batch b of w as f32. If the row cannot be used in place, row decodes
+// it into row r of the lane's workspace. The result is valid if s.err is nil.
 func (k *matMul) row(b, n, r int, s *scratch) []float32 {
 	off := b*k.wBatch + n*k.wRow
 	if k.direct != nil {
 		return k.direct[off:][:k.kk]
 	}
 	src := k.w[off*k.wdt.Size():]
-	dst := floats(s.work)[r*k.kk:][:k.kk]
+	dst := floats(s.workspace)[r*k.kk:][:k.kk]
 	if k.wInner == 1 {
 		s.decode(dst, src[:k.rowBytes], k.wdt, k.decode)
 	} else {
@@ -128,7 +128,7 @@ func (k *matMul) row(b, n, r int, s *scratch) []float32 {
 	return dst
 }
 
-// runBytes is a unit with rows of f32 that are not aligned.
+// runBytes computes a unit whose rows of w are f32 and not aligned.
 func (k *matMul) runBytes(first, end, b, n, rows int, s *scratch) {
 	for i := first; i < end && s.err == nil; i++ {
 		x, out := k.x[k.xr.at(i):][:k.kk], k.out[k.or.at(i)+n:][:rows]

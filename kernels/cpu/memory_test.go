@@ -18,8 +18,8 @@ import (
 	"github.com/fucina-go/fucina/tests/countdown"
 )
 
-// wantError checks that Execute refuses the operation, names what is wrong, and
-// leaves the output alone.
+// wantError checks that Execute returns an error with the given text and does not change
+// the output.
 func wantError(t *testing.T, e *Executor, id op.ID, a op.Args, is error, says string) {
 	t.Helper()
 	if a.NIn == 0 {
@@ -76,8 +76,8 @@ func sample(t testing.TB, e *Executor, id op.ID) op.Args {
 	return withWorkspace(t, e, id, a)
 }
 
-// Execute sees whatever operand or workspace does not cover what the arguments say of it,
-// and touches nothing.
+// Execute refuses an operand or a workspace that is smaller than the arguments require, and
+// changes nothing.
 func TestMemoryIsChecked(t *testing.T) {
 	e := executors(t)[2]
 	faults := []struct {
@@ -119,7 +119,7 @@ func TestMemoryIsChecked(t *testing.T) {
 			a.Workspace = o.Mem
 			wantError(t, e, id, a, nil, "the workspace does not start on a multiple of 8")
 		}
-		// The sample itself is fine.
+		// The unchanged sample is accepted.
 		a := sample(t, e, id)
 		if err := e.Execute(context.Background(), id, &a); err != nil {
 			t.Error(err)
@@ -134,8 +134,8 @@ func TestMemoryIsChecked(t *testing.T) {
 	}
 }
 
-// Operands that are taken as f32 are refused where they do not start on a multiple of 4
-// bytes; all others need no alignment.
+// Operands that are viewed as f32 are refused if they do not start on a multiple of 4
+// bytes. Other operands need no alignment.
 func TestAlignment(t *testing.T) {
 	e := executors(t)[0]
 	for id := op.ID(1); id < op.Count; id++ {
@@ -153,7 +153,7 @@ func TestAlignment(t *testing.T) {
 			}
 		}
 	}
-	// Between f32 and blocks, the f32 are taken as such.
+	// A copy between f32 and blocks views the f32 operand as f32.
 	a := op.Args{NIn: 1, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 2, 32)}}
 	a.In[0] = random(operand(dtype.Q8_0, plain, 2, 32), newRand())
 	setMem(&a.Out[0], 2, a.Out[0].Mem.Host)
@@ -163,7 +163,7 @@ func TestAlignment(t *testing.T) {
 	wantError(t, e, op.Copy, a, nil, "the source does not start")
 }
 
-// A row number outside of the table is named, however large it is.
+// The error of a row number outside the table has the number, however large it is.
 func TestRowNumbersAreChecked(t *testing.T) {
 	e := executors(t)[0]
 	for _, tt := range []struct {
@@ -180,7 +180,8 @@ func TestRowNumbersAreChecked(t *testing.T) {
 	}
 }
 
-// A workspace that no machine has is declined, and its size does not wrap.
+// An operation whose workspace exceeds any memory is declined, and the size does not
+// overflow.
 func TestHugeWorkspace(t *testing.T) {
 	e := NewExecutor(nil)
 	const huge = math.MaxInt/64 + 1
@@ -205,9 +206,10 @@ func TestHugeWorkspace(t *testing.T) {
 	}
 }
 
-// FuzzExecute runs whatever arguments the contract accepts: the operation is refused for
-// its memory, or stays inside it. Slices end with the operands' memory, so that a step
-// outside panics, and inputs and the bytes between the output's elements stay as they are.
+// FuzzExecute runs arguments that the contract accepts. The operation is refused because of
+// its memory, or stays inside the memory: slices end with the operands' memory, so that an
+// access outside panics, and the inputs and the bytes between the output's elements do not
+// change.
 func FuzzExecute(f *testing.F) {
 	for id := op.ID(1); id < op.Count; id++ {
 		f.Add(uint8(id), uint8(0), uint8(0), 2, 3, 3, 1, 0, 7)
@@ -225,7 +227,8 @@ func FuzzExecute(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind, which, d uint8, dim0, dim1, stride0, stride1, offset, param int) {
 		id := op.ID(kind)%(op.Count-1) + 1
 		a := sample(t, e, id)
-		// One operand alone, or all of them alike, as many operations want it.
+		// Change one operand, or all of them alike, because many operations need equal
+		// operands.
 		for i := range id.Inputs() {
 			if int(which)%4 == i || which >= 128 {
 				mutate(&a.In[i], d, dim0, dim1, stride0, stride1, offset)
@@ -238,7 +241,7 @@ func FuzzExecute(f *testing.F) {
 			a.Past, a.Window = param, param>>1
 		}
 		if which&32 != 0 {
-			// An output as the contract has it, with memory that may be too small.
+			// Use the output that the contract infers, with memory that may be too small.
 			mem := a.Out[0].Mem
 			if r := op.Infer(id, &a); !r.OK() {
 				return
@@ -260,7 +263,7 @@ func FuzzExecute(f *testing.F) {
 			in[i] = bytes.Clone(a.In[i].Mem.Host)
 		}
 		before := bytes.Clone(a.Out[0].Mem.Host)
-		// A few broadcast elements may be more work than a test has time for.
+		// A few broadcast elements may cost more than a test has time for.
 		err := e.Execute(countdown.After(1000), id, &a)
 		if err == nil || errors.Is(err, context.Canceled) {
 			reference.Erase(&a.Out[0], before)
@@ -276,7 +279,7 @@ func FuzzExecute(f *testing.F) {
 	})
 }
 
-// mutate changes what is said of an operand.
+// mutate changes the description of an operand.
 func mutate(o *op.Operand, d uint8, dim0, dim1, stride0, stride1, offset int) {
 	if d != 0 {
 		o.DType = dtype.DType(d)

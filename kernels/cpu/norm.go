@@ -7,15 +7,15 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 )
 
-// rmsNorm is OpRMSNorm.
+// rmsNorm is the kernel of op.RMSNorm.
 type rmsNorm struct {
 	d       int
 	eps     float64
-	stride  int // of the weight
+	stride  int // stride of the weight
 	xr, or  rows
 	x, out  []float32
 	w       []byte
-	weights []float32 // w, where it is contiguous and aligned
+	weights []float32 // w if it is contiguous and aligned, otherwise nil
 }
 
 func (k *rmsNorm) prepare(a *op.Args, _ *scratch) error {
@@ -33,7 +33,7 @@ func (k *rmsNorm) prepare(a *op.Args, _ *scratch) error {
 
 func (k *rmsNorm) release() { k.x, k.w, k.weights, k.out = nil, nil, nil, nil }
 
-func (k *rmsNorm) work() (units, cost int) { return k.xr.n, unitCost + 4*k.d }
+func (k *rmsNorm) cost() (units, cost int) { return k.xr.n, unitCost + 4*k.d }
 
 func (k *rmsNorm) run(lo, hi int, s *scratch) {
 	for r := lo; r < hi && s.err == nil; r++ {
@@ -52,7 +52,7 @@ func (k *rmsNorm) run(lo, hi int, s *scratch) {
 	}
 }
 
-// weigh writes x times scale and the weights from first on.
+// weigh sets out to x times scale times the weights from index first on.
 func (k *rmsNorm) weigh(out, x []float32, first int, scale float32) {
 	out = out[:len(x)]
 	if k.weights != nil {
@@ -69,13 +69,13 @@ func (k *rmsNorm) weigh(out, x []float32, first int, scale float32) {
 	}
 }
 
-// squares is a sum of squares, which in float64 neither overflows nor loses small
-// terms, in four accumulators.
+// squares is a sum of squares in four accumulators. In float64 the sum neither overflows
+// nor loses small terms.
 type squares [4]float64
 
 func (s *squares) total() float64 { return (s[0] + s[1]) + (s[2] + s[3]) }
 
-// add adds the squares of x, a multiple of 4 elements after those before.
+// add adds the squares of x. The number of elements added before x is a multiple of 4.
 func (s *squares) add(x []float32) {
 	s0, s1, s2, s3 := s[0], s[1], s[2], s[3]
 	for ; len(x) >= 4; x = x[4:] {
@@ -91,7 +91,7 @@ func (s *squares) add(x []float32) {
 	*s = squares{s0, s1, s2, s3}
 }
 
-// softmax is OpSoftmax.
+// softmax is the kernel of op.Softmax.
 type softmax struct {
 	d      int
 	scale  float32
@@ -110,14 +110,14 @@ func (k *softmax) prepare(a *op.Args, _ *scratch) error {
 
 func (k *softmax) release() { k.x, k.out = nil, nil }
 
-func (k *softmax) work() (units, cost int) { return k.xr.n, unitCost + (2+expCost)*k.d }
+func (k *softmax) cost() (units, cost int) { return k.xr.n, unitCost + (2+expCost)*k.d }
 
 func (k *softmax) run(lo, hi int, s *scratch) {
 	for r := lo; r < hi && s.err == nil; r++ {
 		x := k.x[k.xr.at(r):][:k.d]
 		out := k.out[k.or.at(r):][:k.d]
-		// The maximum passes a NaN over, and is -Inf in a row of nothing else. In
-		// both cases the differences below are NaN, hence their sum and the row.
+		// top ignores a NaN, and is -Inf in a row of only NaN or -Inf. In both cases a
+		// difference below is NaN, and so are the sum and the whole row.
 		top := math.Inf(-1)
 		p := s.pieces(k.d, 1)
 		for p.next() {
@@ -146,8 +146,9 @@ func (k *softmax) run(lo, hi int, s *scratch) {
 	}
 }
 
-// exps replaces each x by exp(x-top) and returns sum plus these, in order. It is a
-// function of its own so that the additions stay the only chain through the loop.
+// exps replaces each element of x by exp(x-top), adds them to sum in order, and returns the
+// sum. It is a separate function so that the additions are the only dependency between
+// iterations.
 func exps(x []float32, top, sum float64) float64 {
 	for i, v := range x {
 		p := exp(float64(v) - top)
@@ -157,7 +158,7 @@ func exps(x []float32, top, sum float64) float64 {
 	return sum
 }
 
-// argmax is OpArgmax.
+// argmax is the kernel of op.Argmax.
 type argmax struct {
 	d      int
 	xr, or rows
@@ -176,7 +177,7 @@ func (k *argmax) prepare(a *op.Args, _ *scratch) error {
 
 func (k *argmax) release() { k.x, k.out = nil, nil }
 
-func (k *argmax) work() (units, cost int) { return k.xr.n, unitCost + 2*k.d }
+func (k *argmax) cost() (units, cost int) { return k.xr.n, unitCost + 2*k.d }
 
 func (k *argmax) run(lo, hi int, s *scratch) {
 	for r := lo; r < hi && s.err == nil; r++ {

@@ -8,7 +8,7 @@ import (
 	"github.com/fucina-go/fucina/core/shape"
 )
 
-// at returns the operand at a place.
+// at returns the operand at place p.
 func at(a *op.Args, p op.Place) *op.Operand {
 	if p >= op.FirstOut {
 		return &a.Out[p-op.FirstOut]
@@ -16,7 +16,7 @@ func at(a *op.Args, p op.Place) *op.Operand {
 	return &a.In[p]
 }
 
-// checkMem checks that the operand's elements lie inside of its host memory.
+// checkMem checks that the operand's elements lie inside its host memory.
 func checkMem(id op.ID, a *op.Args, p op.Place) error {
 	o := at(a, p)
 	switch {
@@ -29,8 +29,8 @@ func checkMem(id op.ID, a *op.Args, p op.Place) error {
 	return nil
 }
 
-// checkAligned checks that an f32 operand, which fits its memory, can be taken as
-// floats.
+// checkAligned checks that an f32 operand, which fits its memory, can be viewed as
+// []float32.
 func checkAligned(id op.ID, a *op.Args, p op.Place) error {
 	if !aligned(bytesOf(at(a, p)), 4) {
 		return fmt.Errorf("the %s does not start on a multiple of 4 bytes", id.Role(p))
@@ -61,8 +61,8 @@ func doubles(b []byte) []float64 {
 	return unsafe.Slice((*float64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }
 
-// rows finds the rows of an operand: the positions of all its axes but some
-// innermost ones, which keep their own strides.
+// rows computes the offsets of an operand's rows. A row is a position along the outer axes;
+// the kernels handle the inner axes themselves.
 type rows struct {
 	n       int // number of rows
 	rank    int
@@ -70,7 +70,7 @@ type rows struct {
 	strides [shape.MaxRank]int
 }
 
-// init takes the axes of o before axis end.
+// init sets the rows to the axes of o before axis end.
 func (r *rows) init(o *op.Operand, end int) {
 	r.n, r.rank = 1, 0
 	for i := range end {
@@ -102,12 +102,12 @@ func (r *rows) at(i int) int {
 	return off
 }
 
-// segment is the number of innermost elements that elementwise kernels take at
-// a time.
+// segment is the number of innermost elements in a unit of an elementwise kernel.
 const segment = 4096
 
-// grid is the iteration space of an elementwise operation: the operands' common
-// axes, merged where all of them allow, the innermost cut into segments.
+// grid is the iteration space of an elementwise operation: the operands' common axes. Axes
+// are merged if the strides of all operands allow it, and the innermost axis is divided
+// into segments.
 type grid struct {
 	rank    int // at least 1
 	dims    [shape.MaxRank]int
@@ -116,7 +116,7 @@ type grid struct {
 	units   int // segments in all
 }
 
-// init takes the strides of up to three operands of shape dims.
+// init sets the grid to the strides of up to three operands of shape dims.
 func (g *grid) init(dims *shape.Shape, strides ...*shape.Shape) {
 	g.rank, g.units = 0, 1
 	for i, d := range dims.Slice() {

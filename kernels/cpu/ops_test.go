@@ -22,7 +22,7 @@ func pointwiseOps() []op.ID {
 	return list
 }
 
-// The operations that may work in place give the same result there.
+// An operation that may work in place gives the same result there.
 func TestInPlace(t *testing.T) {
 	es, rng := executors(t), newRand()
 	x := random(operand(dtype.F32, plain, 6, 4, 32), rng)
@@ -52,8 +52,8 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// Tasks and pieces as small as can be, on any number of lanes, give the bits of one lane,
-// close to the reference. The cases are those in which units of work are not just rows.
+// The smallest tasks and pieces, on any number of lanes, give the same bits as one lane,
+// close to the reference. The cases are operations whose units are not rows.
 func TestLanes(t *testing.T) {
 	es, rng := executors(t), newRand()
 	f := func(l reference.Layout, dims ...int) op.Operand { return random(operand(dtype.F32, l, dims...), rng) }
@@ -94,8 +94,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// Whatever lane finds a row number outside of the table first, the lowest position that
-// has one is reported, and the executor keeps no status word.
+// The reported row number is the one at the lowest position, whichever lane finds one
+// first. The executor does not keep the status word.
 func TestReportsOverLanes(t *testing.T) {
 	const rows, dim, first = 4, 3, 60
 	ids := make([]int64, 200)
@@ -119,8 +119,8 @@ func TestReportsOverLanes(t *testing.T) {
 	}
 }
 
-// Each row of the product is the same bits whatever rows it is computed with, and
-// each column whatever columns: tiles leave no trace.
+// The bits of a row of the product do not depend on the other rows, and those of a column
+// not on the other columns.
 func TestMatMulIndependence(t *testing.T) {
 	es, rng := executors(t), newRand()
 	const m, n, k = 5, 11, 75
@@ -143,7 +143,7 @@ func TestMatMulIndependence(t *testing.T) {
 	}
 }
 
-// weights returns every format that a matmul takes on its right.
+// weights returns every format that a matmul's weight may have.
 func weights() []dtype.DType {
 	var out []dtype.DType
 	for _, d := range dtype.All() {
@@ -154,8 +154,8 @@ func weights() []dtype.DType {
 	return out
 }
 
-// Rows of weights from a file may start at any byte. The result is the
-// same bits as that of aligned rows.
+// Rows of weights from a file may start at any byte. The result has the same bits as with
+// aligned rows.
 func TestMatMulUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, d := range weights() {
@@ -174,7 +174,7 @@ func TestMatMulUnaligned(t *testing.T) {
 	}
 }
 
-// Rows of a table may, too.
+// Rows of a table may also start at any byte.
 func TestGetRowsUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, d := range dtype.All() {
@@ -190,7 +190,7 @@ func TestGetRowsUnaligned(t *testing.T) {
 	}
 }
 
-// The other operands that may lie in a file.
+// The other operands that may lie in a file need no alignment either.
 func TestUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, id := range append(pointwiseOps(), op.RMSNorm) {

@@ -2,11 +2,11 @@ package cpu
 
 import "github.com/fucina-go/fucina/core/op"
 
-// rope is OpRoPE.
+// rope is the kernel of op.RoPE.
 type rope struct {
 	heads, d, dims int
 	neox           bool
-	xr, or         rows // of the heads of all tokens
+	xr, or         rows // a row is a head of a token
 	x, out, table  []float32
 }
 
@@ -22,7 +22,7 @@ func (k *rope) prepare(a *op.Args, _ *scratch) error {
 
 func (k *rope) release() { k.x, k.table, k.out = nil, nil, nil }
 
-func (k *rope) work() (units, cost int) { return k.xr.n, unitCost + 2*k.d }
+func (k *rope) cost() (units, cost int) { return k.xr.n, unitCost + 2*k.d }
 
 func (k *rope) run(lo, hi int, s *scratch) {
 	half := k.dims / 2
@@ -50,7 +50,7 @@ func (k *rope) run(lo, hi int, s *scratch) {
 	}
 }
 
-// turn rotates pairs of neighbours by the angles whose cosine and sine table holds.
+// turn rotates pairs of neighbours. table has the cosine and the sine of each angle.
 func turn(out, x, table []float32) {
 	out, table = out[:len(x)], table[:len(x)]
 	for i := 0; i+1 < len(x); i += 2 {
@@ -61,7 +61,7 @@ func turn(out, x, table []float32) {
 	}
 }
 
-// turnNeoX is turn for pairs whose halves lie in x0 and x1.
+// turnNeoX is turn for pairs of an element of x0 and one of x1.
 func turnNeoX(o0, o1, x0, x1, table []float32) {
 	for i := range x0 {
 		cos, sin := table[2*i], table[2*i+1]
