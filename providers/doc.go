@@ -1,4 +1,4 @@
-// Package providers chooses where an engine computes. Which providers exist is
-// decided by build tags: each tagged file of this package registers one. The CPU
-// is always there.
+// Package providers opens the provider on which an engine computes. Build tags decide
+// which providers exist: each tagged file of this package registers one. The CPU provider
+// is in every build.
 package providers

@@ -10,7 +10,7 @@ import (
 	"github.com/fucina-go/fucina/providers/cpu"
 )
 
-// Env names the variable that chooses a provider where the program does not.
+// Env is the environment variable that chooses a provider if the program does not.
 const Env = "FUCINA_PROVIDER"
 
 // CPU is the name of the provider that every build has.
@@ -19,15 +19,15 @@ const CPU = cpu.Name
 // device is a provider with its own memory that this build can open.
 type device struct {
 	name string
-	// auto says that it may be chosen without being asked for by name.
+	// auto says that Open may choose the device without its name.
 	auto bool
-	// list describes the devices of this machine, without creating a device
-	// context; none, with a reason, if there is no driver or device.
+	// list describes the devices of this machine, without creating a device context. If
+	// there is no driver or device, it returns an error with the reason.
 	list func() ([]provider.Info, error)
 	open func() (provider.Device, error)
 }
 
-// devices is filled by the init functions of tagged files, and sorted by name.
+// devices is sorted by name. The init functions of tagged files fill it.
 var devices []device
 
 func register(d device) {
@@ -35,7 +35,7 @@ func register(d device) {
 	slices.SortFunc(devices, func(a, b device) int { return strings.Compare(a.name, b.name) })
 }
 
-// Names returns the names that Open takes in this build.
+// Names returns the names that Open accepts in this build.
 func Names() []string {
 	names := []string{CPU}
 	for _, d := range devices {
@@ -44,10 +44,10 @@ func Names() []string {
 	return names
 }
 
-// Open returns the device called name, or nil if the CPU alone is to
-// compute. An empty name stands for the environment's choice, and without one, or
-// for "auto", for the first device that can be had, if any. Asking by name for
-// what cannot be had fails with provider.ErrUnavailable and the reason.
+// Open returns the device called name, or nil if only the CPU computes. If name is empty,
+// Open uses the value of the variable Env. If that is empty too, or the name is "auto",
+// Open returns the first device that can be opened, or nil. A device that is named but
+// cannot be opened is an error that wraps provider.ErrUnavailable and gives the reason.
 func Open(name string) (provider.Device, error) {
 	if name == "" {
 		name = os.Getenv(Env)
@@ -81,17 +81,17 @@ func Open(name string) (provider.Device, error) {
 	return nil, fmt.Errorf("provider %q: %w: this build has %s", name, provider.ErrUnavailable, strings.Join(Names(), ", "))
 }
 
-// OpenCPU returns the provider that runs what a device declines, on the given
-// number of threads; 0 is one per processor.
+// OpenCPU returns the CPU provider with the given number of threads. 0 means one per
+// processor.
 func OpenCPU(threads int) (provider.Provider, error) {
 	return cpu.New(cpu.Options{Threads: threads})
 }
 
-// Listing is what one provider found on this machine.
+// Listing has the devices of one provider on this machine.
 type Listing struct {
 	Provider string
 	Devices  []provider.Info
-	Err      error // why there are none
+	Err      error // why there are no devices
 }
 
 // List describes the providers of this build and their devices.

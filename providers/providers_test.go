@@ -9,7 +9,7 @@ import (
 	"github.com/fucina-go/fucina/providers/cpu"
 )
 
-// fake is a device that can be told apart by its name.
+// fake is a device that is identified by its name.
 type fake struct {
 	provider.Device
 	name string
@@ -17,8 +17,8 @@ type fake struct {
 
 var errBroken = errors.New("broken")
 
-// fakeDevices replaces the build's devices until the test ends. Each name says what
-// is the matter with its device.
+// fakeDevices replaces the build's devices until the test ends. The name of a device says
+// how it behaves.
 func fakeDevices(t *testing.T, names ...string) {
 	t.Helper()
 	saved := devices

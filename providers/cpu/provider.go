@@ -19,14 +19,13 @@ const Name = "cpu"
 
 // Options configure a Provider.
 type Options struct {
-	// Threads is the number of lanes that kernels run on, the submitting goroutine
-	// being one of them; 0 means one for each processor.
+	// Threads is the number of lanes that kernels run on, including the submitting
+	// goroutine. 0 means one per processor.
 	Threads int
 }
 
-// Provider is the CPU as a provider of queues and kernels. Kernels run in Submit, on
-// the submitting goroutine and the provider's worker team. Create it with [New] and
-// end it with Close.
+// Provider is the CPU provider. Kernels run in Submit, on the submitting goroutine and
+// the provider's worker team. Create a Provider with [New] and close it with Close.
 type Provider struct {
 	team  *team.Team
 	info  provider.Info
@@ -35,7 +34,7 @@ type Provider struct {
 	mu     sync.Mutex
 	closed bool
 	queues map[*queue]struct{}
-	made   int // queues made so far, for their names
+	made   int // number of queues made so far; numbers their names
 
 	stats struct {
 		submits    [op.Count]atomic.Uint64
@@ -45,12 +44,11 @@ type Provider struct {
 
 var _ provider.Provider = (*Provider)(nil)
 
-// maxThreads is more than any machine has processors, and keeps scratch memory, of
-// which every thread has its own, in proportion.
+// maxThreads is more than the processors of any machine, and bounds the scratch memory,
+// which grows with the number of threads.
 const maxThreads = 1 << 12
 
-// New returns the CPU provider. It fails if opt asks for a negative number of
-// threads, or for more than 4096.
+// New returns the CPU provider. It fails if opt.Threads is negative or above 4096.
 func New(opt Options) (*Provider, error) {
 	if opt.Threads < 0 || opt.Threads > maxThreads {
 		return nil, fmt.Errorf("cpu: %d threads, want 1 to %d, or 0 for one per processor", opt.Threads, maxThreads)
@@ -72,33 +70,33 @@ func New(opt Options) (*Provider, error) {
 	}, nil
 }
 
-// Info describes the processor. The memory sizes are zero: the provider has no
-// memory but the process's.
+// Info describes the processor. The memory sizes are zero, because the provider has no
+// memory of its own.
 func (p *Provider) Info() provider.Info { return p.info }
 
-// Plan is that of the kernels.
+// Plan returns the plan of the kernels.
 func (p *Provider) Plan(id op.ID, a *op.Args) provider.Plan {
 	return kernels.Plan(id, a, p.lanes)
 }
 
-// queue runs what is submitted to it in Submit.
+// queue runs its operations in Submit.
 type queue struct {
 	p        *Provider
 	timeline *accel.Timeline
 
-	// mu is held while something runs. Only the goroutine that submits, CloseQueue and
-	// Close take it.
+	// mu is held while an operation runs. Only Submit, WaitFor, CloseQueue and Close
+	// lock it.
 	mu     sync.Mutex
 	exec   *kernels.Executor
-	after  accel.Fences // works of other queues to wait for
+	after  accel.Fences // works of other queues that the next Submit waits for
 	closed bool
 }
 
 // Timeline returns the queue's timeline. No point is ever issued on it.
 func (q *queue) Timeline() *accel.Timeline { return q.timeline }
 
-// NewQueue returns a queue with kernel state of its own, so that queues run at
-// the same time. All kinds are alike.
+// NewQueue returns a queue with kernel state of its own, so that queues run concurrently.
+// The kind makes no difference.
 func (p *Provider) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +114,7 @@ func (p *Provider) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
 	return q, nil
 }
 
-// CloseQueue ends the queue once what runs on it has ended.
+// CloseQueue waits for a running operation and closes the queue.
 func (p *Provider) CloseQueue(pq provider.Queue) error {
 	q, err := p.queue(pq)
 	if err != nil {
@@ -131,7 +129,7 @@ func (p *Provider) CloseQueue(pq provider.Queue) error {
 	return nil
 }
 
-// close reports whether the queue was open.
+// close closes the queue, and reports whether it was open.
 func (q *queue) close() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,7 +151,7 @@ func (p *Provider) queue(pq provider.Queue) (*queue, error) {
 	return q, nil
 }
 
-// enter returns the queue ready to run, with its lock held.
+// enter waits for the works in after and returns the queue, with its lock held.
 func (p *Provider) enter(ctx context.Context, pq provider.Queue) (*queue, error) {
 	q, err := p.queue(pq)
 	if err != nil {
@@ -176,8 +174,8 @@ func (p *Provider) enter(ctx context.Context, pq provider.Queue) (*queue, error)
 	return q, nil
 }
 
-// Submit runs the operation and returns the zero Work. See [kernels.Executor.Execute]
-// for the errors, and for what ctx does while the operation runs.
+// Submit runs the operation and returns the zero Work. [kernels.Executor.Execute] describes
+// the errors and the effect of ctx.
 func (p *Provider) Submit(ctx context.Context, pq provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
 	q, err := p.enter(ctx, pq)
 	if err != nil {
@@ -191,8 +189,7 @@ func (p *Provider) Submit(ctx context.Context, pq provider.Queue, id op.ID, a *o
 	return accel.Work{}, nil
 }
 
-// WaitFor makes the next call that runs something on pq wait for w first, until it has
-// ended, well or not.
+// WaitFor makes the next Submit on pq wait until w has ended, well or not.
 func (p *Provider) WaitFor(ctx context.Context, pq provider.Queue, w accel.Work) error {
 	q, err := p.queue(pq)
 	if err != nil {
@@ -216,11 +213,11 @@ func (p *Provider) Stats() provider.Stats {
 	return s
 }
 
-// Sync returns at once, as nothing is ever pending.
+// Sync returns at once, because no work is ever pending.
 func (p *Provider) Sync(ctx context.Context) error { return ctx.Err() }
 
-// Close waits for what is running and ends the queues and the worker team. Closing
-// again does nothing.
+// Close waits for running operations and closes the queues and the worker team. A second
+// Close does nothing.
 func (p *Provider) Close() error {
 	p.mu.Lock()
 	if p.closed {

@@ -139,7 +139,7 @@ func TestProviderRefusals(t *testing.T) {
 		t.Errorf("refused work is counted: %+v", s)
 	}
 
-	_, err := p.NewQueue(provider.Compute) // that Close ends
+	_, err := p.NewQueue(provider.Compute) // closed by Close
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestWaitFor(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// A failure of that work is not the queue's.
+	// A failure of the other work does not fail the queue.
 	w = device.Issue()
 	device.Fail(w.Seq(), w.Seq(), errors.New("no more"))
 	if err := p.WaitFor(bg, q, w); err != nil {
@@ -199,7 +199,7 @@ func TestWaitFor(t *testing.T) {
 		t.Errorf("Sync with a dead context: %v", err)
 	}
 
-	// The end of a context ends the wait, and the queue goes on waiting.
+	// The end of a context ends the call. The next call waits again.
 	w = device.Issue()
 	if err := p.WaitFor(bg, q, w); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestWaitFor(t *testing.T) {
 	}
 }
 
-// Queues run at the same time over one team, with kernel state of their own.
+// Queues run concurrently on one team, each with kernel state of its own.
 func TestQueuesAtOnce(t *testing.T) {
 	p, q := open(t, 3)
 	a, x := product(t, p, q), make([]float32, 8*64)
@@ -254,7 +254,7 @@ func TestQueuesAtOnce(t *testing.T) {
 	}
 }
 
-// A plan and a submission allocate nothing on the Go heap.
+// Plan and Submit do not allocate on the Go heap.
 func TestAllocations(t *testing.T) {
 	p, q := open(t, 2)
 	defer p.Close()
@@ -271,8 +271,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// Submit passes its context on; an operation that it cuts short is not counted, and
-// the queue works on.
+// Submit passes its context on. An operation that the context ends is not counted, and the
+// queue can be used afterwards.
 func TestSubmitCancelled(t *testing.T) {
 	p, q := open(t, 2)
 	defer p.Close()
@@ -288,8 +288,8 @@ func TestSubmitCancelled(t *testing.T) {
 	}
 }
 
-// A context that ends the wait for another queue's work ends the call, not the queue:
-// the next call waits again.
+// If a context ends while Submit waits for another queue's work, only that call fails: the
+// next call waits again.
 func TestCancelledWaitKeepsQueue(t *testing.T) {
 	p, q := open(t, 1)
 	defer p.Close()
