@@ -9,14 +9,13 @@ import (
 	"github.com/x448/float16"
 )
 
-// ErrLength is wrapped by errors about a row that is no whole number of blocks, or
-// whose two sides do not match.
+// ErrLength is wrapped by errors about a row that is not a whole number of blocks, or whose
+// encoded and decoded lengths do not match.
 var ErrLength = errors.New("quant: length mismatch")
 
-// A Decoder writes the values of len(dst)/BlockSize storage elements from the start
-// of src to dst. It is the unchecked core of [DecodeRow]: src must hold exactly the
-// blocks that dst has room for, and on other lengths a Decoder decodes the whole
-// blocks that both sides hold.
+// A Decoder decodes the blocks at the start of src to dst. It is the unchecked core of
+// [DecodeRow]: src must hold exactly the blocks that dst has room for. For other lengths, a
+// Decoder decodes as many whole blocks as both slices have room for.
 type Decoder func(dst []float32, src []byte)
 
 // decoders has an entry for every format with SupportsToFloat.
@@ -57,9 +56,9 @@ var decoders = [dtype.Count]Decoder{
 	dtype.NVFP4:    decodeNVFP4,
 }
 
-// DecoderOf returns the decoder of d, for callers that decode many rows of lengths
-// they have checked. Formats that do not convert to f32 (integers, bool) give an
-// error that wraps [dtype.ErrUnsupported].
+// DecoderOf returns the decoder of d, for callers that decode many rows and check the
+// lengths themselves. For a format that does not convert to f32 (integers, bool) the error
+// wraps [dtype.ErrUnsupported].
 func DecoderOf(d dtype.DType) (Decoder, error) {
 	if d.Valid() && decoders[d] != nil {
 		return decoders[d], nil
@@ -67,10 +66,10 @@ func DecoderOf(d dtype.DType) (Decoder, error) {
 	return nil, fmt.Errorf("%w: %v does not decode to f32", dtype.ErrUnsupported, d)
 }
 
-// DecodeRow decodes len(dst) elements of d from src, which must hold exactly them:
-// len(dst) is a multiple of d.BlockSize() and len(src) the size of that many
-// blocks. The float scalars count as blocks of one. dst and src must not overlap.
-// On an error, which wraps [ErrLength] or [dtype.ErrUnsupported], dst is untouched.
+// DecodeRow decodes len(dst) elements of d from src. len(dst) must be a multiple of
+// d.BlockSize(), and len(src) the size of that many blocks. A float scalar is a block of
+// one element. dst and src must not overlap. An error wraps [ErrLength] or
+// [dtype.ErrUnsupported], and leaves dst unchanged.
 func DecodeRow(dst []float32, d dtype.DType, src []byte) error {
 	decode, err := DecoderOf(d)
 	if err != nil {
@@ -86,9 +85,9 @@ func DecodeRow(dst []float32, d dtype.DType, src []byte) error {
 // checkRow compares n elements of d with the bytes of a row.
 func checkRow(d dtype.DType, n, bytes int) error {
 	if n%d.BlockSize() != 0 {
-		return fmt.Errorf("%w: %d elements are not whole %v blocks of %d", ErrLength, n, d, d.BlockSize())
+		return fmt.Errorf("%w: %d elements of %v, want a multiple of its block of %d", ErrLength, n, d, d.BlockSize())
 	}
-	// Dividing the bytes, rather than multiplying n, cannot overflow.
+	// The bytes are divided, because multiplying n could overflow.
 	if bytes%d.Size() != 0 || bytes/d.Size() != n/d.BlockSize() {
 		return fmt.Errorf("%w: %d elements of %v are %d blocks of %d bytes, got %d bytes",
 			ErrLength, n, d, n/d.BlockSize(), d.Size(), bytes)

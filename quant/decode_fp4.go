@@ -2,12 +2,12 @@ package quant
 
 import "math"
 
-// FP4 formats: E2M1 codes, kept as twice their value so that the levels are whole,
-// and one scale byte per block, kept as half its value to match.
+// The FP4 formats have E2M1 codes and one scale byte per block. The tables hold twice the
+// value of a code, so that the levels are integers, and half the value of a scale.
 
-// e8m0Half returns half the power of two that an E8M0 scale byte stands for:
-// 2^(e-128). Bytes 0 and 1 give f32 subnormals. Byte 255 is a NaN (OCP Microscaling
-// 1.0, section 5.4.1), which ggml does not check for.
+// e8m0Half returns half the value of an E8M0 scale byte: 2^(e-128). Bytes 0 and 1 give f32
+// subnormals. Byte 255 is a NaN (OCP Microscaling 1.0, section 5.4.1), which ggml does not
+// check for.
 func e8m0Half(e uint8) float32 {
 	switch {
 	case e == 0xff:
@@ -18,8 +18,8 @@ func e8m0Half(e uint8) float32 {
 	return math.Float32frombits(uint32(e-1) << 23)
 }
 
-// ue4m3Half has half the value of every unsigned E4M3 scale byte: bias 7, bit 7
-// ignored. ggml makes the NaN code 0x7f a zero.
+// ue4m3Half has half the value of every unsigned E4M3 scale byte. The bias is 7, and bit 7
+// is ignored. As in ggml, the NaN code 0x7f is zero.
 var ue4m3Half = func() (t [256]float32) {
 	for c := range t {
 		if c != 0x7f {

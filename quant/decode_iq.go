@@ -6,11 +6,11 @@ import (
 	"math/bits"
 )
 
-// IQ formats: codes index a grid of 8 (or 4) magnitudes. Grids hold one magnitude
-// per byte, the first in the lowest byte.
+// In the IQ formats a code is an index into a grid. An entry of a grid has 8 (or 4)
+// magnitudes, one per byte, the first in the lowest byte.
 
-// evenSigns[i] is the 7 sign bits i with an eighth that makes their number even:
-// IQ2_XXS, IQ2_XS and IQ3_XXS store only sign patterns of even parity.
+// evenSigns[i] has the 7 sign bits i and an eighth bit that makes the number of set bits
+// even. IQ2_XXS, IQ2_XS and IQ3_XXS store only sign patterns of even parity.
 var evenSigns = func() (t [128]uint8) {
 	for i := range t {
 		t[i] = uint8(i | bits.OnesCount(uint(i))&1<<7)
@@ -26,7 +26,7 @@ func signed8(y *[8]float32, d float32, grid uint64, signs uint8) {
 	}
 }
 
-// delta is the shift of the IQ1 grids, up or down by a sign bit.
+// delta is the shift of the IQ1 grids. A sign bit says whether it is up or down.
 const delta = 0.125
 
 // shifted8 writes d times each signed byte of grid plus or minus delta. The sum is

@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// K-quants: super-blocks of 256 with quantized scales, one per 16 or 32 elements.
+// The K-quants have super-blocks of 256 elements with quantized scales, one per 16 or 32
+// elements.
 
 // decodeQ2_K: (d*scale)*q - dmin*min per 16 elements, with 4-bit scale and min in
 // one byte. A run of 32 code bytes holds 4 runs of 32 elements, 2 bits each.
@@ -14,7 +15,7 @@ func decodeQ2_K(dst []float32, src []byte) {
 		y, b := (*[256]float32)(dst), (*[84]byte)(src)
 		d, dmin := half(b[80:]), half(b[82:])
 		for part := range 4 {
-			// Half of a run of code bytes: 16 elements of each of 4 groups.
+			// Half of a run of code bytes has 16 elements of each of 4 groups.
 			first := part/2*8 + part%2
 			var dl, ml [4]float32
 			for k := range 4 {
@@ -45,7 +46,8 @@ func decodeQ3_K(dst []float32, src []byte) {
 			first := part/2*8 + part%2
 			var dl [4]float32
 			for k := range 4 {
-				// Four low bits per scale in the first 8 bytes, two high bits in the rest.
+				// The first 8 bytes have the four low bits of each scale, the rest the two
+				// high bits.
 				g := first + 2*k
 				s := packed[g%8]>>(g/8*4)&15 | packed[8+g%4]>>(g/4*2)&3<<4
 				dl[k] = d * float32(int(s)-32)

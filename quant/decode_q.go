@@ -2,8 +2,8 @@ package quant
 
 import "encoding/binary"
 
-// Formats with one scale per block of 32, 64 or 128. In those of 4 and 5 bits, byte
-// j of the codes holds element j in its low half and element j+16 in its high half.
+// These formats have one scale per block of 32, 64 or 128 elements. In those of 4 and 5 bits,
+// byte j of the codes holds element j in its low half and element j+16 in its high half.
 
 // decodeQ1_0: d where the bit is set, -d where it is not.
 func decodeQ1_0(dst []float32, src []byte) {

@@ -1,6 +1,6 @@
 package quant
 
-// Ternary formats: d * (q - 1) with q 0, 1 or 2.
+// The value of an element in the ternary formats is d * (q - 1) with q 0, 1 or 2.
 
 // trits writes digit n (0 the most significant) of each byte's five base-3 digits.
 // A byte holds them as the fraction byte/256, rounded up, so that digit n is the
@@ -29,8 +29,8 @@ func decodeTQ1_0(dst []float32, src []byte) {
 	}
 }
 
-// decodeTQ2_0: a run of 32 bytes holds 4 runs of 32 elements, 2 bits each. The
-// fourth code, which no encoder writes, is 2*d.
+// decodeTQ2_0: a run of 32 bytes holds 4 runs of 32 elements, 2 bits each. No encoder
+// writes the fourth code, whose value is 2*d.
 func decodeTQ2_0(dst []float32, src []byte) {
 	for ; len(dst) >= 256 && len(src) >= 66; dst, src = dst[256:], src[66:] {
 		y, b := (*[256]float32)(dst), (*[66]byte)(src)

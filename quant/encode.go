@@ -12,14 +12,14 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 )
 
-// ErrRange is wrapped by errors about values that a block format cannot hold: a NaN,
-// an infinity, a magnitude whose scale overflows binary16, or one that overflows f32
-// when weighed by its importance.
+// ErrRange is wrapped by errors about values that a block format cannot hold: a NaN, an
+// infinity, a magnitude whose scale overflows binary16, or a magnitude whose product with
+// its importance overflows f32.
 var ErrRange = errors.New("quant: value out of range")
 
-// ErrImportance is wrapped by errors about an importance vector that is missing
-// where [RequiresImportance] says that one is needed, has the wrong length, or holds
-// values that are negative or not finite.
+// ErrImportance is wrapped by errors about an importance vector that is missing although
+// [RequiresImportance] is true, has the wrong length, or has values that are negative or
+// not finite.
 var ErrImportance = errors.New("quant: bad importance vector")
 
 // An encoder describes how one block format is written.
@@ -28,27 +28,26 @@ type encoder struct {
 	encode func(dst []byte, b block) error
 	// limit is the largest magnitude that encode is called with.
 	limit float32
-	// rowMean is set where, with an importance vector, encode wants the mean square
-	// of the row. Nothing else that lies outside of a block bears on its bytes.
+	// rowMean says that encode uses the mean square of the row if there is an importance
+	// vector. A block's bytes depend on no other value outside the block.
 	rowMean bool
 }
 
-// block is what an encoder sees of a row.
+// block is the input of an encoder for one block.
 type block struct {
 	x          []float32 // the values, all finite
-	importance []float32 // of each value, or nil
+	importance []float32 // the importance of each value, or nil
 	amax, ext  float32   // the largest magnitude in x, and the first value that has it
-	rowMean    float32   // mean square of the row, see encoder.rowMean
+	rowMean    float32   // mean square of the row; see encoder.rowMean
 }
 
 const (
-	// f16Limit bounds the values of formats whose scales are binary16: none holds
-	// more than 65504 times the product of its largest codes, of which Q6_K's and
-	// IQ4_XS's are the largest, near 2^12. Below it, squares and sums of squares stay
-	// finite.
+	// f16Limit bounds the values of formats whose scales are binary16. A format holds at
+	// most 65504 times the product of its largest codes, which is largest for Q6_K and
+	// IQ4_XS, near 2^12. Below f16Limit, squares and sums of squares are finite.
 	f16Limit = 0x1p29
-	// f32Limit is for formats with a wider scale. The last values of f32, by rounding
-	// up, would decode to infinity.
+	// f32Limit bounds the values of formats with a wider scale. The largest values of f32
+	// would be rounded up and decode to infinity.
 	f32Limit = 0x1.ffffp127
 )
 
@@ -90,46 +89,44 @@ func RequiresImportance(d dtype.DType) bool {
 	return d == dtype.IQ1_S || d == dtype.IQ2_XXS || d == dtype.IQ2_XS
 }
 
-// EncodeRow encodes src as len(src) elements of d into dst, which must be exactly
-// that long; len(src) is a multiple of d.BlockSize(). It is [EncodeRows] of one row
+// EncodeRow encodes src as len(src) elements of d into dst, which must have exactly their
+// size. len(src) must be a multiple of d.BlockSize(). EncodeRow is [EncodeRows] for one row
 // without an importance vector.
 func EncodeRow(dst []byte, d dtype.DType, src []float32) error {
 	return EncodeRows(dst, d, src, len(src), nil)
 }
 
-// EncodeRows encodes src, rows of rowLen values one after another, as elements of d
-// into dst, which must be exactly that long. rowLen is a multiple of d.BlockSize().
-// dst needs no alignment and must not overlap src.
+// EncodeRows encodes src, consecutive rows of rowLen values, as elements of d into dst,
+// which must have exactly their size. rowLen must be a multiple of d.BlockSize(). dst needs
+// no alignment and must not overlap src.
 //
-// importance is nil or has rowLen weights, finite and not negative: how much an error
-// in each column matters. It steers the search of the scales in Q4_0, Q4_1, Q5_0,
-// Q5_1, the K-quants (other than Q8_K) and the IQ formats, and is ignored by others.
-// Only the ratios of the weights matter, and they are best kept near one: the search
-// sums products of the weights and the squares of the values in f32, where an overflow
-// spoils the fit, as in ggml, and rows that get no finite scale are refused with an
-// error that wraps [ErrRange].
+// importance is nil or has a weight for each of the rowLen columns, which says how much an
+// error in that column matters. Weights are finite and not negative. They guide the search
+// for the scales of Q4_0, Q4_1, Q5_0, Q5_1, the K-quants other than Q8_K, and the IQ
+// formats. The other formats ignore them. Only the ratios of the weights matter. The
+// weights should be near one, because the search sums products of the weights and the
+// squares of the values in f32. An overflow there degrades the fit, as in ggml. If a row
+// gets no finite scale, the error wraps [ErrRange].
 //
-// The formats are f32, f16 and bf16, which round as package dtype says, and every
-// block format. Their bytes are those of ggml 0.23 (ggml_quantize_chunk, and
-// quantize_row_*_ref for Q8_1 and Q8_K), also where blocks are all zero, constant or
-// tiny; Q2_0, which ggml has with groups of 64 only, is coded as those are. Other
-// formats give an error that wraps [dtype.ErrUnsupported].
+// d is f32, f16 or bf16, which round as in package dtype, or a block format. The bytes are
+// those of ggml 0.23 (ggml_quantize_chunk, and quantize_row_*_ref for Q8_1 and Q8_K), even
+// if blocks are all zero, constant or tiny. Q2_0 is encoded like Q2_0_G64, because ggml
+// only has groups of 64. For other formats the error wraps [dtype.ErrUnsupported].
 //
-// A block cannot hold an infinity beside a number, so rows with values that are not
-// finite, or too large for the format's scale, are refused with an error that wraps
-// [ErrRange]; ggml writes infinite or NaN scales, or loses the block. NVFP4 saturates
-// at 2688, as in ggml, and MXFP4 at 1.5 times 2^127. After an error dst holds part of
-// the result.
+// A block cannot hold both an infinity and a number. If a value is not finite, or is too
+// large for the format's scale, the error wraps [ErrRange], where ggml writes an infinite
+// or NaN scale or loses the block. NVFP4 saturates at 2688, as in ggml, and MXFP4 at 1.5
+// times 2^127. After an error dst holds part of the result.
 //
-// EncodeRows may be called concurrently. Tables that the IQ formats search are built
-// once, on first use; beyond that only errors allocate.
+// EncodeRows may be called concurrently. The tables that the IQ formats search are built
+// once, on first use. Otherwise only errors allocate.
 func EncodeRows(dst []byte, d dtype.DType, src []float32, rowLen int, importance []float32) error {
 	return EncodeRowsContext(context.Background(), dst, d, src, rowLen, importance)
 }
 
-// EncodeRowsContext is [EncodeRows] with a context: it looks at ctx before it begins and
-// at least every 1024 elements, also within a row, and returns ctx's error if ctx is
-// done. The slowest format takes a few milliseconds for 1024 elements.
+// EncodeRowsContext is [EncodeRows] with a context. It polls ctx before it begins and at
+// least every 1024 elements, also within a row, and returns ctx's error if ctx is done. The
+// slowest format takes a few milliseconds for 1024 elements.
 func EncodeRowsContext(ctx context.Context, dst []byte, d dtype.DType, src []float32, rowLen int, importance []float32) error {
 	l := looker{ctx: ctx}
 	switch {
@@ -165,17 +162,17 @@ func EncodeRowsContext(ctx context.Context, dst []byte, d dtype.DType, src []flo
 	return nil
 }
 
-// lookEvery is how many elements are encoded between two looks at a context.
+// lookEvery is the number of elements that are encoded between two polls of a context.
 const lookEvery = 1024
 
-// looker looks at a context now and then.
+// looker polls a context every lookEvery elements.
 type looker struct {
 	ctx  context.Context
-	left int // elements until the next look
+	left int // elements until the next poll
 }
 
-// look counts n elements that are about to be encoded, and returns the context's error
-// if it is done.
+// look counts n elements that the caller is about to encode. If it polls the context and
+// the context is done, it returns the context's error.
 func (l *looker) look(n int) error {
 	if l.left -= n; l.left >= 0 {
 		return nil
@@ -190,7 +187,7 @@ func checkRows(d dtype.DType, n, rowLen int) error {
 		return nil
 	}
 	if rowLen <= 0 || n%rowLen != 0 || rowLen%d.BlockSize() != 0 {
-		return fmt.Errorf("%w: %d elements of %v in rows of %d, which must be whole blocks of %d",
+		return fmt.Errorf("%w: %d elements of %v in rows of %d, want whole rows of whole blocks of %d",
 			ErrLength, n, d, rowLen, d.BlockSize())
 	}
 	return nil
@@ -250,8 +247,8 @@ func putFloats(dst []byte, d dtype.DType, src []float32) {
 	}
 }
 
-// encodeRow encodes one row. After an error, first is the first element of the block at
-// fault, or -1 if the error is that of l's context.
+// encodeRow encodes one row. After an error, first is the first element of the block that
+// failed, or -1 if the error is that of l's context.
 func encodeRow(l *looker, dst []byte, d dtype.DType, src, importance []float32) (first int, err error) {
 	e, n, size := &encoders[d], d.BlockSize(), d.Size()
 	mean := float32(0)
@@ -261,7 +258,8 @@ func encodeRow(l *looker, dst []byte, d dtype.DType, src, importance []float32) 
 				return -1, err
 			}
 			x := src[i : i+n]
-			// A bad value must not spoil the mean before its block is found.
+			// The values are checked first, because a value that is not finite would make
+			// the mean so, and an earlier block would fail.
 			if amax := maxAbs(x); !(amax <= e.limit) {
 				return i, magnitudeError(amax)
 			}
@@ -287,13 +285,13 @@ func encodeRow(l *looker, dst []byte, d dtype.DType, src, importance []float32) 
 }
 
 // encodeBlocks encodes blocks of a row whose mean square is rowMean. After an error, first
-// is the first element of the block at fault.
+// is the first element of the block that failed.
 func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32, rowMean float32) (first int, err error) {
 	e, n, size := &encoders[d], d.BlockSize(), d.Size()
 	b := block{rowMean: rowMean}
 	left := src
 	if importance == nil {
-		// A block that vector code refuses gets its error below.
+		// encodeVector stops at a block that cannot be encoded. Its error is made below.
 		blocks := encodeVector(dst, d, src)
 		left, dst = src[blocks*n:], dst[blocks*size:]
 	}
@@ -309,7 +307,7 @@ func encodeBlocks(dst []byte, d dtype.DType, src, importance []float32, rowMean 
 		if err := e.encode(dst[:size], b); err != nil {
 			var scale scaleError
 			if errors.As(err, &scale) && scale-scale != 0 && b.importance != nil {
-				// Below the limit the values alone always have a finite scale.
+				// Without importance, values below the limit always have a finite scale.
 				err = fmt.Errorf("%w: scale %v, importance of up to %v times values of up to %v overflows f32",
 					ErrRange, float32(scale), slices.Max(b.importance), b.amax)
 			}
@@ -325,13 +323,13 @@ func magnitudeError(v float32) error {
 
 const magnitudeBits = 1<<31 - 1
 
-// bits4 returns the encodings of the first 4 elements of x in place: the compiler
-// loads an integer at once, where for [math.Float32bits] it would move a float between
-// register files.
+// bits4 returns a view of the encodings of the first 4 elements of x. The compiler loads
+// them as integers, whereas with [math.Float32bits] it moves a float between register
+// files.
 func bits4(x []float32) *[4]uint32 { return (*[4]uint32)(unsafe.Pointer((*[4]float32)(x))) }
 
-// maxAbs returns the largest magnitude in x, whose length is a multiple of 4; NaNs
-// rank above infinity. Magnitudes order as their encodings do.
+// maxAbs returns the largest magnitude in x, whose length is a multiple of 4. A NaN is
+// larger than infinity. Magnitudes have the same order as their encodings.
 func maxAbs(x []float32) float32 {
 	var m0, m1 uint32
 	for ; len(x) >= 4; x = x[4:] {
@@ -342,10 +340,10 @@ func maxAbs(x []float32) float32 {
 	return math.Float32frombits(max(m0, m1))
 }
 
-// extreme returns what maxAbs does and the first element of that magnitude; of zeros,
-// the positive zero. The length of x is a multiple of 8. As signed integers the
-// encodings have the largest positive value last, as unsigned ones the largest negative
-// value.
+// extreme returns the largest magnitude in x, as maxAbs does, and the first element that
+// has it. If all elements are zero, ext is the positive zero. The length of x is a multiple
+// of 8. In the order of signed integers, the encoding of the largest positive value is the
+// last; in that of unsigned integers, the encoding of the largest negative value.
 func extreme(x []float32) (amax, ext float32) {
 	var p0, p1 int32
 	var n0, n1 uint32
@@ -363,7 +361,7 @@ func extreme(x []float32) (amax, ext float32) {
 	}
 	neg &= magnitudeBits
 	if pos != neg {
-		// Which is larger is a coin toss: no branch.
+		// The condition is unpredictable, so the code below compiles without a branch.
 		sign := uint32(0)
 		if neg > pos {
 			sign = 1 << 31
@@ -401,7 +399,7 @@ func (e scaleError) Error() string {
 
 func (e scaleError) Unwrap() error { return ErrRange }
 
-// inverse returns 1/d, or 0 where that is no number, d being zero or nearly so.
+// inverse returns 1/d, or 0 if d is zero or so small that 1/d is infinite.
 func inverse(d float32) float32 {
 	inv := 1 / d
 	if inv-inv != 0 {
@@ -415,13 +413,13 @@ func magnitude(v float32) float32 {
 	return math.Float32frombits(math.Float32bits(v) & magnitudeBits)
 }
 
-// sqrt is the square root in f32; rounding that of the f64 is the same.
+// sqrt returns the f32 square root of v. Rounding the f64 square root gives the same bits.
 func sqrt(v float32) float32 { return float32(math.Sqrt(float64(v))) }
 
-// sumSquares adds up in the order of x.
+// sumSquares returns the sum of the squares of x, added in order.
 func sumSquares(x []float32) float32 { return addSquares(0, x) }
 
-// addSquares is sumSquares that goes on from sum.
+// addSquares adds the squares of x to sum, in order.
 func addSquares(sum float32, x []float32) float32 {
 	for _, v := range x {
 		sum += float32(v * v)

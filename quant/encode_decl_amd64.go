@@ -10,8 +10,8 @@ import (
 
 var useAVX2 = cpu.X86.HasAVX2 && cpu.X86.HasF16C && cpu.X86.HasBMI1
 
-// encodeVector encodes what it can of the start of a row, without an importance
-// vector, in vector code, and returns how many blocks that were.
+// encodeVector encodes blocks at the start of a row in vector code, without an importance
+// vector, and returns their number. It may stop before the end of the row.
 func encodeVector(dst []byte, d dtype.DType, src []float32) (blocks int) {
 	if !useAVX2 {
 		return 0

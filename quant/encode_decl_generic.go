@@ -6,6 +6,5 @@ import "github.com/fucina-go/fucina/core/dtype"
 
 const useAVX2 = false
 
-// encodeVector encodes what it can of the start of a row, without an importance
-// vector, in vector code, and returns how many blocks that were. Here there is none.
+// encodeVector encodes no blocks, because this build has no vector code.
 func encodeVector([]byte, dtype.DType, []float32) (blocks int) { return 0 }

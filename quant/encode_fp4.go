@@ -2,14 +2,14 @@ package quant
 
 import "math"
 
-// encodeMXFP4 picks the power of two that brings the largest magnitude into the
-// binade of the largest code. Magnitudes below 2^-125 get the smallest scale, where
-// ggml converts a negative number to a byte, which C does not define.
+// encodeMXFP4 chooses the power of two that brings the largest magnitude into the binade
+// of the largest code. Magnitudes below 2^-125 get the smallest scale. ggml converts a
+// negative number to a byte there, which C does not define.
 func encodeMXFP4(dst []byte, b block) error {
 	e := uint8(0)
 	if b.amax >= 0x1p-125 {
-		// As ggml does, take the floor of a logarithm that is rounded to f32: just
-		// below a power of two it may be that of the power.
+		// As in ggml, the logarithm is rounded to f32 before the floor. Just below a power
+		// of two, the result may be that of the power.
 		log := float32(math.Log2(float64(b.amax)))
 		e = uint8(int(math.Floor(float64(log))) - 2 + 127)
 	}
@@ -43,8 +43,8 @@ func ue4m3FromFloat32(x float32) uint8 {
 	if x < 0x1p-6 {
 		return uint8(min(7, int32(float32(x*512)+0.5)))
 	}
-	// Adding half of the last kept bit rounds the encoding itself; the carry may run
-	// into the exponent. The biases of the exponents differ by 120.
+	// Adding half of the last kept bit rounds the encoding. The carry may increase the
+	// exponent. The biases of the exponents differ by 120.
 	c := (math.Float32bits(x)+1<<19)>>20 - 120<<3
 	if c >= 15<<3 {
 		return 0x7e
@@ -52,8 +52,8 @@ func ue4m3FromFloat32(x float32) uint8 {
 	return uint8(c)
 }
 
-// fp4Inverse returns the factor of fp4Code for a scale: the midpoints between levels
-// are multiples of half the scale.
+// fp4Inverse returns the factor for fp4Code, 2/scale, or 0 if scale is 0. The midpoints
+// between levels are multiples of scale/2.
 func fp4Inverse(scale float32) float64 {
 	if scale == 0 {
 		return 0
@@ -61,17 +61,18 @@ func fp4Inverse(scale float32) float64 {
 	return 2 / float64(scale)
 }
 
-// fp4Code returns the code of the level nearest to v, the lower of equals. Truncation
-// of a little less than one more is a ceiling that forgives the product's rounding: an
-// f32 that is no multiple of half the scale is further from one.
+// fp4Code returns the code of the level nearest to v, or of the lower one if two are
+// equally near. Adding a little less than one and truncating is a ceiling that tolerates
+// the rounding of the product: an f32 that is not a multiple of half the scale is further
+// from a multiple than that.
 func fp4Code(v float32, inv float64) uint8 {
 	b := math.Float32bits(v)
 	a := float64(math.Float32frombits(b&magnitudeBits))*inv + (1 - 0x1p-45)
 	return fp4Codes[min(uint64(int64(a)), 31)|uint64(b>>31<<5)]
 }
 
-// fp4Codes has the code for each ceiling of twice a value in units of the scale, which
-// is in the low 5 bits, and each sign. Zero has no sign.
+// fp4Codes has the code for each sign, in bit 5, and each ceiling of twice a value divided
+// by the scale, in the low 5 bits. The code of zero has no sign.
 var fp4Codes = func() (t [64]uint8) {
 	code := uint8(0)
 	for i := range 32 {

@@ -5,43 +5,43 @@ import (
 	"math"
 )
 
-// gridFormat describes how an IQ2 or IQ3 format is searched: a group of 16 or 32
-// values shares a scale, its magnitudes are coded by points of a lattice, its signs
-// apart.
+// gridFormat describes the search for the codes of an IQ2 or IQ3 format. A group of 16 or
+// 32 values shares a scale. Points of a lattice are the codes of its magnitudes, and the
+// signs are stored separately.
 type gridFormat struct {
 	lattice func() *lattice
 	group   int // elements per scale
-	// evenSigns says that of 8 signs only 7 are stored, the eighth making their
-	// number even.
+	// evenSigns says that 7 of 8 signs are stored. The eighth makes the number of negative
+	// signs even.
 	evenSigns bool
 	// spread is the factor of the mean square in the weights with importance, and
 	// floor its factor, after that, in those without.
 	spread, floor float32
 	// eps is the magnitude below which a group counts as zero.
 	eps float32
-	// tries and step: the inverse scales that are tried map the largest magnitude to
-	// the last level plus step*i, for i of -tries to tries.
+	// tries and step give the inverse scales to try. They map the largest magnitude to
+	// the last level plus step*i, for i from -tries to tries.
 	tries int32
 	step  float32
-	// refine says which points are chosen again for the scale that won.
+	// refine says which points are chosen again for the best scale.
 	refine refinement
-	// fudge is the factor of the stored scale.
+	// fudge is a factor of the stored scale.
 	fudge float32
 }
 
 type refinement uint8
 
 const (
-	// refineOff: those that were off the grid.
+	// refineOff chooses the points again that were off the grid.
 	refineOff refinement = iota
-	// refineAll: all, unless all were on the grid.
+	// refineAll chooses all points again, unless all were on the grid.
 	refineAll
-	// refineFitted: all; the tries are about a scale from searchPositive instead of
-	// about the largest magnitude.
+	// refineFitted chooses all points again. The inverse scales to try are around the
+	// scale of searchPositive instead of the largest magnitude.
 	refineFitted
 )
 
-// The numbers are those of ggml.
+// The parameters are ggml's.
 var (
 	iq2xxs = gridFormat{
 		lattice: iq2xxsLattice, group: 32, evenSigns: true, spread: 1, floor: 0, eps: 1e-15,
@@ -65,19 +65,19 @@ var (
 	}
 )
 
-// gridGroup is a group and what is found for it.
+// gridGroup is a group and its codes.
 type gridGroup struct {
-	x, w  [groupMax]float32 // magnitudes, negative where a sign was flipped, and weights
-	root  [groupMax]float32 // of the weights
+	x, w  [groupMax]float32 // magnitudes, negative if the sign was flipped, and weights
+	root  [groupMax]float32 // square roots of the weights
 	words [8]uint16
 	signs [4]uint8
 	scale float32
 }
 
-// levelValues has the values of the levels: odd numbers.
+// levelValues has the values of the levels, which are odd numbers.
 var levelValues = [8]float32{1, 3, 5, 7, 9, 11, 13, 15}
 
-// gridSearch finds the groups of a block one after another.
+// gridSearch finds the codes of the groups of a block one after another.
 type gridSearch struct {
 	format     *gridFormat
 	lattice    *lattice
@@ -87,13 +87,13 @@ type gridSearch struct {
 	top        float32
 }
 
-// start clears the block, which groups of zeros leave as it is.
+// start clears the block. Groups of zeros stay cleared.
 func (f *gridFormat) start(dst []byte, b *block) gridSearch {
 	clear(dst)
 	return gridSearch{format: f, lattice: f.lattice(), meanSquare: f.spread * sumSquares(b.x) / 256}
 }
 
-// next finds group g. It returns false for a group of zeros.
+// next finds the codes of group g. It returns false for a group of zeros.
 func (s *gridSearch) next(b *block, g int) bool {
 	s.format.load(&s.group, b, g*s.format.group, s.meanSquare)
 	if !s.format.search(s.lattice, &s.group) {
@@ -104,11 +104,11 @@ func (s *gridSearch) next(b *block, g int) bool {
 	return true
 }
 
-// index returns the place in the grid of point k of the group.
+// index returns the grid index of point k of the group.
 func (s *gridSearch) index(k int) uint16 { return uint16(s.lattice.index[s.group.words[k]]) }
 
-// finish stores the scale of the block, and returns the 4-bit scales of the groups,
-// which stand for odd numbers.
+// finish stores the scale of the block, and returns the 4-bit scales s of the groups. The
+// value of s is 2s+1.
 func (s *gridSearch) finish(dst []byte) (scale [16]uint8, err error) {
 	if s.top == 0 {
 		return scale, nil
@@ -124,13 +124,13 @@ func (s *gridSearch) finish(dst []byte) (scale [16]uint8, err error) {
 	return scale, nil
 }
 
-// oddLevel returns the level, of n, whose odd number is nearest to v.
+// oddLevel returns the level below n whose odd number 2*level+1 is nearest to v.
 func oddLevel(v float32, n int32) int32 {
 	return max(0, min(n-1, nearest(0.5*(float32(v)-1))))
 }
 
-// load prepares a group: weights, magnitudes and signs. Where the number of signs
-// must be even, the sign that costs least is flipped if it is not.
+// load sets the weights, magnitudes and signs of a group. If evenSigns is set and a number
+// of negative signs is odd, load flips the sign whose flip costs least.
 func (f *gridFormat) load(group *gridGroup, b *block, first int, meanSquare float32) {
 	x, w := b.x[first:][:f.group], group.w[:f.group]
 	if b.importance != nil {
@@ -180,7 +180,7 @@ func (f *gridFormat) search(l *lattice, group *gridGroup) bool {
 		return false
 	}
 	last := 2*float32(l.levels()) - 1
-	// The tries are last + step*i over span.
+	// The inverse scales to try are (last + step*i) / span.
 	span, scale := top, top/last
 	if f.refine == refineFitted {
 		var code [groupMax]uint8
@@ -238,8 +238,8 @@ func (f *gridFormat) search(l *lattice, group *gridGroup) bool {
 	return true
 }
 
-// snap returns the point on the grid for the values of point k at a scale, and
-// whether the nearest levels were one.
+// snap returns a point on the grid for the values of point k at a scale. on says that the
+// point of the nearest levels is on the grid.
 func (l *lattice) snap(group *gridGroup, k int, inv, scale float32) (word uint16, on bool) {
 	if l.values == 8 {
 		for i, v := range (*[8]float32)(group.x[8*k:]) {
@@ -357,8 +357,9 @@ func encodeIQ3_XXS(dst []byte, b block) error {
 	return err
 }
 
-// encodeIQ3_S: as in ggml, a group of zeros takes no room for its codes and signs, so
-// that those of the groups after it move up, away from their scales.
+// encodeIQ3_S encodes a block. As in ggml, a group of zeros takes no room for its codes and
+// signs, so that the codes of later groups are at the places of earlier groups, while the
+// scales are not.
 func encodeIQ3_S(dst []byte, b block) error {
 	s := iq3s.start(dst, &b)
 	at := 0
@@ -378,9 +379,9 @@ func encodeIQ3_S(dst []byte, b block) error {
 	return err
 }
 
-// Ternary IQ formats: a point has values -1, 0 and 1, shifted up or down by delta.
-// The values of a group are sorted, so that the best split into three runs can be
-// found by trying them all; then the points are moved to the grid.
+// In the ternary IQ formats a point has the values -1, 0 and 1, shifted up or down by delta.
+// The encoders sort the values of a group, try every split into three runs, and then move
+// the points of the best split to the grid.
 
 // shifted has the values of the levels, shifted up and down.
 var shifted = [2][3]float32{
@@ -388,18 +389,18 @@ var shifted = [2][3]float32{
 	{-1 - delta, -delta, 1 - delta},
 }
 
-// ternaryGroup is a group of an IQ1 format and what is found for it.
+// ternaryGroup is a group of an IQ1 format and its codes.
 type ternaryGroup struct {
 	x     []float32
 	w     [groupMax]float32
-	order [groupMax]uint8 // of x, ascending
+	order [groupMax]uint8 // indices of x in ascending order of its values
 	level [groupMax]uint8
 	words [4]uint16
 	down  [4]uint8 // for each point, whether the shift is down: 0 or 1
 	scale float32
 }
 
-// load prepares a group; it returns false for one of zeros.
+// load sets the values and weights of a group. It returns false for a group of zeros.
 func (t *ternaryGroup) load(b *block, first, n int, meanSquare, eps float32) bool {
 	t.x = b.x[first:][:n]
 	t.weigh(b, first, meanSquare)
@@ -408,7 +409,7 @@ func (t *ternaryGroup) load(b *block, first, n int, meanSquare, eps float32) boo
 	if maxAbs(t.x) < eps {
 		return false
 	}
-	// An insertion sort, which leaves equals in place.
+	// The insertion sort keeps the order of equal values.
 	for i, v := range t.x {
 		j := i
 		for ; j > 0 && v < t.x[t.order[j-1]]; j-- {
@@ -427,8 +428,8 @@ func (t *ternaryGroup) weigh(b *block, first int, meanSquare float32) {
 	}
 }
 
-// split gives the first i1 values in order the lowest level and those from i2 on the
-// highest. A negative scale turns everything around.
+// split gives the first i1 values in order the lowest level, and those from i2 on the
+// highest. If the scale is negative, it reverses the levels, the shifts and the scale.
 func (t *ternaryGroup) split(i1, i2 int) {
 	for j, i := range t.order[:len(t.x)] {
 		level := uint8(1)
@@ -450,7 +451,7 @@ func (t *ternaryGroup) split(i1, i2 int) {
 	}
 }
 
-// snap moves the points to the grid and, where that changes any, fits the scale.
+// snap moves the points to the grid, and fits the scale again if a point changes.
 func (t *ternaryGroup) snap(l *lattice) {
 	moved := false
 	for k := range len(t.x) / 8 {
@@ -490,7 +491,7 @@ func (t *ternaryGroup) sums(qx, q2 *float32, factor float32) {
 	}
 }
 
-// encodeIQ1_S: groups of 32 with one shift.
+// encodeIQ1_S encodes a block of groups of 32 with one shift each.
 func encodeIQ1_S(dst []byte, b block) error {
 	clear(dst)
 	l := iq1Lattice()
@@ -517,7 +518,7 @@ func encodeIQ1_S(dst []byte, b block) error {
 		top = max(top, t.scale)
 	}
 	if top == 0 {
-		// ggml marks no shift in such a block.
+		// ggml stores no shift in such a block.
 		for g, h := range high {
 			binary.LittleEndian.PutUint16(dst[34+2*g:], h&0xfff)
 		}
@@ -540,7 +541,7 @@ func (t *ternaryGroup) fitOne() bool {
 		sumX[j+1] = sumX[j] + float32(t.w[i]*t.x[i])
 		sumW[j+1] = sumW[j] + t.w[i]
 	}
-	// The parts of the sums that depend on one end of the middle run only.
+	// These parts of the sums depend on only one end of the middle run.
 	var lowX, lowQ, highX, highQ [2][33]float32
 	for s, q := range shifted {
 		for i := range sumX {
@@ -577,7 +578,7 @@ func (t *ternaryGroup) fitOne() bool {
 	return true
 }
 
-// encodeIQ1_M: groups of 16 with a shift for each half.
+// encodeIQ1_M encodes a block of groups of 16 with a shift for each half.
 func encodeIQ1_M(dst []byte, b block) error {
 	clear(dst)
 	l := iq1Lattice()
@@ -587,7 +588,7 @@ func encodeIQ1_M(dst []byte, b block) error {
 	for g := range groups {
 		t := &groups[g]
 		if !t.load(&b, 16*g, 16, meanSquare, 1e-7) || !t.fitTwo() {
-			// Zero bytes, which are the first point.
+			// The bytes stay zero, which is the first point.
 			t.words[0], t.words[1] = l.points[0], l.points[0]
 			continue
 		}
@@ -605,7 +606,7 @@ func encodeIQ1_M(dst []byte, b block) error {
 	if top == 0 {
 		return nil
 	}
-	// The scale of the block is fitted to the points with their own scales as stored.
+	// The scale of the block is fitted to the points with the stored scales of the groups.
 	d := top / 15
 	inv := 1 / d
 	var packed uint64
@@ -634,7 +635,7 @@ func encodeIQ1_M(dst []byte, b block) error {
 // fitTwo finds the split, the shifts and the scale of a group with a shift for each
 // half. It returns false if no split has any weight.
 func (t *ternaryGroup) fitTwo() bool {
-	// The terms of the sums for each value in order, by level and shift.
+	// The terms of the sums for each value in ascending order, by level and shift.
 	type term struct{ x, q [2]float32 }
 	var terms [16][3]term
 	var second [16]uint8 // whether the value is in the second half

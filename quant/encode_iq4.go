@@ -2,8 +2,8 @@ package quant
 
 import "encoding/binary"
 
-// iq4Codes[2*x+256], rounded down, is the code of the level nearest to x. All levels'
-// midpoints are multiples of 1/2, and a midpoint belongs to the upper level.
+// iq4Codes has the code of the level nearest to x at index 2*x+256, rounded down. All
+// midpoints of levels are multiples of 1/2. A midpoint belongs to the upper level.
 var iq4Codes = func() (t [512]uint8) {
 	for i := range t {
 		for i-256 >= int(iq4nlLevels[t[i]])+int(iq4nlLevels[min(15, t[i]+1)]) && t[i] < 15 {
@@ -31,8 +31,8 @@ var iq4Values = func() (t [16]float32) {
 	return t
 }()
 
-// iq4Scale fits 32 values to scale times a level. It tries the inverse scales that
-// map the extreme near the first level.
+// iq4Scale fits 32 values to scale times a level. It tries inverse scales that map the
+// extreme near the first level.
 func iq4Scale(x, w *[32]float32) (scale float32) {
 	amax, ext := extreme(x[:])
 	if amax < tinyGroup {
@@ -64,7 +64,7 @@ func iq4Sums(x, w *[32]float32, inv float32) (qx, q2 float32) {
 	return qx, q2
 }
 
-// iq4Recode chooses the codes for a scale, which may be zero, and packs them.
+// iq4Recode chooses the codes for a scale and packs them. The scale may be zero.
 func iq4Recode(dst *[16]byte, x *[32]float32, scale float32) {
 	var inv float32
 	if scale != 0 {
@@ -75,8 +75,8 @@ func iq4Recode(dst *[16]byte, x *[32]float32, scale float32) {
 	}
 }
 
-// weighGroup fills w for the values from first on, with the importance where there
-// is any.
+// weighGroup sets w to the weights of the values from first on, with the importance if
+// there is one.
 func (b *block) weighGroup(w *[32]float32, first int, meanSquare float32) {
 	if b.importance == nil {
 		squares(w[:], b.x[first:])

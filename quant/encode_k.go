@@ -1,9 +1,9 @@
 package quant
 
-// K-quants. Those with a minimum (Q2_K, Q4_K, Q5_K) first fit each group of a
-// super-block by itself, then fit the scales and the minima of all groups, and last
-// choose the codes again for the scales as stored. Those without (Q3_K, Q6_K) do
-// likewise with symmetric groups.
+// The encoders of K-quants with a minimum (Q2_K, Q4_K, Q5_K) first fit each group of a
+// super-block, then quantize the scales and minima of all groups, and last choose the codes
+// again for the stored scales. Those without a minimum (Q3_K, Q6_K) do the same with
+// symmetric groups.
 
 // affineK describes a K-quant with a minimum per group.
 type affineK struct {
@@ -11,17 +11,16 @@ type affineK struct {
 	last  int32 // last code
 	// lastScale is the last code of a scale or minimum.
 	lastScale int32
-	// plain and weighted are the steps without and with an importance vector.
+	// plain and weighted are the searches without and with an importance vector.
 	plain, weighted affineSteps
 	// spread is the factor of the mean square in the weights with importance.
 	spread float32
-	// clampPlain and clampWeighted bound the stored scales, where ggml does. What
-	// passes is a negative scale, which only the noise of a nearly constant group can
-	// give, modulo 256.
+	// clampPlain and clampWeighted bound the stored scales as ggml does. A negative scale,
+	// which only the noise of a nearly constant group causes, is stored modulo 256.
 	clampPlain, clampWeighted uint8
 }
 
-// The numbers are those of ggml.
+// The parameters are ggml's.
 var (
 	q2K = affineK{
 		group: 16, last: 3, lastScale: 15,
@@ -40,15 +39,15 @@ var (
 	}
 )
 
-// superBlock is a K-quant block before it is packed. Groups of 32 use the first half
-// of the arrays by group.
+// superBlock is a K-quant block before packing. Formats with groups of 32 use the first
+// half of the arrays that are indexed by group.
 type superBlock struct {
 	codes       [256]uint8
 	scale, mins [16]uint8
 	d, dmin     float32
 }
 
-// fit finds codes, and the scales and minima as to be stored.
+// fit finds the codes, and the scales and minima to store.
 func (k *affineK) fit(s *superBlock, b *block) {
 	var scales, mins, sums [16]float32
 	var buf [groupMax]float32
@@ -97,8 +96,8 @@ func (k *affineK) plainWeights(w, x []float32) {
 	}
 }
 
-// quantizeScales codes values, of which the largest gets the last code, and returns
-// their scale.
+// quantizeScales sets code to the codes of values, and returns their scale. The largest
+// value gets the last code.
 func quantizeScales(code []uint8, values []float32, last int32, clamp uint8) float32 {
 	var top float32
 	for _, v := range values {
@@ -116,9 +115,9 @@ func quantizeScales(code []uint8, values []float32, last int32, clamp uint8) flo
 	return top / float32(last)
 }
 
-// recode chooses the codes again. d and dmin are the scales as stored, s.scale and
-// s.mins the groups' codes as unpacked. Groups whose scale has become zero keep
-// theirs.
+// recode chooses the codes again. d and dmin are the stored scales of the block, and s.scale
+// and s.mins the stored codes of the groups. A group whose stored scale is zero keeps its
+// codes.
 func (k *affineK) recode(s *superBlock, x []float32, d, dmin float32) {
 	for g := range 256 / k.group {
 		dl := d * float32(s.scale[g])
@@ -152,8 +151,7 @@ func encodeQ2_K(dst []byte, b block) error {
 	return nil
 }
 
-// putPairs packs the low 2 bits of the codes: a run of 32 bytes holds 4 runs of 32
-// codes.
+// putPairs packs the low 2 bits of the codes. A run of 32 bytes holds 4 runs of 32 codes.
 func putPairs(dst *[64]byte, codes *[256]uint8) {
 	for g := range 2 {
 		out, c := (*[32]byte)(dst[32*g:]), (*[128]uint8)(codes[128*g:])
@@ -188,8 +186,8 @@ func encodeQ5_K(dst []byte, b block) error {
 	return nil
 }
 
-// fitPacked does what Q4_K and Q5_K share: the first 16 bytes, with the scales and
-// minima that scaleMin unpacks, and the codes.
+// fitPacked is the common part of Q4_K and Q5_K. It finds the codes, and writes the first 16
+// bytes, with the scales and minima that scaleMin unpacks.
 func (k *affineK) fitPacked(dst []byte, s *superBlock, b *block) error {
 	k.fit(s, b)
 	if err := putHalf(dst, s.d); err != nil {
@@ -214,8 +212,7 @@ func (k *affineK) fitPacked(dst []byte, s *superBlock, b *block) error {
 	return nil
 }
 
-// putHalves packs the low 4 bits of the codes: a run of 32 bytes holds 2 runs of 32
-// codes.
+// putHalves packs the low 4 bits of the codes. A run of 32 bytes holds 2 runs of 32 codes.
 func putHalves(dst *[128]byte, codes *[256]uint8) {
 	for g := range 4 {
 		out, c := (*[32]byte)(dst[32*g:]), (*[64]uint8)(codes[64*g:])
@@ -225,8 +222,8 @@ func putHalves(dst *[128]byte, codes *[256]uint8) {
 	}
 }
 
-// recodeSymmetric is affineK.recode for groups of 16 without a minimum; scale holds
-// the groups' factors. A code stands for itself less half.
+// recodeSymmetric is affineK.recode for groups of 16 without a minimum. scale holds the
+// groups' factors. The value of a code is the code minus half.
 func recodeSymmetric(codes *[256]uint8, x []float32, d float32, scale *[16]int8, half int32) {
 	for g, s := range scale {
 		dl := d * float32(s)
@@ -256,7 +253,7 @@ func encodeQ3_K(dst []byte, b block) error {
 			}
 			d = 1 / inv
 		} else {
-			// Zero bytes, which stand for -32.
+			// The bytes stay zero, whose value is -32.
 			for g := range scale {
 				scale[g] = -32
 			}
@@ -281,7 +278,7 @@ func encodeQ3_K(dst []byte, b block) error {
 	if err := putHalf(dst[108:], d); err != nil {
 		return err
 	}
-	// Four low bits per scale in the first 8 bytes, two high bits in the rest.
+	// The first 8 bytes have the four low bits of each scale, the rest the two high bits.
 	packed := (*[12]byte)(dst[96:])
 	clear(packed[:])
 	for g, s := range scale {
@@ -301,8 +298,8 @@ func encodeQ3_K(dst []byte, b block) error {
 	return nil
 }
 
-// descendGroup fits a group of Q3_K without an importance vector, to codes that stand
-// for themselves less 4; in a group of zeros they are 0 nevertheless.
+// descendGroup fits a group of Q3_K without an importance vector. The value of a code is the
+// code minus 4. In a group of zeros the codes are 0 nevertheless.
 func descendGroup(code *[16]uint8, x []float32) float32 {
 	amax, ext := extreme(x)
 	if amax < tinyGroup {
@@ -328,7 +325,7 @@ func descendGroup(code *[16]uint8, x []float32) float32 {
 	return scale
 }
 
-// extremeOf returns the first of the largest magnitude in x. NaNs do not count.
+// extremeOf returns the first value of x with the largest magnitude. It ignores NaNs.
 func extremeOf(x []float32) float32 {
 	var ext, top float32
 	for _, v := range x {

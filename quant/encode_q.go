@@ -5,15 +5,15 @@ import (
 	"math"
 )
 
-// roundAway rounds to the nearest integer, halves away from zero, for |v| below 512.
-// The factor moves halves of either sign off the fence, by less than an f32 beside
-// them is away from it; the offset makes truncation a floor.
+// roundAway rounds to the nearest integer, halves away from zero, for |v| below 512. The
+// factor moves halves away from zero, by less than the distance to the next f32. The
+// offset makes truncation a floor.
 func roundAway(v float32) int32 {
 	const offset = 512
 	return int32(float64(v)*(1+0x1p-30)+(offset+0.5)) - offset
 }
 
-// encodeQ1_0 keeps the signs, zeros counting as positive, and the mean magnitude.
+// encodeQ1_0 keeps the signs and the mean magnitude. Zeros count as positive.
 func encodeQ1_0(dst []byte, b block) error {
 	codes := (*[16]byte)(dst[2:])
 	x := (*[128]float32)(b.x)
@@ -22,7 +22,7 @@ func encodeQ1_0(dst []byte, b block) error {
 		var bits byte
 		for j, v := range (*[8]float32)(x[8*i:]) {
 			sum += magnitude(v)
-			// The sum makes a negative zero positive; then the sign tells.
+			// Adding 0 makes a negative zero positive, so that the sign bit is clear.
 			bits |= byte(^math.Float32bits(v+0)>>31) << j
 		}
 		codes[i] = bits
@@ -30,8 +30,8 @@ func encodeQ1_0(dst []byte, b block) error {
 	return putHalf(dst, sum/128)
 }
 
-// encodeQ2_0 scales the largest magnitude to 1: the fourth code, 2, stays unused. It
-// serves both group lengths.
+// encodeQ2_0 scales the largest magnitude to 1. It does not use the fourth code, whose value
+// is 2. It encodes both group lengths.
 func encodeQ2_0(dst []byte, b block) error {
 	if err := putHalf(dst, b.amax); err != nil {
 		return err
@@ -50,14 +50,14 @@ func encodeQ2_0(dst []byte, b block) error {
 	return nil
 }
 
-// code32 has the codes of 32 values, a byte each, the first the lowest of w0.
+// code32 has the codes of 32 values, one per byte. The first is the lowest byte of w0.
 type code32 struct{ w0, w1, w2, w3 uint64 }
 
-// The formats of 4 and 5 bits without an importance vector share two ways to a
-// scale. The symmetric one maps the value of the largest magnitude, with its sign,
-// to code 0, which stands for -half; its own negative would be 2*half and gets one
-// less. The affine one maps the smallest value to 0 and the largest to the last
-// code. Where the scale has no inverse, all codes are 0.
+// Without an importance vector, the formats of 4 and 5 bits have a symmetric or an affine
+// scale. The symmetric scale maps the value of the largest magnitude, with its sign, to code
+// 0, whose value is -half. The negative of that value would have the code 2*half and gets
+// the last code instead. The affine scale maps the smallest value to 0 and the largest to
+// the last code. If the scale has no inverse, all codes are 0.
 
 func (b *block) symmetricCodes(half float32, bits uint) (c code32, scale float32) {
 	scale = b.ext / -half
@@ -88,11 +88,11 @@ func (b *block) affineCodes(last float32) (c code32, scale, lo float32) {
 	return c, scale, lo
 }
 
-// bounds returns the smallest and the largest of x, the first of equal ones: zeros
-// differ in their signs.
+// bounds returns the smallest and the largest value of x. Of equal ones it returns the first,
+// because zeros may differ in sign.
 func bounds(x *[32]float32) (lo, hi float32) {
-	// Without branches, which data cannot teach the processor: as integers, with the
-	// negative ones turned round, encodings are in the order of the numbers.
+	// The code has no branches, because their conditions are unpredictable. As integers,
+	// with the bits of negative ones inverted, encodings have the order of the numbers.
 	lo0, hi0 := int32(math.MaxInt32), int32(math.MinInt32)
 	lo1, hi1 := lo0, hi0
 	for i := 0; i < len(x); i += 2 {
@@ -123,8 +123,8 @@ func ordered(v float32) int32 {
 
 func unordered(b int32) float32 { return math.Float32frombits(uint32(b ^ b>>31&math.MaxInt32)) }
 
-// symmetric8 returns x*inv + offset, rounded down, and less one where that does not
-// fit the bits.
+// symmetric8 returns x*inv + offset, rounded down. A result that does not fit the bits is
+// reduced by one.
 func symmetric8(x *[8]float32, inv, offset float32, bits uint) uint64 {
 	c0 := uint64(int64(float32(x[0]*inv) + offset))
 	c1 := uint64(int64(float32(x[1]*inv) + offset))
@@ -138,7 +138,7 @@ func symmetric8(x *[8]float32, inv, offset float32, bits uint) uint64 {
 	return w - w>>bits&0x0101010101010101
 }
 
-// affine8 returns (x-lo)*inv, rounded to nearest, halves up.
+// affine8 returns (x-lo)*inv, rounded to the nearest integer, halves up.
 func affine8(x *[8]float32, lo, inv float32) uint64 {
 	c0 := uint64(int64(float32((x[0]-lo)*inv) + 0.5))
 	c1 := uint64(int64(float32((x[1]-lo)*inv) + 0.5))
@@ -151,19 +151,19 @@ func affine8(x *[8]float32, lo, inv float32) uint64 {
 	return c0 | c1<<8 | c2<<16 | c3<<24 | (c4|c5<<8|c6<<16|c7<<24)<<32
 }
 
-// joined turns codes of a byte each into one code32.
+// joined returns the code32 of 32 codes.
 func joined(code *[32]uint8) code32 {
 	le := binary.LittleEndian
 	return code32{le.Uint64(code[0:]), le.Uint64(code[8:]), le.Uint64(code[16:]), le.Uint64(code[24:])}
 }
 
-// weights returns what the searches weigh errors by, given an importance vector.
+// weights returns the weights of the errors in the searches with an importance vector.
 func (b *block) weights(w *[32]float32) []float32 {
 	weigh(w[:], b.importance, b.x, b.rowMean)
 	return w[:]
 }
 
-// weightedSteps is how Q4_1 and Q5_1, and the K-quants with a minimum, search with an
+// weightedSteps is the search of Q4_1, Q5_1 and the K-quants with a minimum if there is an
 // importance vector.
 var weightedSteps = affineSteps{first: -0.9, step: 0.05, n: 36}
 
@@ -217,18 +217,17 @@ func (b *block) affine(last int32) (c code32, scale, lo float32) {
 	return joined(&code), scale, -least
 }
 
-// putNibbles packs code j into the low half of byte j and code j+16 into its high
-// half.
+// putNibbles packs code j into the low half of byte j, and code j+16 into the high half.
 func (c code32) putNibbles(dst *[16]byte) {
 	const low = 0x0f0f0f0f0f0f0f0f
 	binary.LittleEndian.PutUint64(dst[:], c.w0&low|c.w2&low<<4)
 	binary.LittleEndian.PutUint64(dst[8:], c.w1&low|c.w3&low<<4)
 }
 
-// putFive packs codes of 5 bits: a word of fifth bits, then nibbles.
+// putFive packs codes of 5 bits as a word of their fifth bits, followed by nibbles.
 func (c code32) putFive(dst *[20]byte) {
 	for i, w := range [4]uint64{c.w0, c.w1, c.w2, c.w3} {
-		// The product moves bit 0 of byte j to bit 56+j.
+		// The multiplication moves bit 0 of byte j to bit 56+j.
 		dst[i] = uint8(w >> 4 & 0x0101010101010101 * 0x0102040810204080 >> 56)
 	}
 	c.putNibbles((*[16]byte)(dst[4:]))
@@ -244,8 +243,8 @@ func encodeQ8_0(dst []byte, b block) error {
 	return nil
 }
 
-// encodeQ8_1 is Q8_0 with the sum of the codes times the scale. That sum overflows
-// long before the scale does.
+// encodeQ8_1 is encodeQ8_0 with the sum of the codes times the scale. That product overflows
+// binary16 for much smaller values than the scale does.
 func encodeQ8_1(dst []byte, b block) error {
 	scale := b.amax / 127
 	if err := putHalf(dst, scale); err != nil {
@@ -266,9 +265,8 @@ func byteCodes(codes *[32]byte, x *[32]float32, inv float32) {
 	}
 }
 
-// encodeQ8_K maps the value of the largest magnitude, with its sign, to -127. Its
-// scale is an f32. In a block of zeros the sums are zeros, where ggml leaves what
-// was there.
+// encodeQ8_K maps the value of the largest magnitude, with its sign, to -127. The scale is an
+// f32. In a block of zeros the sums are zeros, whereas ggml leaves them unset.
 func encodeQ8_K(dst []byte, b block) error {
 	le := binary.LittleEndian
 	if b.amax == 0 {

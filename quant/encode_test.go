@@ -20,7 +20,7 @@ import (
 	"github.com/fucina-go/fucina/tests/countdown"
 )
 
-// lcg gives numbers that any language reproduces bit for bit: exact multiples of 2^-16.
+// lcg generates numbers that any language reproduces bit for bit: exact multiples of 2^-16.
 type lcg uint32
 
 // uniform returns the next number in [0, 1).
@@ -34,8 +34,8 @@ func (s *lcg) bell() float32 {
 	return s.uniform() + s.uniform() + s.uniform() + s.uniform() - 2
 }
 
-// distributions are the values that encoders meet, or had better survive. The recorder
-// of testdata has them too.
+// distributions are typical and extreme values for the encoders. The recorder of testdata
+// has the same ones.
 var distributions = []struct {
 	name string
 	next func(s *lcg, i int) float32
@@ -95,7 +95,7 @@ func generate(dist, imp int) (x, importance []float32) {
 	return x, importance
 }
 
-// TestEncodeGenerated compares hashes with ggml's on generated rows.
+// TestEncodeGenerated compares the hashes of encoded generated rows with ggml's.
 func TestEncodeGenerated(t *testing.T) {
 	want := map[string]string{}
 	lines := bufio.NewScanner(bytes.NewReader(readFile(t, "encode.sha256")))
@@ -129,8 +129,8 @@ func TestEncodeGenerated(t *testing.T) {
 	}
 }
 
-// TestEncodeQ2_0 expects what Q2_0_G64 gives for values whose halves of 128 have the
-// same largest magnitude.
+// TestEncodeQ2_0 expects the result of Q2_0_G64 for blocks of 128 whose halves have the same
+// largest magnitude.
 func TestEncodeQ2_0(t *testing.T) {
 	x, _ := generate(0, 0)
 	for i := 0; i < len(x); i += 64 {
@@ -186,8 +186,7 @@ func TestEncodeError(t *testing.T) {
 	}
 }
 
-// TestEncodeZeros guards the fault that an all-zero block gives a NaN scale: it
-// decodes to zeros in every format.
+// A block of zeros does not get a NaN scale: it decodes to zeros in every format.
 func TestEncodeZeros(t *testing.T) {
 	for _, d := range encodable() {
 		for _, zero := range []float32{0, float32(math.Copysign(0, -1))} {
@@ -195,7 +194,7 @@ func TestEncodeZeros(t *testing.T) {
 				x, importance := slices.Repeat([]float32{zero}, 512), slices.Repeat([]float32{weight}, 512)
 				for i, v := range decode(t, d, encode(t, d, x, 512, importance)) {
 					if v != 0 {
-						t.Errorf("%v: element %d of zeros comes back as %v", d, i, v)
+						t.Errorf("%v: element %d of zeros decodes to %v", d, i, v)
 						break
 					}
 				}
@@ -204,8 +203,8 @@ func TestEncodeZeros(t *testing.T) {
 	}
 }
 
-// TestEncodeRange: what is not finite is refused wherever it is, and so is what
-// overflows a scale. In between, whatever is written decodes to finite values.
+// A value that is not finite is refused wherever it is, and so is a value that overflows a
+// scale. Other values decode to finite values.
 func TestEncodeRange(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, d := range encodable() {
@@ -245,7 +244,7 @@ func TestEncodeRange(t *testing.T) {
 				}
 				for i, v := range decode(t, d, dst) {
 					if v-v != 0 {
-						t.Errorf("%v of values near 2^%d: element %d comes back as %v", d, e, i, v)
+						t.Errorf("%v of values near 2^%d: element %d decodes to %v", d, e, i, v)
 						break
 					}
 				}
@@ -257,9 +256,8 @@ func TestEncodeRange(t *testing.T) {
 	}
 }
 
-// TestEncodeImportanceOverflow: where finite weights leave no finite scale, the error
-// names them, not the values. The formats are those whose search does not keep its
-// first scale.
+// If finite weights lead to no finite scale, the error names the weights, not the values.
+// The formats are those whose search does not keep its first scale.
 func TestEncodeImportanceOverflow(t *testing.T) {
 	x, _ := generate(0, 0)
 	weights := slices.Repeat([]float32{1}, goldenRow)
@@ -274,8 +272,7 @@ func TestEncodeImportanceOverflow(t *testing.T) {
 	}
 }
 
-// TestEncodeQ8_1Sum guards the fault that the block sum overflows f16 where the scale
-// does not.
+// A Q8_1 block is refused if its sum overflows f16 although its scale does not.
 func TestEncodeQ8_1Sum(t *testing.T) {
 	row := make([]byte, dtype.Q8_1.Size())
 	if err := EncodeRow(row, dtype.Q8_1, slices.Repeat([]float32{2040}, 32)); err != nil {
@@ -289,15 +286,15 @@ func TestEncodeQ8_1Sum(t *testing.T) {
 	}
 }
 
-// TestEncodeMXFP4Scale: at and around powers of two, where the f32 logarithm rounds,
-// and below the smallest scale, which guards the fault that byte 0 is not 2^-127.
+// The scale byte of MXFP4 is right at and around powers of two, where the f32 logarithm
+// rounds, and below the smallest scale, where byte 0 is 2^-127.
 func TestEncodeMXFP4Scale(t *testing.T) {
 	for _, c := range []struct {
 		value float32
 		want  byte
 	}{
 		{1, 125}, {math.Nextafter32(1, 0), 124}, {2, 126}, {math.Nextafter32(2, 0), 125},
-		// 100 - 2^-24/ln 2 is no f32, and rounds to 100.
+		// 100 - 2^-24/ln 2 is not an f32, and rounds to 100.
 		{0x1p100, 225}, {math.Nextafter32(0x1p100, 0), 225}, {0x1.ffff8p99, 224},
 		{0x1.ffffp127, 252}, {0x1p-124, 1}, {0x1p-125, 0}, {0x1p-126, 0}, {0x1p-149, 0},
 	} {
@@ -309,12 +306,12 @@ func TestEncodeMXFP4Scale(t *testing.T) {
 			t.Errorf("scale byte of %v is %d, want %d", c.value, row[0], c.want)
 		}
 		if got := decode(t, dtype.MXFP4, row)[31]; c.value >= 0x1p-127 && math.Abs(float64(got/c.value-1)) > 0.34 {
-			t.Errorf("%v comes back as %v", c.value, got)
+			t.Errorf("%v decodes to %v", c.value, got)
 		}
 	}
 }
 
-// TestFP4Code compares with a search of all levels, at ties and beside them.
+// TestFP4Code compares fp4Code with a search of all levels, at and next to ties.
 func TestFP4Code(t *testing.T) {
 	for _, scale := range []float32{ue4m3Half[1], ue4m3Half[0x3b], ue4m3Half[0x7e], 0x1p-128, 0x1p60, 0} {
 		for i := range 60 {
@@ -340,7 +337,7 @@ func TestFP4Code(t *testing.T) {
 	}
 }
 
-// TestIQ4Code compares with a search of all levels, at ties and beside them.
+// TestIQ4Code compares iq4Code with a search of all levels, at and next to ties.
 func TestIQ4Code(t *testing.T) {
 	for i := -300; i < 300; i++ {
 		at := float32(i) / 2
@@ -363,7 +360,7 @@ func TestIQ4Code(t *testing.T) {
 	}
 }
 
-// TestRoundAway: halves go away from zero, their neighbours do not.
+// Halves round away from zero, their neighbours to the nearest integer.
 func TestRoundAway(t *testing.T) {
 	for i := range 300 {
 		at := float32(i) / 2
@@ -375,7 +372,7 @@ func TestRoundAway(t *testing.T) {
 	}
 }
 
-// TestExtreme compares with a search, on ties too.
+// TestExtreme compares extreme with a search, also for ties.
 func TestExtreme(t *testing.T) {
 	for _, x := range [][]float32{
 		{0, 1, -1, 0.5, 0, 0, 0, 0}, {0, -1, 1, 0.5, 0, 0, 0, 0}, {-3, 1, 2, 0, 0, 0, 0, 2.5}, {3, 1, -2, 0, 0, 0, -2.5, 0},
@@ -406,7 +403,7 @@ func TestExtreme(t *testing.T) {
 	}
 }
 
-// TestLattice checks the neighbours of some words by definition.
+// TestLattice compares the neighbours of some words with their definition.
 func TestLattice(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -492,8 +489,8 @@ func TestEncodeAllocations(t *testing.T) {
 	}
 }
 
-// FuzzEncodeRows: no input panics, and what is written decodes to finite values. An
-// importance that overflows f32 with the values may be refused, as the values may.
+// No input panics, and encoded values decode to finite values. Values may be refused, and
+// so may an importance whose product with the values overflows f32.
 func FuzzEncodeRows(f *testing.F) {
 	for _, d := range encodable() {
 		f.Add(uint8(d), bytes.Repeat([]byte{1, 2, 0x80, 0x3f, 0xff, 0xff, 0x7f, 0xbf}, 128), bytes.Repeat([]byte{0, 0, 0x80, 0x3f}, 256))
@@ -523,7 +520,7 @@ func FuzzEncodeRows(f *testing.F) {
 		if d.IsBlockQuantized() {
 			for i, v := range decode(t, d, dst) {
 				if v-v != 0 {
-					t.Errorf("%v: element %d, %v, comes back as %v", d, i, x[i], v)
+					t.Errorf("%v: element %d, %v, decodes to %v", d, i, x[i], v)
 				}
 			}
 		}
@@ -531,7 +528,7 @@ func FuzzEncodeRows(f *testing.F) {
 }
 
 func ExampleEncodeRows() {
-	// Two rows of 32; the first column matters ten times as much as the others.
+	// There are two rows of 32. The first column has ten times the weight of the others.
 	values := make([]float32, 64)
 	for i := range values {
 		values[i] = float32(i%7) - 3.1
@@ -550,8 +547,8 @@ func ExampleEncodeRows() {
 }
 
 // BenchmarkEncodeRows encodes 64 rows of 4096 values in a call. It reports millions of
-// elements per second, in the mean of the calls as usual and in the best of them, which
-// other load on the machine touches least.
+// elements per second for the mean of the calls and for the best call, on which other load
+// of the machine has the least influence.
 func BenchmarkEncodeRows(b *testing.B) {
 	const rows, rowLen = 64, 4096
 	s := lcg(1)
@@ -586,9 +583,8 @@ func BenchmarkEncodeRows(b *testing.B) {
 	}
 }
 
-// A context ends the encoding of rows of any length, with its own error, and it is
-// looked at every 1024 elements, whether these are one row or many; what it does not
-// end has the bytes of EncodeRows.
+// The context is polled every 1024 elements, in one row or in many, and its end ends the
+// encoding with its error. Without that, the bytes are those of EncodeRows.
 func TestEncodeRowsContext(t *testing.T) {
 	const n = 4 * 1024
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -1,7 +1,6 @@
 package quant
 
-// encodeTQ1_0 scales the largest magnitude to 1, the layout being that of
-// decodeTQ1_0.
+// encodeTQ1_0 scales the largest magnitude to 1. decodeTQ1_0 describes the layout.
 func encodeTQ1_0(dst []byte, b block) error {
 	x, inv := (*[256]float32)(b.x), inverse(b.amax)
 	for j := range 32 {
@@ -16,8 +15,8 @@ func encodeTQ1_0(dst []byte, b block) error {
 	return putHalf(dst[52:], b.amax)
 }
 
-// packTrits codes n values, stride apart, as the base-3 digits of a fraction of 243,
-// the first the most significant, and returns that as a fraction of 256, rounded up.
+// packTrits encodes n values, stride apart, as base-3 digits of a number below 243, the
+// first as the most significant digit. It returns the number times 256/243, rounded up.
 func packTrits(x *[256]float32, inv float32, first, stride, n int) uint8 {
 	q := uint16(0)
 	for i := range n {
@@ -31,8 +30,7 @@ func packTrits(x *[256]float32, inv float32, first, stride, n int) uint8 {
 
 func trit(v float32) uint16 { return uint16(roundAway(v) + 1) }
 
-// encodeTQ2_0 scales the largest magnitude to 1, the layout being that of
-// decodeTQ2_0.
+// encodeTQ2_0 scales the largest magnitude to 1. decodeTQ2_0 describes the layout.
 func encodeTQ2_0(dst []byte, b block) error {
 	inv := inverse(b.amax)
 	for g := range 2 {

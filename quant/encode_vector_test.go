@@ -14,8 +14,8 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// vectorFormats are those that encodeVector knows. The test is skipped where there is
-// no vector code: on other processors, and with the build tag noasm.
+// vectorFormats returns the formats of encodeVector. It skips the test if there is no vector
+// code: on other processors, and with the build tag noasm.
 func vectorFormats(t testing.TB) []dtype.DType {
 	t.Helper()
 	if !useAVX2 {
@@ -30,7 +30,7 @@ func vectorFormats(t testing.TB) []dtype.DType {
 	return all
 }
 
-// encodeScalar is what encodeVector stands for, in Go.
+// encodeScalar is encodeVector in Go.
 func encodeScalar(dst []byte, d dtype.DType, src []float32) (blocks int) {
 	e, n, size := &encoders[d], d.BlockSize(), d.Size()
 	for blocks = range len(src) / n {
@@ -43,7 +43,8 @@ func encodeScalar(dst []byte, d dtype.DType, src []float32) (blocks int) {
 	return len(src) / n
 }
 
-// compareVector encodes src both ways.
+// compareVector encodes src with the vector code and with the Go code, and compares the
+// results.
 func compareVector(t *testing.T, name string, d dtype.DType, src []float32) {
 	t.Helper()
 	n, size := d.BlockSize(), d.Size()
@@ -80,11 +81,11 @@ func TestEncodeVectorValues(t *testing.T) {
 			bits, exponent := r.Uint32(), r.Uint32N(256)
 			for i := range x {
 				switch bits & 3 {
-				case 0: // any bits, NaNs too
+				case 0: // any bits, including NaNs
 					x[i] = math.Float32frombits(r.Uint32())
 				case 1: // one exponent, which may be that of subnormals
 					x[i] = math.Float32frombits(r.Uint32()&0x807fffff | exponent<<23)
-				case 2: // few values, thus ties
+				case 2: // few different values, so that there are ties
 					x[i] = float32(r.IntN(5) - 2)
 				case 3: // zeros and their neighbours
 					x[i] = math.Float32frombits(r.Uint32() & 0x80000001)
@@ -93,7 +94,7 @@ func TestEncodeVectorValues(t *testing.T) {
 			compareVector(t, "random", d, x)
 		}
 
-		// Ties of both signs in every pair of places, and zeros of both.
+		// Ties of both signs at every pair of positions, and zeros of both signs.
 		for i := range 32 {
 			for j := range 32 {
 				for _, pair := range [][2]float32{{3, -3}, {-3, 3}, {0, negZero}, {negZero, 0}} {
@@ -106,7 +107,7 @@ func TestEncodeVectorValues(t *testing.T) {
 			}
 		}
 
-		// The edges of what has an inverse and of what fits the scales.
+		// Values at the limits of invertible scales and of representable scales.
 		for _, at := range []float32{0x1p-128, 0x1p-126, 0x1p-25 * 8, 0x1p-25 * 15, 65504, 65520, 65520 * 8, 65520 * 15, 0x1p29} {
 			for ulp := -40; ulp <= 40; ulp++ {
 				v := math.Float32frombits(math.Float32bits(at) + uint32(ulp))
@@ -119,8 +120,8 @@ func TestEncodeVectorValues(t *testing.T) {
 	}
 }
 
-// TestEncodeVectorPlaces: lengths and alignments, with nothing written beyond dst, and
-// rows of which the code refuses a block.
+// TestEncodeVectorPlaces encodes rows of several lengths and alignments, and rows with a
+// block that is refused. Nothing is written beyond dst.
 func TestEncodeVectorPlaces(t *testing.T) {
 	x, _ := generate(0, 0)
 	for _, d := range vectorFormats(t) {
@@ -146,8 +147,8 @@ func TestEncodeVectorPlaces(t *testing.T) {
 	}
 }
 
-// TestEncodeVectorBounds reads and writes up to the edges of memory; with the build
-// tag invariants inaccessible pages are next to it.
+// TestEncodeVectorBounds reads and writes up to the ends of blocks of memory. With the build
+// tag invariants, inaccessible pages lie next to them.
 func TestEncodeVectorBounds(t *testing.T) {
 	in, err := offheap.Alloc(offheap.LargeMin)
 	if err != nil {
@@ -179,7 +180,7 @@ func TestEncodeVectorBounds(t *testing.T) {
 	}
 }
 
-// FuzzEncodeVector compares with the Go code, whatever the values.
+// FuzzEncodeVector compares the vector code with the Go code, for any values.
 func FuzzEncodeVector(f *testing.F) {
 	formats := vectorFormats(f)
 	for dist := range distributions {

@@ -5,21 +5,22 @@ import (
 	"sync"
 )
 
-// A lattice is the set of points that the codes of an IQ format stand for, as the
-// encoders search it. A point, on the grid or not, is a word: the levels of its 8 or
-// 4 values, of 2 or 3 bits each, the first value's lowest.
+// A lattice is the set of points of an IQ format, in the form that the encoders search. A
+// point, on the grid or not, is a word: the levels of its 8 or 4 values, with 2 or 3 bits
+// each and the first value in the lowest bits.
 type lattice struct {
 	values int // per point: 8 or 4
 	points []uint16
-	// index has, for each word that an encoder may ask for, the place in points, or,
-	// for one that is not on the grid, -1-n where n is the place of its neighbours.
+	// index has, for each word, its index in points. For a word that is not on the grid it
+	// has -1-n, where n is the index of its neighbours in near.
 	index []int32
-	// near has runs of a count and that many words on the grid.
+	// near has lists of neighbours. A list is a count, followed by as many words on the
+	// grid.
 	near []uint16
 }
 
-// levels returns how many levels each value of a point has. Points of 8 use three of
-// the four that their bits allow.
+// levels returns the number of levels of a value. Points of 8 values use three of the four
+// levels that their bits allow.
 func (l *lattice) levels() int {
 	if l.values == 8 {
 		return 3
@@ -27,7 +28,7 @@ func (l *lattice) levels() int {
 	return 8
 }
 
-// bits returns how many bits of a word hold the level of one value.
+// bits returns the number of bits of a word that hold the level of one value.
 func (l *lattice) bits() int {
 	if l.values == 8 {
 		return 2
@@ -35,9 +36,9 @@ func (l *lattice) bits() int {
 	return 3
 }
 
-// newLattice makes the lattice of the given points, which has as the neighbours of a
-// word the points at the nearest few distances: the nearest first, equally near ones
-// in the order of the grid.
+// newLattice returns the lattice of the given points. The neighbours of a word are the
+// points at the few smallest distances, the nearest first, and equally near ones in the
+// order of the grid.
 func newLattice(values int, points []uint16, distances int) *lattice {
 	l := &lattice{values: values, points: points, index: make([]int32, 1<<wordBits(values))}
 	const unset = math.MinInt32
@@ -47,7 +48,8 @@ func newLattice(values int, points []uint16, distances int) *lattice {
 	for i, p := range points {
 		l.index[p] = int32(i)
 	}
-	// Distances add up over the halves of a word, of which there are few.
+	// The distance of two words is the sum over their halves, and there are few different
+	// halves.
 	half := wordBits(values) / 2
 	var table [256][256]uint8
 	for a := range 1 << half {
@@ -90,7 +92,7 @@ func newLattice(values int, points []uint16, distances int) *lattice {
 	return l
 }
 
-// wordBits returns how many bits a word has.
+// wordBits returns the number of bits of a word.
 func wordBits(values int) int {
 	if values == 8 {
 		return 16
@@ -98,7 +100,7 @@ func wordBits(values int) int {
 	return 12
 }
 
-// words yields the words whose levels are all in use.
+// words yields the words that have only levels in use.
 func (l *lattice) words() func(yield func(uint16) bool) {
 	return func(yield func(uint16) bool) {
 		for word := range len(l.index) {
@@ -112,7 +114,7 @@ func (l *lattice) words() func(yield func(uint16) bool) {
 	}
 }
 
-// distance returns the square of the distance of two half words.
+// distance returns the squared distance of two half words.
 func (l *lattice) distance(a, b int) (sum uint8) {
 	mask := 1<<l.bits() - 1
 	for ; a|b != 0; a, b = a>>l.bits(), b>>l.bits() {
@@ -122,8 +124,8 @@ func (l *lattice) distance(a, b int) (sum uint8) {
 	return sum
 }
 
-// The lattices, built on first use. Their points follow from the decoders' grids: the
-// magnitudes of a byte are levels in ascending order.
+// The lattices are built on first use, from the decoders' grids. A level is the rank of a
+// magnitude.
 var (
 	iq2xxsLattice = sync.OnceValue(func() *lattice { return newLattice(8, gridWords8(iq2xxsGrid[:]), 2) })
 	iq2xsLattice  = sync.OnceValue(func() *lattice { return newLattice(8, gridWords8(iq2xsGrid[:]), 2) })
@@ -133,8 +135,8 @@ var (
 	iq3sLattice   = sync.OnceValue(func() *lattice { return newLattice(4, gridWords4(iq3sGrid[:], 1), 3) })
 )
 
-// gridWords8 turns grid entries of 8 into words. The magnitudes of the IQ2 grids are
-// 8, 25 and 43, those of the IQ1 grid -1, 0 and 1.
+// gridWords8 turns grid entries of 8 values into words. The IQ2 grids have the magnitudes 8,
+// 25 and 43, and the IQ1 grid has the values -1, 0 and 1.
 func gridWords8(grid []uint64) []uint16 {
 	words := make([]uint16, len(grid))
 	for i, g := range grid {
@@ -152,9 +154,9 @@ func gridWords8(grid []uint64) []uint16 {
 	return words
 }
 
-// gridWords4 turns grid entries of 4 into words. The level is in the bits of a
-// magnitude from shift on: they are 4, 12, 20, ..., 52, 62 in IQ3_XXS and 1, 3, ..., 15
-// in IQ3_S.
+// gridWords4 turns grid entries of 4 values into words. The level is in the bits of a
+// magnitude from shift on. The magnitudes are 4, 12, 20, ..., 52, 62 in IQ3_XXS and 1, 3,
+// ..., 15 in IQ3_S.
 func gridWords4(grid []uint32, shift int) []uint16 {
 	words := make([]uint16, len(grid))
 	for i, g := range grid {
@@ -165,8 +167,8 @@ func gridWords4(grid []uint32, shift int) []uint16 {
 	return words
 }
 
-// costs has, for each value of a point and each level of it, the weighted square
-// error that the level makes: four levels of eight values, or eight of four.
+// costs has the weighted square error for each value of a point and each level: for eight
+// values of four levels, or four values of eight levels.
 type costs [32]float32
 
 // fill computes the costs for a scale, given the value of each level.
@@ -182,8 +184,7 @@ func (c *costs) fill(levels []float32, scale float32, x, w []float32) {
 	}
 }
 
-// nearest returns the neighbour of an off-grid word that costs least, the first of
-// equals.
+// nearest returns the first neighbour of an off-grid word with the least cost.
 func (l *lattice) nearest(word uint16, c *costs) uint16 {
 	start := -1 - l.index[word]
 	near := l.near[start+1:][:l.near[start]]

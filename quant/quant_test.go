@@ -36,12 +36,12 @@ func floats(b []byte) []float32 {
 	return out
 }
 
-// decodable lists the formats that DecodeRow takes.
+// decodable lists the formats that DecodeRow decodes.
 func decodable() []dtype.DType {
 	return slices.DeleteFunc(dtype.All(), func(d dtype.DType) bool { return !d.SupportsToFloat() })
 }
 
-// compare fails on the first value whose bits differ. All NaNs are one.
+// compare fails for the first value whose bits differ. All NaNs are equal.
 func compare(t *testing.T, d dtype.DType, got, want []float32) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -65,14 +65,13 @@ func decode(t *testing.T, d dtype.DType, src []byte) []float32 {
 	return dst
 }
 
-// TestDecodeRandomBlocks compares with ggml on blocks of random bytes: every bit of a
-// block is exercised, and so are infinite, NaN and subnormal scales. Each row is
-// decoded from four addresses, which guards the fault that block loads trap where
-// they are not aligned.
+// TestDecodeRandomBlocks compares the values of blocks of random bytes with ggml's. They
+// exercise every bit of a block, and infinite, NaN and subnormal scales. Each row is decoded
+// from four addresses, because blocks need no alignment.
 func TestDecodeRandomBlocks(t *testing.T) {
 	for _, d := range decodable() {
 		if d.IsScalar() || d == dtype.Q2_0 || d == dtype.Q8_1 {
-			continue // have their own tests
+			continue // these have their own tests
 		}
 		src := readFile(t, d.String()+".rand.bin")
 		want := floats(readFile(t, d.String()+".rand.f32"))
@@ -83,25 +82,25 @@ func TestDecodeRandomBlocks(t *testing.T) {
 	}
 }
 
-// TestDecodeEncoded compares with ggml on blocks that its encoders wrote.
+// TestDecodeEncoded compares the values of blocks that ggml encoded with ggml's.
 func TestDecodeEncoded(t *testing.T) {
 	for _, d := range decodable() {
 		switch d {
 		case dtype.Q2_0, dtype.F64, dtype.F8E4M3, dtype.F8E5M2, dtype.Q8_1:
-			continue // not ggml's, or never decoded there
+			continue // ggml does not have or does not decode these
 		}
 		compare(t, d, decode(t, d, readFile(t, d.String()+".q.bin")), floats(readFile(t, d.String()+".dq.f32")))
 	}
 }
 
-// TestDecodeQ8_1: ggml encodes Q8_1 but does not decode it; its scale and codes are
-// those of Q8_0.
+// Q8_1 decodes like the Q8_0 block of the same scale and codes. ggml encodes Q8_1 but does
+// not decode it.
 func TestDecodeQ8_1(t *testing.T) {
 	compare(t, dtype.Q8_1, decode(t, dtype.Q8_1, readFile(t, "q8_1.q.bin")), floats(readFile(t, "q8_0.dq.f32")))
 }
 
-// TestDecodeQ2_0 builds each block from the codes of two Q2_0_G64 blocks and the
-// scale of the first, and expects the values of those two.
+// TestDecodeQ2_0 builds each block from the codes of two Q2_0_G64 blocks with the scale of
+// the first one, and expects the values of those two blocks.
 func TestDecodeQ2_0(t *testing.T) {
 	src := readFile(t, "q2_0_g64.rand.bin")
 	for i := 0; i+36 <= len(src); i += 36 {
@@ -113,8 +112,8 @@ func TestDecodeQ2_0(t *testing.T) {
 	}
 }
 
-// TestDecodeScalars checks f64 and the FP8 formats, which have no golden here, on
-// every code and against package dtype's own cast.
+// TestDecodeScalars compares f64 and the FP8 formats, which have no golden values here, with
+// the casts of package dtype. It checks every FP8 code.
 func TestDecodeScalars(t *testing.T) {
 	all := make([]byte, 256)
 	for i := range all {
@@ -133,8 +132,8 @@ func TestDecodeScalars(t *testing.T) {
 	}
 }
 
-// TestE8M0 guards two faults: scale byte 0 read as 0, and 255 as a number. It is
-// 2^-127 and NaN; MXFP4 doubles its levels, so its code 1 is half the scale.
+// The E8M0 scale byte 0 is 2^-127, not 0, and 255 is a NaN, not a number. MXFP4 code 1 is
+// half the scale, because the table has doubled levels.
 func TestE8M0(t *testing.T) {
 	for e := range 256 {
 		block := make([]byte, 17)
@@ -156,7 +155,7 @@ func TestE8M0(t *testing.T) {
 	}
 }
 
-// TestUE4M3 checks NVFP4's scales by value.
+// TestUE4M3 checks the value of every scale byte of NVFP4.
 func TestUE4M3(t *testing.T) {
 	for c := range 256 {
 		block := make([]byte, 36)
@@ -175,9 +174,8 @@ func TestUE4M3(t *testing.T) {
 	}
 }
 
-// TestTables guards the fault that one entry of a grid is wrong by a few percent,
-// which no test with a tolerance sees. The hashes are of the tables in ggml 0.23,
-// little-endian.
+// The grids have the hashes of the little-endian tables of ggml 0.23. A test with a tolerance
+// would miss an entry that is wrong by a few percent.
 func TestTables(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -228,7 +226,7 @@ func TestRowLengths(t *testing.T) {
 			lengths = append(lengths, [2]int{n - 1, size}, [2]int{n + 1, size}, [2]int{896 + 1, 896 / n * size})
 		}
 		if 896%n != 0 {
-			// Guards the fault that a row of 896 columns meets blocks of 256.
+			// A row of 896 columns is not a whole number of blocks of 256.
 			lengths = append(lengths, [2]int{896, (896 + n - 1) / n * size}, [2]int{896, 896 / n * size})
 		}
 		for _, l := range lengths {
@@ -244,7 +242,7 @@ func TestRowLengths(t *testing.T) {
 	}
 }
 
-// encodable lists the formats that EncodeRow takes.
+// encodable lists the formats that EncodeRow encodes.
 func encodable() []dtype.DType {
 	return slices.DeleteFunc(dtype.All(), func(d dtype.DType) bool {
 		return !d.IsBlockQuantized() && d != dtype.F32 && d != dtype.F16 && d != dtype.BF16
@@ -261,13 +259,13 @@ func encode(t testing.TB, d dtype.DType, src []float32, rowLen int, importance [
 	return dst
 }
 
-// TestEncodeGolden compares with ggml byte for byte. Where ggml requires an
-// importance vector, that was of ones.
+// TestEncodeGolden compares encoded bytes with ggml's. If ggml requires an importance vector,
+// it was a vector of ones.
 func TestEncodeGolden(t *testing.T) {
 	src := floats(readFile(t, "input.f32"))
 	for _, d := range encodable() {
 		if d == dtype.Q2_0 {
-			continue // not ggml's
+			continue // ggml does not have these
 		}
 		var importance []float32
 		if RequiresImportance(d) {
@@ -283,8 +281,8 @@ func TestEncodeGolden(t *testing.T) {
 	}
 }
 
-// TestEncodeEdges guards the fault that an all-zero block gets a NaN scale, and
-// covers scales that are subnormal, in f16 or even in f32.
+// TestEncodeEdges encodes blocks of zeros, which must not get a NaN scale, and blocks whose
+// scale is subnormal in f16 or even in f32.
 func TestEncodeEdges(t *testing.T) {
 	for _, d := range []dtype.DType{dtype.Q8_0, dtype.Q4_0} {
 		for _, v := range []float32{0, float32(math.Copysign(0, -1)), 1e-45, -1e-40, 1e-38, 1e-6, -1, 65504, -5e5} {
@@ -296,9 +294,9 @@ func TestEncodeEdges(t *testing.T) {
 				t.Errorf("%v of %v: %v", d, v, err)
 			}
 			for i, f := range decode(t, d, b) {
-				// Half a code of the block's own extreme, and half an f16 step of the scale.
+				// Allow half a code of the block's extreme and half an f16 step of the scale.
 				if diff := math.Abs(float64(f - row[i])); !(diff <= math.Abs(float64(v))/15+127*0x1p-25) {
-					t.Errorf("%v of a block with %v: element %d comes back as %v, was %v", d, v, i, f, row[i])
+					t.Errorf("%v of a block with %v: element %d decodes to %v, was %v", d, v, i, f, row[i])
 				}
 			}
 		}
@@ -313,9 +311,9 @@ func TestEncodeEdges(t *testing.T) {
 	}
 }
 
-// TestEncodeCodes pins what the goldens leave open: rounding of exact halves (away
-// from zero), which of two equal magnitudes sets the sign of a Q4_0 scale (the first),
-// and the codes of a block whose scale vanishes.
+// TestEncodeCodes pins cases that the goldens do not have. Exact halves round away from
+// zero. The first of two equal magnitudes sets the sign of a Q4_0 scale. The other cases are
+// blocks whose scale becomes zero.
 func TestEncodeCodes(t *testing.T) {
 	block := func(values ...float32) []float32 { return append(values, make([]float32, 32-len(values))...) }
 	for _, c := range []struct {
@@ -380,7 +378,7 @@ func TestEncodeErrors(t *testing.T) {
 				t.Errorf("%v, %s: %v, want %v", d, c.name, err, c.want)
 			}
 		}
-		// Guards the fault that a row of 896 columns meets blocks of 256.
+		// A row of 896 columns is not a whole number of blocks of 256.
 		if 896%n != 0 {
 			if err := EncodeRow(make([]byte, 896/n*size), d, make([]float32, 896)); !errors.Is(err, ErrLength) {
 				t.Errorf("%v of 896 columns: %v", d, err)
@@ -407,7 +405,7 @@ func FuzzDecodeRow(f *testing.F) {
 		if fits := d.SupportsToFloat() && int(n)%d.BlockSize() == 0 && int(n)/d.BlockSize()*d.Size() == len(src); fits != (err == nil) {
 			t.Errorf("%v, %d elements, %d bytes: %v", d, n, len(src), err)
 		}
-		// A Decoder must stay inside its slices on any lengths.
+		// A Decoder must stay inside its slices for any lengths.
 		if decode, err := DecoderOf(d); err == nil {
 			decode(dst, src)
 		}

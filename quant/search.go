@@ -2,10 +2,10 @@ package quant
 
 import "math"
 
-// Searches for the scale of a group and the codes of its values, shared by the
-// formats. All of them try a number of inverse scales and keep the one that gives
-// the least weighted square error; the order of the f32 operations is that of ggml,
-// so that ties and near-ties fall the same way.
+// The functions of this file search for the scale of a group and the codes of its values.
+// They try a number of inverse scales and keep the one with the least weighted square error.
+// The order of the f32 operations is ggml's, so that ties and near-ties have the same
+// result.
 
 // groupMax is the length of the longest group that shares one scale.
 const groupMax = 32
@@ -13,15 +13,16 @@ const groupMax = 32
 // tinyGroup is the magnitude below which a group counts as all zero.
 const tinyGroup = 1e-15
 
-// nearest rounds f to an integer, ties to even, by adding a number whose last bit
-// weighs one. It holds for magnitudes below 2^22; larger ones give some integer, the
-// same on every processor and in ggml, and infinities and NaNs give -2^22 and 0.
+// nearest rounds f to an integer, ties to even, by adding a number whose last bit has the
+// value one. It is correct for magnitudes below 2^22. For a larger one the result is some
+// integer, the same on every processor and in ggml. For infinities and NaNs it is -2^22 and
+// 0.
 func nearest(f float32) int32 {
 	return int32(math.Float32bits(float32(f)+0x1.8p23)&0x7fffff) - 0x400000
 }
 
-// A clampTable has what is left of an integer within bounds, as a float, at the
-// integer modulo 256; it serves integers of -64 to 191.
+// A clampTable has, at the index i modulo 256, the integer i clamped to bounds, as a float. i
+// is from -64 to 191.
 type clampTable [256]float32
 
 func newClampTable(lo, hi int32) *clampTable {
@@ -36,13 +37,12 @@ func newClampTable(lo, hi int32) *clampTable {
 	return t
 }
 
-// nearest is the function nearest, with the bounds of the table.
+// nearest returns nearest(f), clamped to the bounds of the table.
 func (t *clampTable) nearest(f float32) float32 {
 	return t[math.Float32bits(float32(f)+0x1.8p23)&255]
 }
 
-// The tables for the numbers of codes that occur, by what they are called in
-// searchSymmetric and searchAffine.
+// The tables by the parameter nmax of searchSymmetric and searchAffine.
 var (
 	symmetricTables = [33]*clampTable{
 		4: newClampTable(-4, 3), 8: newClampTable(-8, 7), 16: newClampTable(-16, 15), 32: newClampTable(-32, 31),
@@ -50,8 +50,8 @@ var (
 	affineTables = [32]*clampTable{3: newClampTable(0, 3), 15: newClampTable(0, 15), 31: newClampTable(0, 31)}
 )
 
-// weigh writes the weight of the error in each value: its importance times its size,
-// tempered by the mean square of its surroundings.
+// weigh sets w to the weights of the errors: the importance of each value times
+// sqrt(meanSquare + x*x).
 func weigh(w, importance, x []float32, meanSquare float32) {
 	importance, x = importance[:len(w)], x[:len(w)]
 	for i := range w {
@@ -59,7 +59,7 @@ func weigh(w, importance, x []float32, meanSquare float32) {
 	}
 }
 
-// squares writes the weights that stand in for an importance vector.
+// squares sets w to the weights without an importance vector, the squares of x.
 func squares(w, x []float32) {
 	x = x[:len(w)]
 	for i := range w {
@@ -67,9 +67,9 @@ func squares(w, x []float32) {
 	}
 }
 
-// searchSymmetric fits x to scale*(code-nmax) with codes of 0 to 2*nmax-1, starting
-// from the scale that maps the extreme of x to -nmax. In a group of zeros the codes
-// are 0 and so is the scale.
+// searchSymmetric fits x to scale*(code-nmax) with codes from 0 to 2*nmax-1, starting with
+// the scale that maps the extreme of x to -nmax. In a group of zeros the codes and the scale
+// are 0.
 func searchSymmetric(code []uint8, x, w []float32, nmax int32) (scale float32) {
 	code, w = code[:len(x)], w[:len(x)]
 	amax, ext := extreme(x)
@@ -118,9 +118,9 @@ func symmetricSums(x, w, wx []float32, inv float32, table *clampTable) (lx, l2 f
 	return lx, l2
 }
 
-// descend moves one code at a time to the nearest one for the scale that the others
-// give, while that improves the fit; l2, lx are the sums of [symmetricSums]. Codes
-// lie in lo to hi. With positive set, codes whose removal leaves no weight stay.
+// descend changes one code at a time to the nearest code for the scale that the other codes
+// give, as long as that improves the fit. lx and l2 are the sums of [symmetricSums]. Codes
+// are from lo to hi. If positive is set, a code without which l2 is zero does not change.
 func descend[T int8 | uint8](code []T, x, w []float32, lx, l2 float32, lo, hi int32, positive bool) (scale float32) {
 	code, w = code[:len(x)], w[:len(x)]
 	for range 5 {
@@ -158,8 +158,8 @@ func descend[T int8 | uint8](code []T, x, w []float32, lx, l2 float32, lo, hi in
 	return 0
 }
 
-// searchPositive fits x, meant to be positive, to scale*code with codes of 0 to
-// nmax. A negative value gets a negative code, stored modulo 256 as ggml does.
+// searchPositive fits x to scale*code with codes from 0 to nmax. The values should be
+// positive. A negative value gets a negative code, stored modulo 256 as in ggml.
 func searchPositive(code []uint8, x, w []float32, nmax int32) (scale float32) {
 	code, w = code[:len(x)], w[:len(x)]
 	var top float32
@@ -194,8 +194,8 @@ func searchPositive(code []uint8, x, w []float32, nmax int32) (scale float32) {
 	return descend(code, x, w, lx, l2, math.MinInt32, nmax, true)
 }
 
-// positiveError returns the weighted square error of x at an inverse scale. With
-// stored set, codes count as they are stored, modulo 256.
+// positiveError returns the weighted square error of x at an inverse scale. If stored is
+// set, it uses the codes modulo 256.
 func positiveError(x, w []float32, inv float32, nmax int32, stored bool) (sum float32) {
 	w = w[:len(x)]
 	scale := 1 / inv
@@ -210,17 +210,16 @@ func positiveError(x, w []float32, inv float32, nmax int32, stored bool) (sum fl
 	return sum
 }
 
-// affineSteps says which inverse scales searchAffine tries: those that would spread
-// the group over nmax + first + step*i codes, for i of 0 to n.
+// affineSteps gives the inverse scales that searchAffine tries: those that spread the group
+// over nmax + first + step*i codes, for i from 0 to n.
 type affineSteps struct {
 	first, step float32
 	n           int
-	absolute    bool // judge by absolute instead of square errors
+	absolute    bool // compare absolute instead of square errors
 }
 
-// searchAffine fits x to scale*code - least with codes of 0 to nmax and least not
-// negative. For each inverse scale that it tries, it solves for the best scale and
-// minimum by weighted least squares.
+// searchAffine fits x to scale*code - least, with codes from 0 to nmax and least at least 0.
+// For each inverse scale, it finds the best scale and minimum by weighted least squares.
 func searchAffine(code []uint8, x, w []float32, nmax int32, s *affineSteps) (scale, least float32) {
 	code, w = code[:len(x)], w[:len(x)]
 	lo, hi := x[0], x[0]
@@ -245,7 +244,7 @@ func searchAffine(code []uint8, x, w []float32, nmax int32, s *affineSteps) (sca
 		clear(code)
 		return 0, -lo
 	}
-	// The codes are kept as floats, and the values above their minimum.
+	// The codes are floats, and the values are relative to their minimum.
 	var offsets, bests, tries [groupMax]float32
 	offset, bestCode, tryCode := offsets[:len(x)], bests[:len(x)], tries[:len(x)]
 	for i, v := range x {
@@ -273,7 +272,7 @@ func searchAffine(code []uint8, x, w []float32, nmax int32, s *affineSteps) (sca
 		if e := affineError(tryCode, x, w, tryScale, tryLo, s.absolute); e < bestError {
 			bestError, scale, lo = e, tryScale, tryLo
 			bestCode, tryCode = tryCode, bestCode
-			// The tries that follow start from the new minimum.
+			// Later inverse scales are tried with the new minimum.
 			span = hi - lo
 			for i, v := range x {
 				offset[i] = v - lo
@@ -286,7 +285,7 @@ func searchAffine(code []uint8, x, w []float32, nmax int32, s *affineSteps) (sca
 	return scale, -lo
 }
 
-// affineCodes writes the codes that inv gives; lo and hi bound inv times the offsets.
+// affineCodes sets code to the codes that inv gives. lo and hi bound inv times the offsets.
 func affineCodes(code, offset []float32, inv, lo, hi float32, nmax int32) {
 	offset = offset[:len(code)]
 	if lo > -60 && hi > -60 && lo < 180 && hi < 180 {

@@ -1,5 +1,5 @@
-// Command _asm generates the AVX2 encoders of package quant. The stubs in
-// encode_decl_amd64.go say what they compute.
+// Command _asm generates the AVX2 encoders of package quant. The comments of the stubs in
+// encode_decl_amd64.go define the results.
 package main
 
 import (
@@ -10,11 +10,11 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// roundNearest is the immediate of VCVTPS2PH for the nearest, ties to even, whatever
-// MXCSR says.
+// roundNearest is the immediate of VCVTPS2PH for rounding to the nearest, ties to even,
+// independently of MXCSR.
 const roundNearest = 0
 
-// halfExponent masks the exponent of a binary16, which is all ones in what is not finite.
+// halfExponent masks the exponent of a binary16. It is all ones in an infinity or a NaN.
 const halfExponent = 0x7c00
 
 func main() {
@@ -24,10 +24,10 @@ func main() {
 	Generate()
 }
 
-// loop has what both routines keep across blocks.
+// loop has the registers that both routines keep across blocks.
 type loop struct {
 	dst, src, blocks, done GPVirtual
-	order                  VecVirtual // of the dwords that two packs within lanes leave
+	order                  VecVirtual // permutation that undoes the order of two packs within lanes
 	last                   VecVirtual // the last code, in bytes
 	one, zero              VecVirtual
 }
@@ -54,7 +54,7 @@ func begin(name string) *loop {
 	return l
 }
 
-// end moves on by one block of size bytes, and ends the routine.
+// end advances by one block of size bytes, and ends the routine after the last one.
 func (l *loop) end(size uint64) {
 	ADDQ(Imm(size), l.dst)
 	SUBQ(I8(-128), l.src)
@@ -76,7 +76,7 @@ func (l *loop) values() (x [4]VecVirtual) {
 	return x
 }
 
-// first loads the first value of a block where equal is set.
+// first loads the first value of a block whose element of equal is set.
 func (l *loop) first(equal [4]VecVirtual) VecVirtual {
 	at, v := GP64(), XMM()
 	VPACKSSDW(equal[1], equal[0], equal[0])
@@ -89,7 +89,7 @@ func (l *loop) first(equal [4]VecVirtual) VecVirtual {
 	return v
 }
 
-// half returns v as binary16, or leaves the loop where that is not finite.
+// half returns v as binary16. If the result is not finite, the code leaves the loop.
 func half(v VecVirtual) GPVirtual {
 	x, h, exponent := XMM(), GP32(), GP32()
 	VCVTPS2PH(Imm(roundNearest), v, x)
@@ -101,9 +101,10 @@ func half(v VecVirtual) GPVirtual {
 	return h
 }
 
-// nibbles stores the integer parts of x, at most 16 and those less one, as code j in
-// the low half of byte j and code j+16 in its high half. What no int32 holds becomes the
-// least one and packs to 0: those are the codes where a scale has an infinite inverse.
+// nibbles stores the integer parts of x as codes: code j in the low half of byte j, and code
+// j+16 in the high half. An integer part of 16 becomes 15. A value that does not fit an
+// int32 becomes the least int32 and packs to 0, which is the code if the inverse of the
+// scale is infinite.
 func (l *loop) nibbles(x [4]VecVirtual, at int) {
 	for _, v := range x {
 		VCVTTPS2DQ(v, v)
@@ -122,7 +123,7 @@ func (l *loop) nibbles(x [4]VecVirtual, at int) {
 	VMOVDQU(low, Mem{Base: l.dst, Disp: at})
 }
 
-// reduce leaves op of all lanes of v in every lane.
+// reduce sets every lane of v to the result of op over all lanes.
 func reduce(v VecVirtual, op func(a, b, dst Op)) {
 	other := YMM()
 	VPERM2F128(Imm(1), v, v, other)
@@ -144,7 +145,7 @@ func encodeQ4_0() {
 		abs[i] = YMM()
 		VPAND(magnitude, x[i], abs[i])
 	}
-	// Magnitudes order as their encodings do, NaNs last.
+	// Magnitudes have the same order as their encodings, with NaNs last.
 	amax, other := YMM(), YMM()
 	VPMAXUD(abs[1], abs[0], amax)
 	VPMAXUD(abs[3], abs[2], other)
@@ -154,7 +155,7 @@ func encodeQ4_0() {
 		VPCMPEQD(amax, v, v)
 	}
 	scale := l.first(abs)
-	VADDSS(l.zero, scale, scale) // no negative zero
+	VADDSS(l.zero, scale, scale) // makes a negative zero positive
 	VMULSS(float("minusEighth", -0.125), scale, scale)
 	MOVW(half(scale).As16(), Mem{Base: l.dst})
 	VUCOMISS(l.zero, scale)
@@ -183,7 +184,7 @@ func encodeQ4_0() {
 func encodeQ4_1() {
 	l := begin("encodeQ4_1AVX2")
 	x := l.values()
-	// Minima and maxima may lose a NaN.
+	// A NaN may be lost in minima and maxima.
 	nan, other := YMM(), YMM()
 	found := GP32()
 	VCMPPS(Imm(3), x[1], x[0], nan)
@@ -207,10 +208,10 @@ func encodeQ4_1() {
 		equal[i] = YMM()
 		VCMPPS(Imm(0), lo, x[i], equal[i])
 	}
-	least := l.first(equal) // lo may have the sign of another zero
+	least := l.first(equal) // lo may be a zero with the sign of another one
 	scale := XMM()
 	VSUBSS(least, hi.AsX(), scale)
-	VADDSS(l.zero, scale, scale) // so may hi
+	VADDSS(l.zero, scale, scale) // makes a negative zero positive
 	VDIVSS(float("fifteen", 15), scale, scale)
 	d, m := half(scale), half(least)
 	MOVW(d.As16(), Mem{Base: l.dst})
@@ -229,7 +230,7 @@ func encodeQ4_1() {
 	l.end(20)
 }
 
-// known has the constants that were defined so far.
+// known has the constants that are already defined.
 var known = map[string]Mem{}
 
 func dwords(name string, values ...uint32) Mem {

@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestReproduces: the file in the package is what the generator writes, but for the
-// first line, which has its arguments.
+// The file in the package is the output of the generator, except for the first line, which
+// has the generator's arguments.
 func TestReproduces(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), generateEnv+"=1")

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// tables lists what is taken from the header, in the order of the output.
+// tables lists the tables to take from the header, in the order of the output.
 var tables = []struct {
 	header, name, elem, doc string
 	perLine                 int
