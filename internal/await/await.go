@@ -1,12 +1,12 @@
-// Package await gives up on work that cannot be cut short.
+// Package await bounds the wait for a function that cannot be cancelled.
 package await
 
 import "context"
 
-// Do returns what f returns, or ctx's error as soon as ctx is done, whichever comes
-// first. In that case f goes on alone to its end, and its result is dropped: f must hold
-// no lock, nothing that somebody has to give back, and nothing that the caller changes
-// after Do. Under a ctx that is never done, f runs on the calling goroutine.
+// Do returns the result of f, or ctx's error if ctx is done first. In that case f continues
+// to its end on its own goroutine and its result is dropped. So f must not hold a lock,
+// return a resource that must be released, or use a value that the caller changes after
+// Do. If ctx can never be done, f runs on the calling goroutine.
 func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	if ctx.Done() == nil {
 		return f()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The result is that of the function, or of the context where that ends first.
+// Do returns the result of the function, or the context's error if the context ends first.
 func TestDo(t *testing.T) {
 	fault := errors.New("fault")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -17,7 +17,7 @@ func TestDo(t *testing.T) {
 			}
 		}
 	}
-	// The function waits for Do to have given up on it.
+	// The function waits until Do has returned.
 	gone, ended := make(chan struct{}), make(chan struct{})
 	v, err := Do(ctx, func() (int, error) {
 		defer close(ended)

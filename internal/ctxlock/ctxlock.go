@@ -1,16 +1,17 @@
-// Package ctxlock has a mutual exclusion lock whose wait a context can end.
+// Package ctxlock has a mutual exclusion lock with a wait that a context can end.
 package ctxlock
 
 import "context"
 
-// Lock is held by one goroutine at a time. Make it with New; copies are the same lock.
+// Lock is held by at most one goroutine at a time. Create it with New. Copies are the same
+// lock.
 type Lock struct{ held chan struct{} }
 
-// New returns a lock that nobody holds.
+// New returns a free lock.
 func New() Lock { return Lock{make(chan struct{}, 1)} }
 
 // Lock takes the lock, or returns ctx's error if ctx is done before the lock is free.
-// A free lock is taken whatever ctx says.
+// It takes a free lock even if ctx is done.
 func (l Lock) Lock(ctx context.Context) error {
 	if l.TryLock() {
 		return nil
@@ -33,11 +34,11 @@ func (l Lock) TryLock() bool {
 	}
 }
 
-// Unlock frees the lock. It panics if nobody holds it.
+// Unlock frees the lock. It panics if the lock is free.
 func (l Lock) Unlock() {
 	select {
 	case <-l.held:
 	default:
-		panic("ctxlock: unlock of a lock that is free")
+		panic("ctxlock: unlock of a free lock")
 	}
 }

@@ -2,6 +2,6 @@
 
 package invariants
 
-// Enabled reports whether the build carries its expensive checks (build tag
+// Enabled reports whether the build has the expensive checks (build tag
 // invariants): poisoned and guarded memory, release stacks, leak reports.
 const Enabled = false

@@ -1,15 +1,14 @@
-// Package invariants says, as constants, which checks a build carries, so that
-// code can write
+// Package invariants has constants that say which checks a build has, so that code can
+// write
 //
 //	if invariants.Enabled {
 //		checkEverything()
 //	}
 //
-// and pay nothing in a normal build: the compiler removes the branch and all
-// that only it reaches.
+// at no cost in a normal build: the compiler removes the branch and the code that only
+// the branch reaches.
 //
-// [Enabled] follows the build tag invariants, [RaceEnabled] the race detector.
-// The two are independent: the detector alone turns no check on, because tests
-// that count allocations or time out under poisoned memory must be able to run
-// under it.
+// The build tag invariants sets [Enabled], the race detector sets [RaceEnabled]. The two
+// are independent, because tests that count allocations or time out with poisoned memory
+// must be able to run under the detector.
 package invariants

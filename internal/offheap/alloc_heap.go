@@ -11,7 +11,8 @@ import (
 
 const kindHeap kind = 0
 
-// maxHeapBlock is refused before the runtime would end the process over it.
+// maxHeapBlock bounds a block, because the runtime ends the process if it cannot allocate a
+// larger one.
 const maxHeapBlock = 1 << 40
 
 // alloc returns n zeroed bytes of the Go heap.
@@ -25,18 +26,18 @@ func alloc(n int) (Block, error) {
 		align = pageSize
 	}
 	b.cap = roundUp(n, align)
-	// The block's pointer keeps the whole slice alive, the collector honouring
-	// interior pointers, and the collector does not move it.
+	// The block's pointer points into the slice and keeps all of it reachable. The garbage
+	// collector does not move it.
 	p := unsafe.Pointer(unsafe.SliceData(make([]byte, b.cap+align-1)))
 	b.ptr = unsafe.Add(p, int(-uintptr(p)&uintptr(align-1)))
 	return b, nil
 }
 
-// release leaves the memory to the collector.
+// release leaves the memory to the garbage collector.
 func release(b Block) {
 	if invariants.Enabled || invariants.RaceEnabled {
-		// Under the race detector the write also exposes an access that the
-		// release does not happen after.
+		// Under the race detector the write also reveals an access that is not ordered
+		// before the release.
 		Poison(b.Bytes())
 	}
 }

@@ -12,15 +12,14 @@ import (
 	"github.com/fucina-go/fucina/internal/invariants"
 )
 
-// Reached under invariants.Enabled only, except for Poison.
+// Except for Poison, the functions of this file are called only if invariants.Enabled.
 
 const (
-	// poisonByte fills memory that nobody may read. As a float16, bfloat16,
-	// float32 or float64 pattern it is a large negative number, not a NaN that
-	// a maximum might drop.
+	// poisonByte fills memory that must not be read. As a float16, bfloat16, float32 or
+	// float64 pattern it is a large negative number, because a maximum could drop a NaN.
 	poisonByte = 0xDB
 
-	// freedKept is the number of releases whose stacks are remembered.
+	// freedKept is the number of latest releases whose stacks are kept.
 	freedKept = 4096
 )
 
@@ -62,8 +61,8 @@ var debug struct {
 	order  []uint64           // ids of freed, oldest first
 }
 
-// recordAlloc numbers b, remembers who asked for it and marks the bytes after its
-// length.
+// recordAlloc numbers b, records the stack of the allocation, and poisons the bytes after
+// the block's length.
 func recordAlloc(b *Block) {
 	r := &record{}
 	r.allocated.capture()
@@ -82,7 +81,7 @@ func recordAlloc(b *Block) {
 	debug.live[b.id] = r
 }
 
-// recordFree panics unless b is live and intact, and remembers who released it.
+// recordFree panics unless b is live and intact, and records the stack of the release.
 func recordFree(b Block) {
 	debug.mu.Lock()
 	defer debug.mu.Unlock()
@@ -92,7 +91,7 @@ func recordFree(b Block) {
 			panic(fmt.Sprintf("offheap: double free of %d bytes at %p\nfirst freed at\n%sallocated at\n%s",
 				b.n, b.ptr, &r.free, &r.allocated))
 		}
-		panic(fmt.Sprintf("offheap: free of %d bytes at %p, which are not allocated", b.n, b.ptr))
+		panic(fmt.Sprintf("offheap: free of %d bytes at %p that are not allocated", b.n, b.ptr))
 	}
 	if i := unpoisoned(b.slack()); i >= 0 {
 		panic(fmt.Sprintf("offheap: byte %d of the %d-byte block at %p was written, past its end\nallocated at\n%s",
@@ -124,17 +123,17 @@ func Leaks() []string {
 	return out
 }
 
-// slack is what lies between the block's length and its capacity.
+// slack returns the bytes between the block's length and its capacity.
 func (b Block) slack() []byte { return unsafe.Slice((*byte)(b.ptr), b.cap)[b.n:] }
 
-// Poison fills memory that nobody may read.
+// Poison fills p with a pattern that shows that the memory must not be read.
 func Poison(p []byte) {
 	for i := range p {
 		p[i] = poisonByte
 	}
 }
 
-// unpoisoned returns the index of the first byte that is not the poison, or -1.
+// unpoisoned returns the index of the first byte that is not poisonByte, or -1.
 func unpoisoned(p []byte) int {
 	return slices.IndexFunc(p, func(c byte) bool { return c != poisonByte })
 }

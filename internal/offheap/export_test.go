@@ -1,6 +1,6 @@
 package offheap
 
-// PoisonByte is what freed memory holds under invariants.
+// PoisonByte fills freed memory under invariants.
 const PoisonByte = poisonByte
 
 // PageSize returns the page to which large blocks are aligned and rounded.

@@ -15,8 +15,8 @@ import (
 // time of modification is different, or some of its bytes cannot be read.
 var ErrFileChanged = errors.New("file changed while it was in use")
 
-// fileState is what tells that a file was cut or written to. A write that leaves the size
-// shows in the time alone.
+// fileState is the state of a file by which a change is detected. A write that does not
+// change the size changes only the time.
 type fileState struct {
 	size     int64
 	modified int64 // nanoseconds since 1970
@@ -28,8 +28,8 @@ type origin struct {
 	state fileState
 }
 
-// check compares the file's state with its state when it was mapped. It allocates nothing
-// unless it fails.
+// check compares the file's state with its state when it was mapped. It allocates only if
+// it fails.
 func (o *origin) check() error {
 	now, err := stateOf(o.file)
 	switch {
@@ -44,7 +44,7 @@ func (o *origin) check() error {
 	return nil
 }
 
-// mappings are the live mappings of files, by their first byte.
+// mappings has the live mappings of files, by the address of their first byte.
 var mappings struct {
 	sync.Mutex
 	origins map[uintptr]mapped
@@ -70,8 +70,8 @@ func unregister(p unsafe.Pointer) {
 	delete(mappings.origins, uintptr(p))
 }
 
-// faultAt reports whether addr lies in a mapped file, and returns the error of a read
-// there that faulted.
+// faultAt reports whether addr lies in a mapped file. If so, it returns the error for a
+// fault at addr.
 func faultAt(addr uintptr) (err error, ok bool) {
 	mappings.Lock()
 	defer mappings.Unlock()
@@ -87,13 +87,13 @@ func faultAt(addr uintptr) (err error, ok bool) {
 	return nil, false
 }
 
-// Guard returns f's error, or an error that wraps [ErrFileChanged] if f panicked
-// because it read bytes that were cut from a mapped file. Every other panic of f passes
-// through.
+// Guard calls f and returns its error. If f panics because it reads bytes that were cut
+// from a mapped file, Guard returns an error that wraps [ErrFileChanged]. Every other panic
+// of f passes through.
 //
-// Guard covers reads on the calling goroutine, and those on goroutines whose faults reach
-// f as a panic that wraps them, as those of a team's workers do. Whatever f was changing
-// is as the fault left it.
+// Guard covers reads on the calling goroutine. It also covers reads on another goroutine if
+// the fault reaches f as a panic that wraps it, as with the workers of a team. After a
+// fault, values that f was changing may be half changed.
 //
 // Bytes behind the new end of a file, but within its last page, read as zeros and
 // cause no fault. [Mapping.Check] reports such a file.
@@ -111,10 +111,11 @@ func Guard(f func() error) (err error) {
 	return err
 }
 
-// recoverFault returns the error that the panic value v stands for, or panics with v.
+// recoverFault returns the error for the panic value v of a fault in a mapped file. For any
+// other v it panics with v.
 func recoverFault(v any) error {
 	if v == nil {
-		return nil // runtime.Goexit, which goes on
+		return nil // runtime.Goexit, which continues
 	}
 	if cause, ok := v.(error); ok {
 		var fault interface {

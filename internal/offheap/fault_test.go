@@ -46,8 +46,8 @@ func cut(t testing.TB, name string, size int) {
 	}
 }
 
-// sum adds up p, and may be stopped by a fault anywhere. Inlined, it would be left out
-// where its result is not used.
+// sum returns the sum of p. A read may fault. If sum were inlined, the compiler would remove
+// a call whose result is not used.
 //
 //go:noinline
 func sum(p []byte) (n int) {
@@ -57,7 +57,7 @@ func sum(p []byte) (n int) {
 	return n
 }
 
-// wantChanged wants an error that says which file changed, and how.
+// wantChanged checks that the error names the changed file and the change.
 func wantChanged(t testing.TB, err error, name string) {
 	t.Helper()
 	if !errors.Is(err, offheap.ErrFileChanged) {
@@ -67,8 +67,8 @@ func wantChanged(t testing.TB, err error, name string) {
 	}
 }
 
-// A read behind the end of a file that was cut is an error: by an instruction or
-// within a copy, on the calling goroutine or on a worker of a team.
+// A read behind the end of a truncated file is an error, whether a load or a copy reads, on
+// the calling goroutine or on a worker of a team.
 func TestGuard(t *testing.T) {
 	sigbus.Need(t)
 	page := os.Getpagesize()
@@ -88,7 +88,7 @@ func TestGuard(t *testing.T) {
 			begin := sync.OnceFunc(func() { close(begun) }) // the worker may get both tasks
 			tm.Run(2, func(_, lane int) bool {
 				if lane == 0 {
-					<-begun // until the worker has its task
+					<-begun // closed when the worker has its task
 					return true
 				}
 				begin()
@@ -116,7 +116,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// The bytes behind a cut but in the last page read as zeros: only the size tells.
+// The bytes behind the new end but in the last page read as zeros. Only the size shows the
+// change.
 func TestCheckFindsZeros(t *testing.T) {
 	m, file := mapPages(t, 2)
 	cut(t, file, len(m.Bytes())-1)
@@ -130,12 +131,12 @@ func TestCheckFindsZeros(t *testing.T) {
 		t.Error(err)
 	}
 	wantChanged(t, m.Check(), file)
-	// A file that grew is another file too.
+	// A file that grew has changed too.
 	cut(t, file, len(m.Bytes())+1)
 	wantChanged(t, m.Check(), file)
 }
 
-// A write that leaves the size is a change, and so is the time that a file has from it.
+// A write that does not change the size is a change, and so is a change of the time only.
 func TestCheckFindsWrites(t *testing.T) {
 	m, file := mapPages(t, 2)
 	info, err := os.Stat(file)
@@ -152,7 +153,7 @@ func TestCheckFindsWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Systems tell times apart that are milliseconds apart.
+	// Systems distinguish times that are milliseconds apart.
 	time.Sleep(50 * time.Millisecond)
 	_, err = f.WriteAt([]byte{2}, 7)
 	if err := errors.Join(err, f.Close()); err != nil {
@@ -161,7 +162,7 @@ func TestCheckFindsWrites(t *testing.T) {
 	wantChanged(t, m.Check(), file)
 }
 
-// A file that another replaces stays what it was for those who have it mapped.
+// If another file is renamed over a mapped one, the mapping keeps the old bytes.
 func TestReplacedFileStays(t *testing.T) {
 	m, file := mapPages(t, 2)
 	other := filepath.Join(filepath.Dir(file), "other")
@@ -182,7 +183,7 @@ func TestReplacedFileStays(t *testing.T) {
 	}
 }
 
-// Guard deals with faults in mapped files alone.
+// Guard handles only faults in mapped files.
 func TestGuardPassesPanics(t *testing.T) {
 	m, err := offheap.MapFile(tempFile(t, make([]byte, 100)), 100)
 	if err != nil {
@@ -224,7 +225,7 @@ func TestGuardPassesPanics(t *testing.T) {
 	if err := offheap.Guard(func() error { return boom }); err != boom {
 		t.Errorf("returned %v, want f's error", err)
 	}
-	// The end of the goroutine passes, too.
+	// runtime.Goexit passes through too.
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -234,7 +235,7 @@ func TestGuardPassesPanics(t *testing.T) {
 	<-ended
 }
 
-// Guarding and checking are for hot paths.
+// Guard and Check do not allocate.
 func TestGuardAllocatesNothing(t *testing.T) {
 	m, _ := mapPages(t, 2)
 	p := m.Bytes()

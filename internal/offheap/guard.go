@@ -8,11 +8,11 @@ import (
 	"unsafe"
 )
 
-// Reached under invariants.Enabled only.
+// The functions of this file are called only if invariants.Enabled.
 
 const (
-	// maxGuarded bounds the blocks with guard pages, live or in quarantine. Each
-	// costs two kernel mappings, of which Linux allows a process 65530.
+	// maxGuarded bounds the blocks with guard pages, live or in quarantine. Each costs
+	// two kernel mappings, and Linux allows a process 65530 of them.
 	maxGuarded = 8192
 
 	// quarantined is the number of freed guarded blocks whose addresses stay
@@ -27,7 +27,7 @@ var guards struct {
 	quarantine []Block // oldest first
 }
 
-// takeGuard reserves one of the guarded blocks, if any is left.
+// takeGuard reserves one of the maxGuarded blocks. It returns false if none is left.
 func takeGuard() bool {
 	if guards.taken.Add(1) <= maxGuarded {
 		return true
@@ -38,8 +38,8 @@ func takeGuard() bool {
 
 func returnGuard() { guards.taken.Add(-1) }
 
-// allocGuarded maps a block between inaccessible pages. A small one is pushed up
-// against the second.
+// allocGuarded maps a block between inaccessible pages. A small block ends at the second
+// one.
 func allocGuarded(n int) (ptr unsafe.Pointer, capacity int, err error) {
 	if n >= LargeMin {
 		capacity = roundUp(n, pageSize)
@@ -60,8 +60,8 @@ func (b Block) pages() (unsafe.Pointer, int) {
 	return unsafe.Add(b.ptr, b.cap-span), span
 }
 
-// freeGuarded makes b inaccessible and unmaps the block that has been so the
-// longest.
+// freeGuarded makes b inaccessible and puts it into quarantine. If the quarantine is full,
+// freeGuarded unmaps its oldest block.
 func freeGuarded(b Block) {
 	revokePages(b.pages())
 	guards.mu.Lock()

@@ -9,28 +9,26 @@ import (
 )
 
 // Mapping is a read-only view of the first bytes of a file. It keeps the file open.
-// Copies denote the same view, and exactly one of them is unmapped; all slices of
-// [Mapping.Bytes] die with it. The zero Mapping is empty.
+// Copies denote the same view, and exactly one of them is unmapped. The slices of
+// [Mapping.Bytes] are invalid after that. The zero Mapping is empty.
 //
-// Writing to the bytes faults. If another process shortens the file, reading
-// bytes that are no longer there faults too (on Unix as SIGBUS), which ends the
-// process unless the read is inside of [Guard]. The bytes behind the new end in the
-// file's last page read as zeros; [Mapping.Check] reports such a file, and one that was
-// written over. If another file is renamed over this one, the mapping still shows the
-// old file.
+// A write to the bytes faults. If another process truncates the file, a read of the pages
+// behind the new end faults too (on Unix as SIGBUS), which ends the process unless the read
+// is inside [Guard]. The bytes behind the new end in the file's last page read as zeros.
+// [Mapping.Check] reports a file that was truncated or overwritten. If another file is
+// renamed over this one, the mapping still shows the old file.
 //
-// Where the system cannot map files, the bytes are a copy on the Go heap.
+// If the system cannot map files, the bytes are a copy on the Go heap.
 type Mapping struct {
 	ptr    unsafe.Pointer
 	n      int
 	origin *origin // nil for the zero Mapping
 }
 
-// MapFile maps the first n bytes of f for reading, starting on a page boundary, and
-// takes f over: Unmap closes it. An n of zero gives the empty Mapping. After an error,
-// and with the empty Mapping, f is the caller's to close. The error wraps
-// [io.ErrUnexpectedEOF] when the file is shorter, [ErrNoMemory] when n exceeds the
-// address space.
+// MapFile maps the first n bytes of f for reading, starting on a page boundary. The Mapping
+// owns f: Unmap closes it. If n is zero, MapFile returns the empty Mapping. After an error,
+// and with the empty Mapping, the caller closes f. The error wraps [io.ErrUnexpectedEOF] if
+// the file is shorter, or [ErrNoMemory] if n exceeds the address space.
 func MapFile(f *os.File, n int64) (Mapping, error) {
 	state, err := stateOf(f)
 	if err != nil {
@@ -57,15 +55,14 @@ func MapFile(f *os.File, n int64) (Mapping, error) {
 	return m, nil
 }
 
-// Bytes returns the mapped bytes, not to be written. The slice is valid until
+// Bytes returns the mapped bytes, which must not be written. The slice is valid until
 // Unmap.
 func (m Mapping) Bytes() []byte { return unsafe.Slice((*byte)(m.ptr), m.n) }
 
 // Check returns an error that wraps [ErrFileChanged] if the file's size or time of
-// modification is not what it was when it was mapped. If Check succeeds, what was read
-// before it was in the file, unless the file was written to within the few milliseconds
-// between which a system cannot tell times apart.
-// It allocates nothing unless it fails.
+// modification has changed since it was mapped. If Check succeeds, the bytes that were read
+// before it were in the file, unless the file was written within the resolution of the
+// system's times, a few milliseconds. Check allocates only if it fails.
 func (m Mapping) Check() error {
 	if m.origin == nil {
 		return nil
@@ -73,11 +70,10 @@ func (m Mapping) Check() error {
 	return m.origin.check()
 }
 
-// DropPages tells the system that bytes [off, off+n) will not be read soon, so
-// that it can take their memory; reading them again fetches them from the file.
-// Only pages wholly inside the range are meant. It is a hint: it never fails and
-// does nothing on systems without such a call. A range outside the mapping
-// panics.
+// DropPages tells the system that the pages wholly inside the bytes [off, off+n) will not
+// be read soon, so that it can reuse their memory. A later read fetches them from the file
+// again. DropPages is a hint: it never fails, and does nothing on systems without such a
+// call. It panics if the range is outside the mapping.
 func (m Mapping) DropPages(off, n int) {
 	if off < 0 || n < 0 || off > m.n || n > m.n-off {
 		panic(fmt.Sprintf("offheap: dropping %d bytes at %d of a mapping of %d", n, off, m.n))
@@ -92,14 +88,15 @@ func (m Mapping) DropPages(off, n int) {
 	}
 }
 
-// Unmap ends the mapping, closes the file and sets m to the empty Mapping, for which
-// it does nothing. If the system refuses to unmap, m stays.
+// Unmap ends the mapping, closes the file and sets m to the empty Mapping. It does nothing
+// for the empty Mapping. If the system refuses to unmap, m does not change.
 func (m *Mapping) Unmap() error {
 	if m.ptr == nil {
 		return nil
 	}
 	file := m.origin.file
-	// First: once unmapped, the addresses may be another mapping's.
+	// unregister comes first, because after the unmap another mapping may get the
+	// addresses.
 	unregister(m.ptr)
 	if err := unmapFile(m.ptr, m.n); err != nil {
 		register(*m)

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// mapFile reads the file into the Go heap; the pointer keeps the copy alive.
+// mapFile reads the file into the Go heap. The pointer keeps the copy reachable.
 func mapFile(f *os.File, n int) (unsafe.Pointer, error) {
 	b := make([]byte, n+pageSize-1)
 	p := unsafe.Pointer(unsafe.SliceData(b))

@@ -70,7 +70,7 @@ func TestMapFile(t *testing.T) {
 	}
 }
 
-// A mapping has its file until it ends, and no longer.
+// A mapping keeps its file open until Unmap, which closes it.
 func TestMappingOwnsFile(t *testing.T) {
 	f := tempFile(t, []byte("weights"))
 	m, err := offheap.MapFile(f, 7)

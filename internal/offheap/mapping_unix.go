@@ -27,10 +27,10 @@ func mapFile(f *os.File, n int) (unsafe.Pointer, error) {
 
 func unmapFile(p unsafe.Pointer, n int) error { return unix.MunmapPtr(p, uintptr(n)) }
 
-// dropPages ignores the error: advice that is not taken costs memory only.
+// dropPages ignores the error, because without the advice only memory is lost.
 func dropPages(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTNEED) }
 
-// stateOf is f.Stat without its allocations.
+// stateOf returns the state of f. Unlike f.Stat, it does not allocate.
 func stateOf(f *os.File) (fileState, error) {
 	var st unix.Stat_t
 	for {

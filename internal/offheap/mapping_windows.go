@@ -24,11 +24,11 @@ func mapFile(f *os.File, n int) (unsafe.Pointer, error) {
 
 func unmapFile(p unsafe.Pointer, _ int) error { return windows.UnmapViewOfFile(uintptr(p)) }
 
-// dropPages leaves the pages to the system, which trims a working set by itself
-// and has no call for views of files.
+// dropPages does nothing: Windows trims working sets itself and has no such call for views
+// of files.
 func dropPages([]byte) {}
 
-// stateOf is f.Stat without its allocations.
+// stateOf returns the state of f. Unlike f.Stat, it does not allocate.
 func stateOf(f *os.File) (fileState, error) {
 	var info windows.ByHandleFileInformation
 	if err := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &info); err != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/fucina-go/fucina/internal/invariants"
 )
 
-// Align is the alignment in bytes that every block has at least.
+// Align is the least alignment of a block in bytes.
 const Align = 64
 
-// LargeMin is the length in bytes from which a block is page-aligned and spans
-// whole pages.
+// LargeMin is the least length in bytes of a block that is page-aligned and spans whole
+// pages.
 const LargeMin = 16 << 10
 
-// applePage is the page of Apple's processors and the unit in which Metal wraps
-// memory, also where the processor's own page is smaller.
+// applePage is the page size of Apple's processors, and the unit in which Metal wraps
+// memory even if the processor's page is smaller.
 const applePage = 16 << 10
 
 // ErrNoMemory is wrapped by the error of an allocation that the system refused.
@@ -43,7 +43,7 @@ type kind uint8
 // Block is one allocation. It is a small value; copies denote the same memory,
 // and exactly one of them is given to [Free]. The zero Block has no memory.
 type Block struct {
-	// ptr keeps Go heap memory reachable where blocks come from there.
+	// ptr keeps the memory reachable if the block is on the Go heap.
 	ptr  unsafe.Pointer
 	n    int
 	cap  int
@@ -51,22 +51,22 @@ type Block struct {
 	kind kind
 }
 
-// Bytes returns the block's memory, as long as was asked for. The slice is valid
-// until the block is freed and cannot be resliced beyond its length.
+// Bytes returns the block's memory, with the requested length. The slice is valid until the
+// block is freed and cannot be resliced beyond its length.
 func (b Block) Bytes() []byte { return unsafe.Slice((*byte)(b.ptr), b.n) }
 
 // Cap returns the number of bytes that the block spans: whole pages for blocks of
 // [LargeMin] bytes or more.
 func (b Block) Cap() int { return b.cap }
 
-// Statistics counts blocks since the start of the process. The fields are read
-// one by one: with allocations in flight they need not belong to one instant.
+// Statistics counts blocks since the start of the process. The fields are read one by one,
+// so that concurrent allocations may be counted in some of them only.
 type Statistics struct {
 	LiveBytes  int64 // capacities of the blocks not yet freed
 	LiveBlocks int64 // blocks not yet freed
 	Allocs     int64 // successful allocations
 	Frees      int64 // releases
-	SlabBytes  int64 // mapped for blocks under 16 KiB, live or not
+	SlabBytes  int64 // bytes mapped for blocks under 16 KiB, live or free
 }
 
 var stats struct {
@@ -76,8 +76,8 @@ var stats struct {
 // Stats returns the counts of the whole process. It may be called at any time
 // from any goroutine.
 func Stats() Statistics {
-	// Frees first: a block freed in between counts as live rather than making
-	// the difference negative.
+	// frees is read first, so that a block that is freed meanwhile counts as live and the
+	// difference is not negative.
 	frees := stats.frees.Load()
 	allocs := stats.allocs.Load()
 	return Statistics{
@@ -89,9 +89,9 @@ func Stats() Statistics {
 	}
 }
 
-// Alloc returns n bytes of zeroed memory outside the Go heap, to be released with
-// [Free]. It may be called from any goroutine. The error wraps [ErrNoMemory] when
-// the system has no memory left, and says so when n is not positive.
+// Alloc returns n bytes of zeroed memory outside the Go heap. The caller frees it with
+// [Free]. Alloc may be called concurrently. It fails if n is not positive. If the system
+// has no memory left, the error wraps [ErrNoMemory].
 func Alloc(n int) (Block, error) {
 	if n <= 0 {
 		return Block{}, fmt.Errorf("offheap: allocating %d bytes: length must be positive", n)
@@ -111,10 +111,10 @@ func Alloc(n int) (Block, error) {
 	return b, nil
 }
 
-// Free releases b and sets it to the zero Block; freeing the zero Block does
-// nothing. All slices of the block's memory die with it, and so do all copies of
-// b: freeing one of them corrupts memory in a normal build and panics under
-// invariants. It may be called from any goroutine.
+// Free frees b and sets it to the zero Block. It does nothing for the zero Block. All
+// slices of the block's memory and all copies of b are invalid afterwards: freeing a copy
+// corrupts memory in a normal build and panics under invariants. Free may be called
+// concurrently.
 func Free(b *Block) {
 	if b.ptr == nil {
 		return

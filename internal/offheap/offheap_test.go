@@ -50,7 +50,7 @@ func TestAllocContract(t *testing.T) {
 	before := offheap.Stats()
 	for _, n := range sizes {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			// Twice: the second block may be a reused one.
+			// Allocate twice, because the second block may be a reused one.
 			for range 2 {
 				b := mustAlloc(t, n)
 				p := b.Bytes()
@@ -108,7 +108,7 @@ func TestAllocErrors(t *testing.T) {
 	before := offheap.Stats()
 	tooMuch := []int{math.MaxInt}
 	if math.MaxInt > math.MaxInt32 {
-		// More than any address space; 32-bit ones can be had whole.
+		// The size exceeds any 64-bit address space. A 32-bit one could be mapped whole.
 		tooMuch = append(tooMuch, math.MaxInt-1<<20, math.MaxInt/2+1)
 	}
 	for _, n := range tooMuch {
@@ -121,8 +121,8 @@ func TestAllocErrors(t *testing.T) {
 	}
 }
 
-// Blocks never overlap, keep their contents and start zeroed, whatever the order
-// of allocations and releases.
+// Blocks never overlap, keep their contents and start zeroed, in any order of allocations
+// and releases.
 func TestBlocksAreDisjoint(t *testing.T) {
 	type held struct {
 		b   offheap.Block
@@ -219,7 +219,7 @@ func TestSmallBlocksShareSlabs(t *testing.T) {
 	}
 }
 
-// Slabs hold the cells carved from them, up to the last and no further.
+// All cells of a slab, including the last one, lie inside it.
 func TestSlabsHoldTheirCells(t *testing.T) {
 	if onHeap || invariants.Enabled {
 		t.Skip("small blocks have memory of their own in this build")
@@ -265,7 +265,7 @@ func TestSteadyStateAllocatesNothingOnTheGoHeap(t *testing.T) {
 	}
 }
 
-// A block on the Go heap stays alive as long as its Block does.
+// A block on the Go heap stays reachable as long as its Block is.
 func TestBlockKeepsItsMemory(t *testing.T) {
 	var blocks []offheap.Block
 	for i := range 50 {
@@ -306,7 +306,7 @@ func needInvariants(t *testing.T) {
 	}
 }
 
-// mustPanic runs f and returns what it panicked with, printed.
+// mustPanic runs f and returns the text of its panic.
 func mustPanic(t *testing.T, f func()) (msg string) {
 	t.Helper()
 	defer func() {
@@ -326,7 +326,7 @@ func TestDoubleFreePanics(t *testing.T) {
 		b := mustAlloc(t, n)
 		dup := b
 		offheap.Free(&b)
-		// A block that may have taken the same address must survive.
+		// A block that may have got the same address must stay valid.
 		other := mustAlloc(t, n)
 		msg := mustPanic(t, func() { offheap.Free(&dup) })
 		if !strings.Contains(msg, "double free") || strings.Count(msg, "TestDoubleFreePanics") != 2 {
@@ -380,7 +380,7 @@ func faults(p unsafe.Pointer) (fault bool) {
 
 var sink byte
 
-// Guards this fault: a kernel reads past its slice, into an unmapped page.
+// A read past the end of a block faults, so that a kernel that reads past its slice is found.
 func TestGuardPages(t *testing.T) {
 	needInvariants(t)
 	if onHeap {
@@ -408,7 +408,7 @@ func TestGuardPages(t *testing.T) {
 	}
 }
 
-// Guards this fault: a slice is used after its owner released the memory.
+// A read of a freed block faults or sees poison, so that a use after the release is found.
 func TestUseAfterFreeShows(t *testing.T) {
 	needInvariants(t)
 	if !onHeap {

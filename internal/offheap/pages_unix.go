@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapPages maps n zeroed bytes, n being a multiple of the page.
+// mapPages maps n zeroed bytes. n is a multiple of the page size.
 func mapPages(n int) (unsafe.Pointer, error) {
 	return mapProt(n, unix.PROT_READ|unix.PROT_WRITE)
 }
 
-// mapProt maps n bytes at a multiple of pageSize, which may be coarser than the
-// system's page: the excess on either side is then given back.
+// mapProt maps n bytes at a multiple of pageSize. If pageSize is larger than the system's
+// page, mapProt maps more and unmaps the excess on either side.
 func mapProt(n, prot int) (unsafe.Pointer, error) {
 	excess := pageSize - os.Getpagesize()
 	p, err := unix.MmapPtr(-1, 0, nil, uintptr(n+excess), prot, unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -37,8 +37,8 @@ func mapProt(n, prot int) (unsafe.Pointer, error) {
 func unmapPages(p unsafe.Pointer, n int) {
 	err := unix.MunmapPtr(p, uintptr(n))
 	if err == unix.ENOMEM {
-		// The kernel merges neighbouring mappings; taking one out may need more
-		// mappings than a process may have. Its memory can go all the same.
+		// The kernel merges neighbouring mappings, and removing one from their middle may
+		// exceed the number of mappings of a process. Its memory can be dropped anyway.
 		err = unix.Madvise(unsafe.Slice((*byte)(p), n), unix.MADV_DONTNEED)
 	}
 	if err != nil {
@@ -60,8 +60,8 @@ func mapGuarded(n int) (unsafe.Pointer, error) {
 	return p, nil
 }
 
-// revokePages makes n bytes inaccessible and drops their contents; the addresses
-// stay taken.
+// revokePages makes n bytes inaccessible and drops their contents. The addresses stay
+// reserved.
 func revokePages(p unsafe.Pointer, n int) {
 	b := unsafe.Slice((*byte)(p), n)
 	err := unix.Madvise(b, unix.MADV_DONTNEED)

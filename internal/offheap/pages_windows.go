@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// mapPages maps n zeroed bytes, n being a multiple of the page.
+// mapPages maps n zeroed bytes. n is a multiple of the page size.
 func mapPages(n int) (unsafe.Pointer, error) {
 	addr, err := windows.VirtualAlloc(0, uintptr(n), windows.MEM_RESERVE|windows.MEM_COMMIT, windows.PAGE_READWRITE)
 	return pointer(addr), err
 }
 
-// pointer converts the address of memory that the collector does not manage.
+// pointer converts the address of memory that the garbage collector does not manage.
 func pointer(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-// unmapPages returns a mapping to the system; its length is known there.
+// unmapPages returns a mapping to the system, which knows its length.
 func unmapPages(p unsafe.Pointer, n int) {
 	if err := windows.VirtualFree(uintptr(p), 0, windows.MEM_RELEASE); err != nil {
 		panic(fmt.Sprintf("offheap: unmapping %d bytes at %p: %v", n, p, err))
@@ -39,8 +39,8 @@ func mapGuarded(n int) (unsafe.Pointer, error) {
 	return pointer(p), nil
 }
 
-// revokePages makes n bytes inaccessible and drops their contents; the addresses
-// stay taken.
+// revokePages makes n bytes inaccessible and drops their contents. The addresses stay
+// reserved.
 func revokePages(p unsafe.Pointer, n int) {
 	if err := windows.VirtualFree(uintptr(p), uintptr(n), windows.MEM_DECOMMIT); err != nil {
 		panic(fmt.Sprintf("offheap: revoking %d bytes at %p: %v", n, p, err))

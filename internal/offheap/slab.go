@@ -15,7 +15,7 @@ const (
 	minClassShift = 6 // 64 bytes, the alignment
 	numClasses    = 9 // 64 bytes to 16 KiB
 
-	// slabBytes is what a class maps at a time: 16 cells of the largest class.
+	// slabBytes is the size of a slab: 16 cells of the largest class.
 	slabBytes = 256 << 10
 )
 
@@ -23,10 +23,10 @@ const (
 type class struct {
 	mu   sync.Mutex
 	size int
-	// free is a stack outside the cells, so that a write to a freed cell can
-	// harm no list.
+	// free is a stack outside the cells, so that a write to a freed cell cannot corrupt
+	// it.
 	free []unsafe.Pointer
-	// rest is the part of the newest slab that was never handed out, hence zero.
+	// rest is the part of the newest slab that was never handed out. It is zero.
 	rest      unsafe.Pointer
 	restBytes int
 }
@@ -43,7 +43,7 @@ func classOf(n int) int { return max(bits.Len(uint(n-1))-minClassShift, 0) }
 
 func classSize(i int) int { return 1 << (minClassShift + i) }
 
-// take returns a cell of which the first n bytes are zero.
+// take returns a cell whose first n bytes are zero.
 func (c *class) take(n int) (unsafe.Pointer, error) {
 	c.mu.Lock()
 	if last := len(c.free) - 1; last >= 0 {

@@ -24,8 +24,8 @@ var results [64]struct {
 	_ [60]byte
 }
 
-// BenchmarkDispatch measures a run of one task per processor, empty and of some
-// microseconds, beside goroutines started for the purpose.
+// BenchmarkDispatch measures a run of one task per processor, of zero and of some
+// microseconds, and the same tasks on new goroutines.
 func BenchmarkDispatch(b *testing.B) {
 	lanes := min(max(runtime.GOMAXPROCS(0), 2), len(results))
 	for _, work := range []int{0, 2000, 20000} {

@@ -1,18 +1,17 @@
 // Package team runs data-parallel kernels on a fixed set of goroutines.
 //
-// A [Team] has as many lanes as kernels may run at once: its workers and the
-// goroutine that calls [Team.Run]. A run hands out task numbers one by one, so
-// that a lane which the system slows down takes fewer; the caller cuts the work
-// into tasks without looking at the number of lanes, which keeps results
-// independent of it. A task can end the run early, for example because its context is
-// done: the team then skips the tasks that have not begun.
+// The lanes of a [Team] are its workers and the goroutine that calls [Team.Run]. A run
+// hands out task numbers one by one, so that a slow lane gets fewer tasks. The caller
+// divides the work into tasks in a way that does not affect results. A task can end the run
+// early, for example because its context is done: the team then skips the tasks that have
+// not begun.
 //
-// Between runs a worker watches for the next one for some microseconds, then
-// parks. Kernels of one forward pass follow each other closely enough to find it
-// awake; an idle program costs nothing.
+// After a run a worker polls for the next one for some microseconds, then parks. The
+// kernels of a forward pass follow one another closely enough to find the workers awake. In
+// an idle program the workers are parked.
 //
-// One team is shared by all goroutines of an engine, and serves one run at a
-// time. A caller that finds it busy, or that already is inside a run, does its
-// tasks on its own goroutine: nobody queues, so neither nesting nor concurrency
-// can deadlock, and the processors are not oversubscribed.
+// All goroutines of an engine share one team, which executes one run at a time. A caller
+// that finds the team busy, or that is already inside a run, runs its tasks on its own
+// goroutine. Runs never wait for one another, so that neither nesting nor concurrency can
+// deadlock, and the processors are not oversubscribed.
 package team

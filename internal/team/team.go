@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 )
 
-// Panic is what [Team.Run] panics with when a task panicked on a worker. A panic
-// of a task on the caller's own goroutine passes through Run unchanged.
+// Panic is the value with which [Team.Run] panics if a task panicked on a worker. A panic
+// of a task on the caller's goroutine passes through Run unchanged.
 type Panic struct {
-	Value any    // what the task panicked with
-	Stack []byte // where, as debug.Stack prints it
+	Value any    // the task's panic value
+	Stack []byte // the worker's stack, from debug.Stack
 }
 
-// Error gives the value and the worker's stack.
+// Error returns the value and the worker's stack.
 func (p *Panic) Error() string {
 	return fmt.Sprintf("team: task panicked on a worker: %v\n\n%s", p.Value, p.Stack)
 }
@@ -27,14 +27,14 @@ func (p *Panic) Unwrap() error {
 	return err
 }
 
-// errGoexit stands for the value when a task ended its goroutine.
+// errGoexit is the value of a Panic if a task called runtime.Goexit.
 var errGoexit = errors.New("runtime.Goexit called")
 
-// The gate is one word: the number of the run above, two flags, and the number of
-// workers inside the run below. A worker enters by raising the count while the
-// gate is open, and reads the run's fields only inside; the caller changes them
-// only when the gate is closed and nobody is inside. A worker that wakes too late
-// therefore finds the gate shut and touches nothing.
+// The gate is one word. The upper half is the number of the run. Below it are two flags and
+// the number of workers inside the run. A worker enters the run by incrementing that count
+// while the gate is open, and reads the run's fields only inside. The caller changes them
+// only while the gate is shut and no worker is inside. A worker that wakes too late finds
+// the gate shut and reads nothing.
 const (
 	gateCount   = 1<<30 - 1
 	gateWaiting = 1 << 30 // the caller sleeps until the last worker leaves
@@ -43,19 +43,19 @@ const (
 )
 
 const (
-	// spinRounds times spinLoads looks at the gate take about 20 microseconds, a
-	// few times the gap between two kernels of a forward pass.
+	// spinRounds times spinLoads polls of the gate take about 20 microseconds, a few times
+	// the gap between two kernels of a forward pass.
 	spinRounds = 100
 	spinLoads  = 64
 )
 
-// Team is a set of lanes. Create it with [New] and end it with [Team.Close]. Its
-// methods may be called from any goroutine.
+// Team is a set of lanes. Create it with [New] and close it with [Team.Close]. Its methods
+// may be called concurrently.
 type Team struct {
 	workers []worker
-	// spins is the number of looks at the gate worth taking before sleeping: none
-	// on one processor, where whoever is waited for needs it to get on. Asking
-	// for GOMAXPROCS takes a lock of the scheduler, hence not in every run.
+	// spins is the number of rounds of polling the gate before sleeping. It is 0 on one
+	// processor, which the awaited goroutine needs. New computes it, because GOMAXPROCS
+	// locks the scheduler.
 	spins int
 
 	// mu is held during a run that uses workers, and by Close.
@@ -63,16 +63,16 @@ type Team struct {
 	started bool
 	closed  bool
 	exited  sync.WaitGroup
-	done    chan struct{} // the last worker has left, see gateWaiting
+	done    chan struct{} // receives a value when the last worker has left; see gateWaiting
 
-	// The run: written under mu while the gate is shut.
+	// The fields of the run are written under mu while the gate is shut.
 	fn       func(task, lane int) bool
 	tasks    int
-	stop     bool        // the run is the last: workers end
+	stop     bool        // this is the last run: workers end
 	cut      atomic.Bool // a task returned false
 	panicked atomic.Pointer[Panic]
 
-	// Each on a cache line of its own.
+	// gate and next are on cache lines of their own.
 	_    [64]byte
 	gate atomic.Uint64
 	_    [56]byte
@@ -80,15 +80,15 @@ type Team struct {
 	_    [56]byte
 }
 
-// worker is the state of one worker goroutine that the caller sees.
+// worker is the state that a worker goroutine shares with the caller.
 type worker struct {
 	parked atomic.Bool
-	wake   chan struct{} // holds at most the one token that follows parked
+	wake   chan struct{} // has at most one value, sent after parked was set
 	_      [48]byte
 }
 
-// New returns a team of n lanes, the caller of Run being one of them. Its n-1
-// workers start with the first run that needs them. It panics if n < 1.
+// New returns a team of n lanes, including the caller of Run. Its n-1 workers start with
+// the first run that needs them. New panics if n < 1.
 func New(n int) *Team {
 	if n < 1 {
 		panic(fmt.Sprintf("team: %d lanes, want at least 1", n))
@@ -106,26 +106,24 @@ func New(n int) *Team {
 // Size returns the number of lanes.
 func (t *Team) Size() int { return len(t.workers) + 1 }
 
-// Run calls fn once for every task in [0, tasks), on several lanes at once, and
-// returns when all calls have. What the calls wrote is then visible to the caller.
-// The lane, in [0, Size()), tells apart the goroutines of this run, so that each
-// can have scratch memory of its own; lane 0 is the caller. Tasks start in
-// ascending order.
+// Run calls fn once for every task in [0, tasks), on several lanes concurrently, and
+// returns when all calls have returned. The writes of the calls are then visible to the
+// caller. lane, in [0, Size()), identifies the goroutine within the run, so that each can
+// have scratch memory of its own. The caller is lane 0. Tasks start in ascending order.
 //
 // A task that returns false ends the run early: tasks that have not begun are
 // skipped. Run reports whether every task ran and returned true.
 //
-// If the team is busy with another run, also one further up the same call stack,
-// or closed, the caller runs all tasks itself, as lane 0 and in order.
+// If the team is closed or busy with another run, including a run further up the call
+// stack, the caller runs all tasks itself in order, as lane 0.
 //
-// When a task panics, tasks that have not begun are skipped, and Run panics after
-// the running ones have ended: with the same value if the task ran on the caller's
-// goroutine, with a [*Panic] if it ran on a worker. A memory fault is such a panic on
-// a worker; on the caller's goroutine, it is one if the caller has set
-// debug.SetPanicOnFault.
+// If a task panics, tasks that have not begun are skipped, and Run panics after the running
+// ones have ended. The panic value is the same if the task ran on the caller's goroutine,
+// and a [*Panic] if it ran on a worker. A memory fault is such a panic on a worker. On the
+// caller's goroutine it is a panic only if the caller has set debug.SetPanicOnFault.
 //
-// Run allocates nothing on the Go heap once the workers are started; a caller that
-// wants no allocation at all reuses one func value.
+// Once the workers have started, Run does not allocate on the Go heap. A caller that must
+// not allocate reuses one func value.
 func (t *Team) Run(tasks int, fn func(task, lane int) bool) bool {
 	if tasks <= 1 || len(t.workers) == 0 || !t.mu.TryLock() {
 		return inline(tasks, fn)
@@ -159,9 +157,9 @@ func inline(tasks int, fn func(task, lane int) bool) bool {
 	return true
 }
 
-// lead is the caller's part of a run. It returns with the gate shut and all
-// workers outside, also when a task panics or ends the goroutine; it then drops
-// the lock as well, since Run does not continue.
+// lead is the caller's part of a run. It ends with the gate shut and all workers outside,
+// even if a task panics or ends the goroutine. In that case it also unlocks mu, because Run
+// does not continue.
 func (t *Team) lead() {
 	returned := false
 	defer func() {
@@ -176,15 +174,15 @@ func (t *Team) lead() {
 			t.mu.Unlock()
 		}
 	}()
-	t.work(0)
+	t.runTasks(0)
 	returned = true
 }
 
-// skip makes the tasks of the run that have not begun count as handed out.
+// skip marks the tasks of the run that have not begun as handed out.
 func (t *Team) skip() { t.next.Store(int64(t.tasks)) }
 
-// work runs tasks until none is left.
-func (t *Team) work(lane int) {
+// runTasks runs tasks on a lane until none is left.
+func (t *Team) runTasks(lane int) {
 	fn, tasks := t.fn, int64(t.tasks)
 	for {
 		task := t.next.Add(1) - 1
@@ -199,7 +197,7 @@ func (t *Team) work(lane int) {
 	}
 }
 
-// start makes the workers.
+// start starts the workers.
 func (t *Team) start() {
 	t.started = true
 	t.exited.Add(len(t.workers))
@@ -238,8 +236,8 @@ func (t *Team) shut() {
 	}
 }
 
-// look watches the gate for a change from g, briefly, and returns the newest value.
-// It gives way to other goroutines first if nothing changed.
+// look polls the gate briefly for a change from g, and returns the newest value. If the
+// gate has not changed, look yields to other goroutines before it returns.
 func (t *Team) look(g uint64) uint64 {
 	for range spinLoads {
 		if now := t.gate.Load(); now != g {
@@ -250,10 +248,10 @@ func (t *Team) look(g uint64) uint64 {
 	return t.gate.Load()
 }
 
-// serve is worker i, to enter runs after number seen.
+// serve is the loop of worker i, which enters the runs after number seen.
 func (t *Team) serve(i int, seen uint64) {
-	// Run panics in its caller with a worker's panic. A fault of a worker has to be such
-	// a panic, so that the caller can deal with it as with a fault of its own.
+	// Run passes a worker's panic to its caller. A fault of a worker must be a panic too,
+	// so that the caller can handle it like a fault of its own.
 	debug.SetPanicOnFault(true)
 	ended := false
 	defer func() {
@@ -261,7 +259,7 @@ func (t *Team) serve(i int, seen uint64) {
 			t.exited.Done()
 			return
 		}
-		// A task ended this goroutine; another takes its place.
+		// A task ended this goroutine. Another one replaces it.
 		go t.serve(i, seen)
 	}()
 	for {
@@ -287,9 +285,8 @@ func (t *Team) await(i int, seen uint64) uint64 {
 			g = t.look(g)
 		}
 		w.parked.Store(true)
-		// A caller opens the gate before it looks for parked workers, and this
-		// worker looks at the gate after it said that it parks: one of them sees
-		// the other.
+		// A caller opens the gate and then checks for parked workers. This worker sets
+		// parked and then checks the gate. So at least one of the two sees the other.
 		if g = t.gate.Load(); fresh(g, seen) && w.parked.CompareAndSwap(true, false) {
 			if run, ok := t.enter(g, seen); ok {
 				return run
@@ -308,8 +305,8 @@ func (t *Team) await(i int, seen uint64) uint64 {
 // fresh reports whether g is the open gate of a run after number seen.
 func fresh(g, seen uint64) bool { return g&gateOpen != 0 && g/gateRun != seen }
 
-// enter raises the count of the gate, last seen as g, if it is open to a worker
-// that was in run number seen.
+// enter increments the gate's count if the gate is open for a run after number seen, and
+// returns the number of that run. g is the last known value of the gate.
 func (t *Team) enter(g, seen uint64) (run uint64, ok bool) {
 	for fresh(g, seen) {
 		if t.gate.CompareAndSwap(g, g+1) {
@@ -320,7 +317,7 @@ func (t *Team) enter(g, seen uint64) (run uint64, ok bool) {
 	return 0, false
 }
 
-// leave lowers the count; the last worker to go wakes a caller that sleeps.
+// leave decrements the gate's count. The last worker to leave wakes a sleeping caller.
 func (t *Team) leave() {
 	if g := t.gate.Add(^uint64(0)); g&gateCount == 0 && g&gateWaiting != 0 {
 		t.done <- struct{}{}
@@ -341,12 +338,12 @@ func (t *Team) follow(lane int) {
 		}
 		t.leave()
 	}()
-	t.work(lane)
+	t.runTasks(lane)
 	returned = true
 }
 
-// Close waits for the run in progress, ends the workers and returns when they are
-// gone. Closing again does nothing. A task of the same team must not call it.
+// Close waits for the run in progress and ends the workers. It returns when they have
+// ended. A second Close does nothing. A task of the same team must not call Close.
 func (t *Team) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

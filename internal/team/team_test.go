@@ -17,7 +17,7 @@ import (
 
 var laneCounts = []int{1, 2, 3, 8}
 
-// run runs tasks that all go on.
+// run runs tasks that all return true.
 func run(tm *team.Team, tasks int, fn func(task, lane int)) bool {
 	return tm.Run(tasks, func(task, lane int) bool {
 		fn(task, lane)
@@ -25,8 +25,8 @@ func run(tm *team.Team, tasks int, fn func(task, lane int)) bool {
 	})
 }
 
-// Plain writes, one per task: under the race detector this also shows that no two
-// lanes share a task and that Run's return orders them before the reads.
+// Every task runs once. Each makes one plain write, so that the race detector also shows
+// that no two lanes run the same task and that Run returns after the writes.
 func TestEveryTaskRunsOnce(t *testing.T) {
 	for _, lanes := range laneCounts {
 		tm := team.New(lanes)
@@ -63,7 +63,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// Scratch memory by lane is written without locks.
+// No two goroutines of a run have the same lane, so that scratch memory needs no lock.
 func TestLanesAreExclusive(t *testing.T) {
 	tm := team.New(4)
 	defer tm.Close()
@@ -83,7 +83,7 @@ func TestLanesAreExclusive(t *testing.T) {
 	}
 }
 
-// All lanes must be able to work at once: each task waits for the others.
+// All lanes can run at the same time: each task waits for the others.
 func TestLanesRunTogether(t *testing.T) {
 	const lanes = 4
 	tm := team.New(lanes)
@@ -105,7 +105,7 @@ func TestLanesRunTogether(t *testing.T) {
 	}
 }
 
-// A run inside a task happens on the task's own goroutine.
+// A run inside a task executes on the task's goroutine.
 func TestNesting(t *testing.T) {
 	tm := team.New(3)
 	defer tm.Close()
@@ -175,7 +175,7 @@ func TestBusyTeamRunsInline(t *testing.T) {
 	}
 }
 
-// Workers that parked are woken, whatever they were doing when the run began.
+// Parked workers are woken, also if they were about to park when the run began.
 func TestRunAfterIdleness(t *testing.T) {
 	tm := team.New(3)
 	defer tm.Close()
@@ -213,7 +213,7 @@ func TestRunWhileParking(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatalf("seed %d: a worker slept through the run", seed)
 		}
-		// Up to twice the time for which workers stay awake.
+		// Wait for up to twice the time that workers stay awake.
 		for range rng.IntN(200) {
 			results[0].x = spend(200)
 			runtime.Gosched()
@@ -237,7 +237,7 @@ func TestOneProcessor(t *testing.T) {
 	tm.Close()
 }
 
-// catch runs f and returns what it panicked with.
+// catch runs f and returns its panic value.
 func catch(f func()) (v any) {
 	defer func() { v = recover() }()
 	f()
@@ -305,7 +305,7 @@ func TestPanicSkipsTheRest(t *testing.T) {
 	for failing := range 2 {
 		var barrier sync.WaitGroup
 		barrier.Add(2)
-		skipped := make(chan struct{}) // closed when the panic is under way
+		skipped := make(chan struct{}) // closed while the panic unwinds
 		var began atomic.Int32
 		v := catch(func() {
 			run(tm, 1_000_000, func(task, lane int) {
@@ -322,7 +322,7 @@ func TestPanicSkipsTheRest(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			})
 		})
-		// The panic needs some time from the task's deferred call to Run.
+		// The panic takes some time from the task's deferred call to Run.
 		if v == nil || began.Load() > 1000 {
 			t.Errorf("lane %d failed: %d tasks began, panic %v", failing, began.Load(), v)
 		}
@@ -330,8 +330,8 @@ func TestPanicSkipsTheRest(t *testing.T) {
 	}
 }
 
-// A task that returns false ends the run: what has not begun is skipped, whichever
-// lane it ran on, Run says so, and the next run is a whole one.
+// A task that returns false on any lane ends the run: tasks that have not begun are skipped,
+// Run returns false, and the next run runs all its tasks.
 func TestFalseSkipsTheRest(t *testing.T) {
 	const tasks = 1_000_000
 	for _, lanes := range laneCounts {
@@ -354,7 +354,7 @@ func TestFalseSkipsTheRest(t *testing.T) {
 				for !ended.Load() {
 					runtime.Gosched()
 				}
-				// The ending lane needs some time from its return to the flag.
+				// The lane takes some time from the task's return to setting the flag.
 				time.Sleep(time.Millisecond)
 				return true
 			})
@@ -371,7 +371,7 @@ func TestFalseSkipsTheRest(t *testing.T) {
 	}
 }
 
-// A task that ends its goroutine, as a test's FailNow does, must not hang Run.
+// A task that ends its goroutine, like FailNow of a test, does not make Run hang.
 func TestGoexit(t *testing.T) {
 	tm := team.New(2)
 	defer tm.Close()
@@ -453,8 +453,7 @@ func TestClose(t *testing.T) {
 			}
 		}
 	}
-	// A goroutine counts until its last instruction, a little after it is gone
-	// for Close.
+	// A goroutine is counted until its last instruction, shortly after Close sees it end.
 	for range 1000 {
 		if runtime.NumGoroutine() <= before {
 			return
@@ -470,7 +469,7 @@ func TestCloseWaitsForWorkers(t *testing.T) {
 	tm := team.New(lanes)
 	run(tm, lanes, func(int, int) {})
 	tm.Close()
-	// Those few that are between their last word and their end still count.
+	// The few goroutines that have not executed their last instruction are still counted.
 	if n := runtime.NumGoroutine() - before; n > lanes/2 {
 		t.Errorf("%d of %d workers outlive Close", n, lanes-1)
 	}
@@ -503,7 +502,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 	tm := team.New(3)
 	defer tm.Close()
 	var sums [3]int
-	for _, last := range []int{8, 4} { // the task that ends the run, if there are so many
+	for _, last := range []int{8, 4} { // the task that ends the run, if there is one with that number
 		fn := func(task, lane int) bool {
 			sums[lane] += task
 			return task < last
