@@ -22,8 +22,8 @@ var (
 	_ provider.PinnedAllocator = (*Device)(nil)
 )
 
-// Device is a simulated device. Its methods are safe for concurrent use, as those
-// of every provider are.
+// Device is a simulated device. Its methods are safe for concurrent use, like those of
+// every provider.
 type Device struct {
 	opt     Options
 	planner Executor
@@ -35,8 +35,8 @@ type Device struct {
 	once   sync.Once
 	closed bool // with closeErr, guarded by mu
 
-	// mu guards what follows. Workers take it for hazards only: a lock that they
-	// share would order them in the eyes of the race detector.
+	// mu guards the fields below. Workers lock it only to record hazards, because the
+	// race detector takes a shared lock for an order between them.
 	mu       sync.Mutex
 	lostErr  error // set before lost is closed
 	closeErr error
@@ -44,7 +44,7 @@ type Device struct {
 	nextID   uint64
 	pinned   []*block
 	queues   []*queue
-	made     int // queues so far
+	made     int // number of queues made so far
 	faults   []Fault
 	events   Events
 	stats    provider.Stats
@@ -52,10 +52,10 @@ type Device struct {
 	hazards  []string
 }
 
-// gate holds every queue back until it is opened.
+// gate holds every queue back until open is closed.
 type gate struct{ open chan struct{} }
 
-// New returns a device. It fails if an option makes no sense.
+// New returns a device. It fails if an option is out of range.
 func New(opt Options) (*Device, error) {
 	if opt.MemoryBytes < 0 || opt.Ring < 0 || opt.MaxDelay < 0 || opt.Chaos > Sleeps {
 		return nil, fmt.Errorf("discrete: options with memory %d, ring %d, delay %s, chaos %d: out of range",
@@ -96,7 +96,7 @@ func (d *Device) Info() provider.Info {
 	}
 }
 
-// Plan declines what Options.Decline or the kernels decline.
+// Plan declines an operation if Options.Decline or the kernels decline it.
 func (d *Device) Plan(id op.ID, a *op.Args) provider.Plan {
 	if d.opt.Decline != nil {
 		if reason := d.opt.Decline(id, a); reason != "" {
@@ -117,16 +117,16 @@ func (d *Device) Inject(f Fault) error {
 	return nil
 }
 
-// Disarm drops the faults that have not struck. What they made fail and has not been
-// reported still will be.
+// Disarm drops the faults that have not occurred. A failure that has occurred but has not
+// been reported is still reported.
 func (d *Device) Disarm() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults = nil
 }
 
-// due counts an event of q, which is nil for an allocation, for the armed faults of a
-// kind, and returns the one whose event it is, disarmed. The caller holds mu.
+// due counts an event of q for the armed faults of a kind. If it is the event of a fault,
+// due disarms and returns that fault. q is nil for an allocation. The caller holds mu.
 func (d *Device) due(kind FaultKind, q *queue) *Fault {
 	var hit *Fault
 	for i := 0; i < len(d.faults); i++ {
@@ -151,21 +151,21 @@ func (f *Fault) failure(sentinel error) error {
 	return fmt.Errorf("injected %s: %w", f.Kind, sentinel)
 }
 
-// Events returns how many calls a fault could have hit so far.
+// Events returns the numbers of calls so far at which a fault could have been injected.
 func (d *Device) Events() Events {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.events
 }
 
-// Hazards returns the misuse seen so far, one line each.
+// Hazards returns the misuses recorded so far, one line each.
 func (d *Device) Hazards() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.hazards)
 }
 
-// hazard records misuse. The caller holds mu.
+// hazard records a misuse. The caller holds mu.
 func (d *Device) hazard(format string, args ...any) {
 	d.hazards = append(d.hazards, fmt.Sprintf(format, args...))
 }
@@ -177,14 +177,14 @@ func (d *Device) Stats() provider.Stats {
 	return d.stats
 }
 
-// PeakBytes returns the most device memory that was ever allocated at once.
+// PeakBytes returns the peak of the allocated device memory in bytes.
 func (d *Device) PeakBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.peak
 }
 
-// usable returns why the device takes no calls, or nil. The caller holds mu.
+// usable returns the reason why the device refuses calls, or nil. The caller holds mu.
 func (d *Device) usable() error {
 	if d.closed {
 		return provider.ErrClosed
@@ -210,9 +210,9 @@ func (d *Device) isLost() bool {
 	}
 }
 
-// Hold keeps every fence of work that is submitted from now on open: nothing
-// executes and nothing is reported until Release, Close or the loss of the device.
-// Of earlier work, each queue may still report what it was reporting.
+// Hold keeps all work that is submitted from now on pending: nothing executes and nothing
+// is reported until Release, Close or the loss of the device. A queue that is reporting
+// earlier work may finish that report.
 func (d *Device) Hold() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -221,7 +221,7 @@ func (d *Device) Hold() {
 	}
 }
 
-// Release ends Hold. Steps that no work used are void.
+// Release ends Hold. Unused steps are dropped.
 func (d *Device) Release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -247,9 +247,9 @@ func (d *Device) release() {
 // maxSteps bounds the unused steps of a queue.
 const maxSteps = 1024
 
-// Step lets a held queue execute and report n more works, and does not wait for
-// them. It does nothing unless the device is held. It panics for a queue of
-// another device, and for more than 1024 unused steps.
+// Step lets a held queue execute and report n more works, and does not wait for them. It
+// does nothing unless the device is held. It panics for a queue of another device, and if
+// there are more than 1024 unused steps.
 func (d *Device) Step(q provider.Queue, n int) {
 	own, err := d.own(q)
 	if err != nil {
@@ -304,8 +304,8 @@ func (d *Device) own(q provider.Queue) (*queue, error) {
 	return own, nil
 }
 
-// CloseQueue waits for the queue's work, in success or failure, and ends its
-// worker. While the device is held it waits for Release.
+// CloseQueue waits until the queue's work has ended, well or not, and ends its worker.
+// While the device is held, CloseQueue waits for Release.
 func (d *Device) CloseQueue(q provider.Queue) error {
 	own, err := d.own(q)
 	if err != nil {
@@ -322,7 +322,7 @@ func (d *Device) CloseQueue(q provider.Queue) error {
 	return nil
 }
 
-// end closes the ring of a queue that is marked closed and waits for its worker.
+// end closes the ring of a queue whose closed is set, and waits for its worker.
 func (d *Device) end(q *queue) {
 	q.submitting.Lock() // a submitter may be waiting for room in the ring
 	close(q.ring)
@@ -358,9 +358,9 @@ func (d *Device) Sync(ctx context.Context) error {
 	return first
 }
 
-// Close ends Hold, waits for the queues, ends their workers and frees everything.
-// Waits for works of other devices fail. Close returns what was still allocated
-// and the hazards; again, the same.
+// Close ends Hold, waits for the queues, ends their workers and frees everything. Waits for
+// works of other devices fail. Close returns an error for memory that was still allocated
+// and for each hazard. A second Close returns the same error.
 func (d *Device) Close() error {
 	d.once.Do(d.shut)
 	d.mu.Lock()

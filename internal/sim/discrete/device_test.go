@@ -49,9 +49,9 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// relay runs the chain upload, copy, download over three queues, ordered by
-// WaitFor or not at all, round after round without waiting here, and reports
-// whether the right bytes arrived.
+// relay runs rounds of the chain upload, copy, download over three queues, without waiting
+// between rounds. If ordered is true, WaitFor orders the queues. relay reports whether the right
+// bytes arrived.
 func relay(b *bench, rounds int, ordered bool) bool {
 	up, comp, down := b.queue(provider.UploadQueue), b.queue(provider.Compute), b.queue(provider.DownloadQueue)
 	const n = 64
@@ -92,7 +92,8 @@ func TestQueuesOrderedByWaitFor(t *testing.T) {
 	}
 }
 
-// marker makes a test that ends in a race report run in a process of its own.
+// marker is the environment variable of a test that runs in a process of its own because it
+// ends with a race report.
 const marker = "DISCRETE_TEST_RACE"
 
 // wantRace runs the calling test again, with marker set, and expects a race report.
@@ -131,14 +132,14 @@ func TestMissingWaitFor(t *testing.T) {
 	}
 }
 
-// TestMissingWaitForInTime shows that the race detector finds a missing dependency
-// even where the works happened to run in the right order: nothing of the
-// simulator orders two workers behind its back.
+// TestMissingWaitForInTime shows that the race detector finds a missing dependency even if
+// the works happen to run in the right order, because nothing in the simulator orders two
+// workers.
 func TestMissingWaitForInTime(t *testing.T) {
 	if !raceEnabled {
 		t.Skip("needs the race detector")
 	}
-	// Neither does the room that later work finds in the ring of the first queue.
+	// Room that later work finds in the ring of the first queue does not order them either.
 	for _, tt := range []struct {
 		name           string
 		rounds, others int
@@ -165,10 +166,9 @@ func TestMissingWaitForInTime(t *testing.T) {
 	}
 }
 
-// An asynchronous upload reads its source late: a source that is reused before the copy
-// executed gives the device the newer bytes.
-// Under the race detector the fence that the test leaves out is the report, so the
-// device is held to order the write.
+// An asynchronous upload reads its source when it executes: if the source is reused before,
+// the device gets the newer bytes. The race detector would report the fence that the test
+// leaves out, so the test holds the device to order the write.
 func TestUploadReadsItsSourceLate(t *testing.T) {
 	b := open(t, Options{})
 	q := b.queue(provider.Compute)
@@ -247,7 +247,7 @@ func TestHoldAndStep(t *testing.T) {
 	}
 }
 
-// slow is a kernel that a test lets end.
+// slow is a kernel that ends when the test says so.
 type slow struct {
 	kernels
 	began, end chan struct{}
@@ -259,8 +259,8 @@ func (s slow) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 	return s.kernels.Execute(ctx, id, a)
 }
 
-// What was executing when the device was held is not reported before Release,
-// whether it succeeds or fails.
+// Work that executes when the device is held is not reported before Release, whether it
+// succeeds or fails.
 func TestHoldDuringExecution(t *testing.T) {
 	for _, id := range []op.ID{op.Copy, op.Argmax} {
 		k := slow{began: make(chan struct{}), end: make(chan struct{})}
@@ -291,7 +291,7 @@ func TestHoldDuringExecution(t *testing.T) {
 	}
 }
 
-// Step makes the order of two queues a test's choice.
+// With Step, a test chooses the order of two queues.
 func TestStepsChooseTheInterleaving(t *testing.T) {
 	b := open(t, Options{})
 	q1, q2 := b.queue(provider.UploadQueue), b.queue(provider.Compute)
@@ -367,7 +367,7 @@ func TestFullRingBlocks(t *testing.T) {
 	<-done
 	b.wait(q.Timeline().Last())
 
-	// The end of a context ends the wait for room, and leaves no point behind.
+	// The end of a context ends the wait for room, and no point is issued.
 	b.Hold()
 	for range 5 {
 		w = b.must(b.Submit(bg, q, op.Copy, args(x, x)))
@@ -555,7 +555,7 @@ func TestHazards(t *testing.T) {
 			}
 			b.free(x, y)
 		}},
-		// The last reference to pinned memory goes while a copy from it is pending.
+		// Pinned memory is freed while a copy from it is pending.
 		{"pinned memory freed under a transfer", []string{"pinned bytes, which op 2 of compute#1 still uses"}, func(b *bench, q provider.Queue, x, y op.Mem) {
 			p, err := b.AllocPinned(64)
 			if err != nil {
@@ -653,7 +653,8 @@ func TestCloseReportsLeaks(t *testing.T) {
 	noGoroutines(t, before)
 }
 
-// Close while a submitter waits for room refuses its work or lets it through, and ends.
+// If Close runs while a submitter waits for room, the work is refused or executed, and Close
+// ends.
 func TestCloseWithABlockedSubmitter(t *testing.T) {
 	before := runtime.NumGoroutine()
 	b := dirty(t, Options{Ring: 1})
@@ -680,7 +681,7 @@ func TestCloseWithABlockedSubmitter(t *testing.T) {
 		t.Error("memory freed under work was not reported")
 	}
 	wg.Wait()
-	// Close may have come first, on a slow machine.
+	// On a slow machine Close may have run first.
 	if err := <-closed; err != nil && !errors.Is(err, provider.ErrClosed) {
 		t.Error(err)
 	}

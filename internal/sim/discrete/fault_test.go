@@ -71,7 +71,7 @@ func TestFaultErrors(t *testing.T) {
 	}
 }
 
-// A fault on a queue counts that queue's events alone, and ends with it.
+// A fault on a queue counts only the events of that queue, and ends with the queue.
 func TestFaultOnQueue(t *testing.T) {
 	b := open(t, Options{})
 	hit, other := b.queue(provider.Compute), b.queue(provider.Compute)
@@ -188,8 +188,8 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// A failure takes what was executed before it and not reported with it, as the
-// reports of a device do not tell operations apart.
+// Work that was executed before a failure but not reported fails too, because a device's
+// report covers several operations.
 func TestWindowIsWiderThanTheFault(t *testing.T) {
 	wide := false
 	for seed := uint64(0); seed < 50 && !wide; seed++ {
@@ -279,7 +279,7 @@ func TestLoss(t *testing.T) {
 				}
 				pending = w
 			}
-			time.Sleep(time.Millisecond) // the worker comes to wait for Release
+			time.Sleep(time.Millisecond) // so that the worker waits for Release
 		}
 		for _, w := range []accel.Work{pending, stuck} {
 			if err := w.Wait(context.Background()); !w.IsZero() && !errors.Is(err, accel.ErrDeviceLost) {
@@ -356,8 +356,8 @@ func TestPoisonIsNaN(t *testing.T) {
 	}
 }
 
-// Work that fails is only waited for: a queue of any kind goes on after it, and whoever
-// reads results looks at what they come from.
+// Failed work does not fail a queue that waits for it: a queue of any kind continues. A
+// reader of results checks the works that they come from.
 func TestQueueOutlivesDependency(t *testing.T) {
 	for _, kind := range []provider.QueueKind{provider.Compute, provider.UploadQueue, provider.DownloadQueue} {
 		b := open(t, Options{Faults: []Fault{{Kind: SubmitAsync, Nth: 1, Err: errCause}}})
@@ -387,8 +387,8 @@ func TestQueueOutlivesDependency(t *testing.T) {
 	}
 }
 
-// A queue that dies waiting, before anything was submitted behind the wait, still says
-// what its window is. It dies so when its device is closed while it waits for another
+// A queue that fails while it waits, before any work was submitted behind the wait, still
+// fails with a window. That happens if its device is closed while it waits for another
 // device.
 func TestWindowOfWait(t *testing.T) {
 	b := open(t, Options{})

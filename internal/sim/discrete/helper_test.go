@@ -22,8 +22,8 @@ import (
 
 var bg = context.Background()
 
-// kernels computes copies and sums of f32 vectors, which is all that a test of the
-// device itself needs. It declines the rest.
+// kernels computes copies and sums of f32 vectors and declines other operations. Tests of
+// the device itself need no others.
 type kernels struct{}
 
 func newKernels() Executor { return kernels{} }
@@ -58,13 +58,14 @@ func (kernels) Execute(_ context.Context, id op.ID, a *op.Args) error {
 	return nil
 }
 
-// bench is a device under test with what tests do to it.
+// bench is a device under test with helpers for the tests.
 type bench struct {
 	testing.TB
 	*Device
 }
 
-// open returns a device that must be closed clean, whose goroutines must end.
+// open returns a device. At the end of the test, Close must succeed and the device's
+// goroutines must end.
 func open(tb testing.TB, opt Options) *bench {
 	tb.Helper()
 	before := runtime.NumGoroutine()
@@ -143,7 +144,7 @@ func (b *bench) free(ms ...op.Mem) {
 	}
 }
 
-// must returns w, or ends the test.
+// must returns w. It fails the test if err is not nil.
 func (b *bench) must(w accel.Work, err error) accel.Work {
 	b.Helper()
 	if err != nil {
@@ -213,8 +214,7 @@ func allNaN(got []float32) bool {
 	return !slices.ContainsFunc(got, func(v float32) bool { return v == v })
 }
 
-// hazardous checks that the hazards contain these texts, one each, and that Close
-// reports them.
+// hazardous checks that each hazard contains one of the texts, and that Close reports them.
 func (b *bench) hazardous(want []string) {
 	b.Helper()
 	h, err := b.Hazards(), b.Close()

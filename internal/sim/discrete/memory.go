@@ -15,13 +15,12 @@ import (
 // alignment of every allocation, in bytes.
 const alignment = 64
 
-// firstID keeps the names of allocations away from small numbers that stray
-// arithmetic could produce. Names are never reused.
+// firstID is the id of the first allocation. It is large, so that a wrong computation does
+// not give a valid id by chance. Ids are never reused.
 const firstID = 1 << 32
 
-// block is one allocation of device memory, or of pinned host memory. The device's
-// mutex guards all of it but the bytes, which nothing guards: works that share
-// them are ordered by fences, or race.
+// block is one allocation of device memory, or of pinned host memory. The device's mutex
+// guards its fields but not its bytes: fences must order works that share them.
 type block struct {
 	id    uint64 // 0 for pinned host memory
 	bytes []byte
@@ -35,8 +34,8 @@ func newBytes(n int) []byte {
 	return p[skip:][:n:n]
 }
 
-// poison fills p with a repeated 0xFFA5, which is NaN as f16 and bf16; two of them
-// are a NaN as f32, four as f64.
+// poison fills p with a repeated 0xFFA5, which is a NaN as f16 and bf16. Two of them are a
+// NaN as f32, and four as f64.
 func poison(p []byte) {
 	n := copy(p, []byte{0xA5, 0xFF})
 	for n < len(p) {
@@ -44,8 +43,8 @@ func poison(p []byte) {
 	}
 }
 
-// poisonOperand poisons the elements of o, whose memory is mem, and no byte
-// between them. An operand without a shape is all of mem.
+// poisonOperand poisons the elements of o, whose memory is mem, and no byte between them. If
+// o has no shape, it poisons all of mem.
 func poisonOperand(mem []byte, o *op.Operand) {
 	storage, err := o.Shape.Storage(o.DType)
 	if err != nil {
@@ -108,8 +107,8 @@ func (d *Device) Alloc(n int) (op.Mem, error) {
 	return op.Mem{ID: b.id, Len: n}, nil
 }
 
-// Free poisons and gives back what Alloc returned. Anything else, and memory that
-// work which has not ended uses, is a hazard.
+// Free poisons and frees memory of Alloc. Memory that is not of Alloc, or that pending work
+// uses, is a hazard.
 func (d *Device) Free(m op.Mem) {
 	if m.IsZero() {
 		return
@@ -119,7 +118,7 @@ func (d *Device) Free(m op.Mem) {
 	b := d.blocks[m.ID]
 	switch {
 	case b == nil && d.closed:
-		return // Close freed and reported it
+		return // Close has freed and reported it
 	case b == nil:
 		d.hazard("free of memory %#x, which was freed or never allocated", m.ID)
 		return
@@ -136,7 +135,7 @@ func (d *Device) Free(m op.Mem) {
 	d.stats.Frees++
 }
 
-// drop ends a block. The caller holds mu.
+// drop frees a block. The caller holds mu.
 func (d *Device) drop(b *block) {
 	b.freed.Store(true)
 	poison(b.bytes)
@@ -145,8 +144,8 @@ func (d *Device) drop(b *block) {
 	d.stats.LiveBytes -= int64(len(b.bytes))
 }
 
-// AllocPinned returns n bytes of host memory whose use by transfers is watched.
-// It lies on the Go heap and is not bounded by Options.MemoryBytes.
+// AllocPinned returns n bytes of host memory. The device records the transfers that use it.
+// It lies on the Go heap, and Options.MemoryBytes does not bound it.
 func (d *Device) AllocPinned(n int) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,8 +162,8 @@ func (d *Device) AllocPinned(n int) ([]byte, error) {
 	return b.bytes, nil
 }
 
-// FreePinned poisons and gives back what AllocPinned returned. Anything else, and
-// memory that a transfer which has not ended uses, is a hazard.
+// FreePinned poisons and frees memory of AllocPinned. Memory that is not of AllocPinned, or
+// that a pending transfer uses, is a hazard.
 func (d *Device) FreePinned(p []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

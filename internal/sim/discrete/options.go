@@ -11,27 +11,26 @@ import (
 	"github.com/fucina-go/fucina/core/provider"
 )
 
-// Chaos says how far completion strays from submission.
+// Chaos is the kind of delay between submission and completion.
 type Chaos uint8
 
 const (
-	// Prompt work executes as soon as the worker gets to it and is reported at
-	// once.
+	// Prompt executes work as soon as the worker receives it, and reports it at once.
 	Prompt Chaos = iota
-	// Yields gives up the processor a random number of times before execution and
+	// Yields yields the processor a random number of times before the execution and
 	// before the report, and reports several works at a time.
 	Yields
 	// Sleeps also sleeps now and then, up to Options.MaxDelay.
 	Sleeps
 )
 
-// Executor computes operations in host memory. It is used by one goroutine at a
-// time, except that Plan may be called by several.
+// Executor computes operations in host memory. One goroutine at a time uses it, except that
+// Plan may be called concurrently.
 type Executor interface {
 	Plan(id op.ID, a *op.Args) provider.Plan
-	// Execute computes the operation. Every operand, and the workspace where
-	// there is one, has Mem.Host set. What was enqueued goes on whatever becomes of the
-	// submitter's context, so the one here is never done.
+	// Execute computes the operation. Every operand, and the workspace if there is one,
+	// has Mem.Host set. ctx is never done, because enqueued work continues after the
+	// submitter's context has ended.
 	Execute(ctx context.Context, id op.ID, a *op.Args) error
 }
 
@@ -46,40 +45,40 @@ const (
 type Options struct {
 	// MemoryBytes is the size of the device's memory; 0 is DefaultMemory.
 	MemoryBytes int64
-	// Ring is how many entries a queue holds before a submitter blocks; 0 is
+	// Ring is the number of entries that a queue holds before a submitter blocks; 0 is
 	// DefaultRing.
 	Ring int
 
-	// Seed starts the random delays.
+	// Seed is the seed of the random delays.
 	Seed uint64
 	// Chaos is the kind of delay.
 	Chaos Chaos
 	// MaxDelay is the longest sleep; 0 is DefaultMaxDelay.
 	MaxDelay time.Duration
 
-	// Sync makes every submission and transfer wait for its work, so that a
-	// failure's window is one operation wide.
+	// Sync makes every submission and transfer wait for its work, so that a failure
+	// covers one operation.
 	Sync bool
 
-	// Decline, if set, makes Plan decline the operations for which it returns a
-	// reason. It depends on nothing but its arguments.
+	// Decline, if set, makes Plan decline the operations for which it returns a reason.
+	// It must depend only on its arguments.
 	Decline func(id op.ID, a *op.Args) string
 	// MinCost is returned in Info.MinCost.
 	MinCost *[op.Count]int64
 	// Faults are injected from the start; see Inject.
 	Faults []Fault
-	// NewExecutor returns the kernels for one queue; nil is the CPU reference.
+	// NewExecutor returns the kernels for one queue; nil means the CPU reference kernels.
 	NewExecutor func() Executor
 }
 
-// FaultKind says what fails.
+// FaultKind is the kind of an injected failure.
 type FaultKind uint8
 
 const (
 	// SubmitError makes Submit return an error that matches
 	// accel.ErrDeviceFailed; nothing is enqueued.
 	SubmitError FaultKind = iota + 1
-	// SubmitAsync makes a submitted operation fail when it comes to execute.
+	// SubmitAsync makes a submitted operation fail when it executes.
 	SubmitAsync
 	// AllocError makes Alloc return an error that matches accel.ErrOutOfMemory.
 	AllocError
@@ -89,9 +88,9 @@ const (
 	UploadAsync
 	DownloadError
 	DownloadAsync
-	// Loss makes the device disappear at a submission or transfer, whichever
-	// comes: that call fails, all work that is pending on any queue fails, and so
-	// does every later call that needs a device, with accel.ErrDeviceLost.
+	// Loss makes the device disappear at a submission or a transfer. That call, all
+	// pending work on every queue, and every later call that needs the device fail with
+	// accel.ErrDeviceLost.
 	Loss
 
 	faultKinds
@@ -114,15 +113,14 @@ func (k FaultKind) String() string {
 // Fault is one injected failure.
 type Fault struct {
 	Kind FaultKind
-	// Nth is the event that fails, counting from 1 at the injection, among the
-	// events that the kind concerns: calls of Submit, Alloc, Upload or Download,
-	// or of any of these but Alloc for Loss.
+	// Nth is the number of the event that fails. The next event after the injection is 1.
+	// The events of a kind are the calls of Submit, Alloc, Upload or Download. For Loss
+	// they are the calls of all of these except Alloc.
 	Nth int
-	// On, if set, makes the fault count only the events of that queue, and ends the
-	// fault with the queue. It does not go with AllocError, whose events belong to no
-	// queue.
+	// On, if set, makes the fault count only the events of that queue. The fault ends
+	// with the queue. AllocError cannot have it, because allocations have no queue.
 	On provider.Queue
-	// Err, if set, is wrapped by the failure, next to the sentinel of the kind.
+	// Err, if set, is wrapped by the failure, together with the sentinel of the kind.
 	Err error
 }
 
@@ -136,8 +134,7 @@ func (f *Fault) check() error {
 	return nil
 }
 
-// Events counts the calls at which a fault can be injected, whether they succeeded
-// or not.
+// Events counts the calls at which a fault can be injected, including calls that failed.
 type Events struct {
 	Submits   int
 	Allocs    int

@@ -18,7 +18,7 @@ import (
 	"github.com/fucina-go/fucina/core/provider"
 )
 
-// Codes of ring entries that are no operation.
+// The codes of ring entries that are not operations.
 const (
 	codeUpload = op.Count + iota
 	codeDownload
@@ -35,25 +35,25 @@ func codeName(c op.ID) string {
 	return c.String()
 }
 
-// Places of the output and the workspace in entry.blocks, after the inputs.
+// The places of the output and the workspace in entry.blocks, after the inputs.
 const (
 	placeOut = op.MaxIn + iota
 	placeWorkspace
 	places
 )
 
-// entry is what a queue's ring holds.
+// entry is an element of a queue's ring.
 type entry struct {
 	code   op.ID
-	args   op.Args // of a transfer, only the device range: Out or In[0]
+	args   op.Args // for a transfer, only the device range: Out or In[0]
 	blocks [places]*block
-	host   []byte     // of a transfer
-	wait   accel.Work // of codeWait
-	local  bool       // wait is for a queue of this device, which always ends
-	fault  error      // fails the entry when it comes to execute
+	host   []byte     // the host range of a transfer
+	wait   accel.Work // the work that codeWait waits for
+	local  bool       // wait is on a queue of this device, so it always ends
+	fault  error      // the failure of the entry when it executes, or nil
 }
 
-// maxBatch is the most works that one report covers.
+// maxBatch is the largest number of works in one report.
 const maxBatch = 8
 
 // target is memory that a work writes, to be poisoned if the work fails.
@@ -62,11 +62,11 @@ type target struct {
 	out   op.Operand
 }
 
-// queue is the ring and its worker. The ring is a channel, because in the eyes of
-// the race detector a channel orders a send after the receive that made room for
-// it and nothing else: submitters see no more of the worker than of a device. That
-// holds for elements that have a size. For others the detector keeps one record for
-// the whole channel, and orders a send after every earlier receive.
+// queue is the ring and its worker. The ring is a channel, because for the race detector a
+// channel orders a send only after the receive that made room for it. So submitters are no
+// more synchronised with the worker than with a device. That holds for elements that have a
+// size. For others the detector keeps one record for the whole channel, and orders a send
+// after every earlier receive.
 type queue struct {
 	dev  *Device
 	kind provider.QueueKind
@@ -75,18 +75,18 @@ type queue struct {
 	submitting sync.Mutex
 	closed     bool // guarded by the device's mutex
 	ring       chan entry
-	room       chan byte       // a token for each entry that the ring holds or is promised
-	names      []atomic.Uint32 // code of the work with sequence i, at i modulo the length
+	room       chan byte       // has a token for each entry in the ring, or reserved for it
+	names      []atomic.Uint32 // code of the work with sequence i at index i modulo the length
 	steps      chan uint8
 	exited     chan struct{}
 
-	// The worker's own.
+	// The fields below belong to the worker.
 	exec    Executor
 	rng     *rand.Rand
 	cur     entry
 	pending [maxBatch]target // executed and not reported
 	npend   int
-	credit  bool // a step that a report used is the next execution's too
+	credit  bool // the next execution uses the step that a report used
 	dead    bool
 }
 
@@ -124,13 +124,13 @@ func (d *Device) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.A
 	return d.enqueue(ctx, own, &entry{code: id, args: *a})
 }
 
-// outside is the error for an operand that does not fit its memory.
+// outside returns the error for an operand that does not fit its memory.
 func outside(id op.ID, p op.Place, o *op.Operand) error {
 	return fmt.Errorf("discrete: submit of %s: the %s, %s %s with strides %s and offset %d, reaches outside its memory of %d bytes",
 		id, id.Role(p), o.DType, o.Shape, o.Strides, o.Offset, o.Mem.Len)
 }
 
-// Upload enqueues a copy of src, which is read when the copy executes.
+// Upload enqueues a copy of src. The copy reads src when it executes.
 func (d *Device) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src []byte) (accel.Work, error) {
 	own, err := d.own(q)
 	if err != nil {
@@ -144,7 +144,7 @@ func (d *Device) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src [
 	return d.enqueue(ctx, own, &e)
 }
 
-// Download enqueues a copy to dst, which is written when the copy executes.
+// Download enqueues a copy to dst. The copy writes dst when it executes.
 func (d *Device) Download(ctx context.Context, q provider.Queue, dst []byte, src op.Mem) (accel.Work, error) {
 	own, err := d.own(q)
 	if err != nil {
@@ -158,7 +158,7 @@ func (d *Device) Download(ctx context.Context, q provider.Queue, dst []byte, src
 	return d.enqueue(ctx, own, &e)
 }
 
-// WaitFor makes later work of q follow w, whether w fails or not.
+// WaitFor makes later work of q follow w, even if w fails.
 func (d *Device) WaitFor(ctx context.Context, q provider.Queue, w accel.Work) error {
 	own, err := d.own(q)
 	if err != nil {
@@ -171,7 +171,7 @@ func (d *Device) WaitFor(ctx context.Context, q provider.Queue, w accel.Work) er
 	return err
 }
 
-// enqueue puts e into the ring and returns its point, which for codeWait is zero.
+// enqueue puts e into the ring and returns its point. For codeWait the point is zero.
 func (d *Device) enqueue(ctx context.Context, q *queue, e *entry) (accel.Work, error) {
 	alone := q.submitting.TryLock()
 	if !alone {
@@ -194,13 +194,13 @@ func (d *Device) enqueue(ctx context.Context, q *queue, e *entry) (accel.Work, e
 	}
 	q.ring <- *e
 	if d.opt.Sync {
-		_ = w.Wait(context.Background()) // the failure is w's
+		_ = w.Wait(context.Background()) // a failure is reported by w
 	}
 	return w, nil
 }
 
-// reserve waits for room in the ring. A point is issued only for an entry that has
-// room, so that an end of ctx leaves no point without an entry.
+// reserve waits for room in the ring. A point is issued only for an entry that has room, so
+// that a submission that ctx ends leaves no point without an entry.
 func (q *queue) reserve(ctx context.Context) error {
 	select {
 	case q.room <- 0:
@@ -215,8 +215,8 @@ func (q *queue) reserve(ctx context.Context) error {
 	}
 }
 
-// admit does what the host does for an entry: it counts it, lets faults happen,
-// resolves its memory and issues its point. The caller is the queue's submitter.
+// admit does the host's part of an entry: it counts the event, injects faults, resolves the
+// memory and issues the point. The caller is the queue's submitter.
 func (d *Device) admit(q *queue, e *entry, alone bool) (accel.Work, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,8 +269,8 @@ func (d *Device) admit(q *queue, e *entry, alone bool) (accel.Work, error) {
 	return w, nil
 }
 
-// inject counts the event and lets the faults happen that are due: it returns an
-// error, or arranges for one at execution. The caller holds mu.
+// inject counts the event and injects the faults that are due: it returns an error, or sets
+// e.fault for the execution. The caller holds mu.
 func (d *Device) inject(q *queue, e *entry) error {
 	var sync, async FaultKind
 	switch e.code {
@@ -300,8 +300,8 @@ func (d *Device) inject(q *queue, e *entry) error {
 	return nil
 }
 
-// resolve finds the blocks that e names. Host memory is refused; a name that means
-// nothing is a hazard, and fails the entry when it executes. The caller holds mu.
+// resolve finds the blocks of e's operands. It refuses host memory. An unknown id is a
+// hazard, and fails the entry when it executes. The caller holds mu.
 func (d *Device) resolve(q *queue, e *entry) error {
 	for i := range e.blocks {
 		m := e.mem(i)
@@ -319,7 +319,7 @@ func (d *Device) resolve(q *queue, e *entry) error {
 	return nil
 }
 
-// mem returns the memory at a place of e, or nil if e has no such place.
+// mem returns the memory at a place of e, or nil if e has no operand there.
 func (e *entry) mem(place int) *op.Mem {
 	switch {
 	case place == placeOut:
@@ -342,12 +342,12 @@ func placeName(place int) string {
 	return fmt.Sprintf("input %d", place)
 }
 
-// maxUses is how many queues a block may be used by before ended uses make room.
+// maxUses is the number of queues that may use a block before b.uses drops ended uses.
 const maxUses = 32
 
-// use records w as a user of b. It looks at other works as rarely as it can: in the
-// eyes of the race detector, to see that a work has ended is to follow it. A set looks
-// at its works before it grows, so this one begins with room for all.
+// use records w as a user of b. It avoids checking whether other works have ended, because
+// the race detector takes such a check for an order. Fences.Add checks its works before the
+// set grows, so the set has a large capacity from the start.
 func (b *block) use(w accel.Work) {
 	if b.uses == nil {
 		b.uses = make(accel.Fences, 0, maxUses)
@@ -369,15 +369,15 @@ func (q *queue) run() {
 		case q.cur.code == codeWait:
 			q.await()
 		case q.cur.code != 0:
-			q.work()
+			q.runEntry()
 		}
-		q.cur = entry{} // lets go of host memory
+		q.cur = entry{} // keeps no host memory reachable
 	}
 	q.report()
 }
 
-// next receives the next entry, or none when the device was lost. Before it waits,
-// it reports. It returns false when the queue was closed.
+// next receives the next entry into q.cur, or none if the device was lost. It reports before
+// it waits. It returns false if the queue was closed.
 func (q *queue) next() (ok bool) {
 	if q.dead {
 		q.cur, ok = <-q.ring
@@ -400,7 +400,7 @@ func (q *queue) next() (ok bool) {
 	}
 }
 
-// received gives the room of a received entry back, and returns ok.
+// received frees the room of a received entry, and returns ok.
 func (q *queue) received(ok bool) bool {
 	if ok {
 		<-q.room
@@ -408,8 +408,8 @@ func (q *queue) received(ok bool) bool {
 	return ok
 }
 
-// work executes the current entry and reports it, now or later.
-func (q *queue) work() {
+// runEntry executes the current entry and reports it, at once or later.
+func (q *queue) runEntry() {
 	q.delay()
 	stepped := q.pass()
 	if q.dev.isLost() {
@@ -440,8 +440,8 @@ func (q *queue) work() {
 	}
 }
 
-// prepare turns the operands of the current entry into bytes, and fills in what it
-// writes.
+// prepare resolves the operands of the current entry to bytes, and sets t to the memory that
+// the entry writes.
 func (q *queue) prepare(t *target) error {
 	*t = target{}
 	e := &q.cur
@@ -453,7 +453,7 @@ func (q *queue) prepare(t *target) error {
 		bytes, err := rangeOf(b, m)
 		if err != nil {
 			err = fmt.Errorf("%w: %s of %s: %w", accel.ErrDeviceFailed, placeName(i), codeName(e.code), err)
-			if b != nil { // else it is recorded already
+			if b != nil { // resolve has recorded an unknown id already
 				q.dev.mu.Lock()
 				q.dev.hazard("%s: %v", q.tl.Name(), err)
 				q.dev.mu.Unlock()
@@ -486,9 +486,9 @@ func (q *queue) execute() error {
 	return nil
 }
 
-// await parks until the work that the current entry names has ended.
+// await parks until the work that the current entry waits for has ended.
 func (q *queue) await() {
-	q.report() // the other queue may be waiting for this one
+	q.report() // because the other queue may be waiting for this one
 	if q.dead {
 		return
 	}
@@ -501,13 +501,13 @@ func (q *queue) await() {
 	case q.dev.isLost():
 		q.lose()
 	case err != nil && !q.cur.wait.Done():
-		// The device is being closed, and work of another device will never end.
+		// The device is being closed, and the work of another device may never end.
 		q.wait()
 		q.fail(fmt.Errorf("wait for op %d of %s: %w: %w", q.cur.wait.Seq(), q.cur.wait.Timeline().Name(), accel.ErrDeviceFailed, provider.ErrClosed))
 	}
 }
 
-// delay lets others run, as far as the options say.
+// delay yields or sleeps as Options.Chaos says.
 func (q *queue) delay() {
 	switch q.dev.opt.Chaos {
 	case Prompt:
@@ -543,10 +543,10 @@ func (q *queue) pass() (stepped bool) {
 	return false
 }
 
-// wait waits like pass, but leaves a step to the next execution.
+// wait waits like pass, but leaves the step for the next execution.
 func (q *queue) wait() { q.credit = q.pass() }
 
-// report reports everything executed so far, late.
+// report reports everything executed so far, after a delay.
 func (q *queue) report() {
 	if q.npend == 0 || q.dead {
 		return
@@ -578,8 +578,8 @@ func (q *queue) lose() {
 // maxNames bounds the operations that a failure names.
 const maxNames = 16
 
-// fail ends the queue: nothing that was not reported completes. What it may have
-// written is poisoned, and what is in the ring will not execute.
+// fail kills the queue: work that was not reported fails. fail poisons the memory that this
+// work may have written. Entries in the ring do not execute.
 func (q *queue) fail(err error) {
 	q.dead = true
 	for i := range q.npend {
@@ -600,7 +600,7 @@ func (q *queue) fail(err error) {
 		names = append(names, fmt.Sprintf("%d more", left))
 	}
 	if len(names) == 0 {
-		names = append(names, "wait") // the queue died waiting, with nothing behind it yet
+		names = append(names, "wait") // the queue failed while it waited, with no work behind the wait
 	}
 	q.tl.Fail(first, accel.Forever, &accel.WindowError{
 		Queue: q.tl.Name(), First: first, Last: max(first, issued), Ops: strings.Join(names, ", "), Err: err,

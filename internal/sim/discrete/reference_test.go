@@ -24,8 +24,8 @@ func matrix(m op.Mem, d dtype.DType, rows, cols int) op.Operand {
 	return op.Operand{DType: d, Shape: s, Strides: storage.Contiguous(), Mem: m}
 }
 
-// TestReferenceKernels runs CPU kernels on device memory: a product with a block
-// format, which needs a workspace, and a gather whose ids the device checks.
+// TestReferenceKernels runs CPU kernels on device memory: a matrix product with a block
+// format, which needs a workspace, and a gather whose ids are checked on the device.
 func TestReferenceKernels(t *testing.T) {
 	d, err := New(Options{Chaos: Yields})
 	if err != nil {
