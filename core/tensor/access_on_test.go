@@ -40,8 +40,8 @@ func (m *memory) Read(_ context.Context, dst []byte, off int, _ accel.Work) (acc
 
 func (m *memory) Free(accel.Fences) {}
 
-// Overwriting a part must not lose the rest of bytes that only the device has;
-// overwriting the whole fetches nothing.
+// Overwriting a part of a buffer keeps the other bytes that only the device has. Overwriting
+// the whole buffer downloads nothing.
 func TestOverwriteOfPartIsUpdate(t *testing.T) {
 	tests := []struct {
 		name  string

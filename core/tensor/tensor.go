@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// ErrShapeMismatch, ErrInvalidShape, ErrOverflow and ErrReadOnly are those of
-	// the packages below, under one roof.
+	// ErrShapeMismatch, ErrInvalidShape and ErrOverflow are the errors of package
+	// shape, and ErrReadOnly is that of package storage.
 	ErrShapeMismatch = shape.ErrShapeMismatch
 	ErrInvalidShape  = shape.ErrInvalidShape
 	ErrOverflow      = shape.ErrOverflow
@@ -24,11 +24,12 @@ var (
 	ErrIndexOutOfBounds = errors.New("index out of bounds")
 	// ErrUnsupportedView reports a view that the layout cannot express.
 	ErrUnsupportedView = errors.New("unsupported view")
-	// ErrDType reports a dtype that an operation does not take.
+	// ErrDType reports a dtype that an operation does not support.
 	ErrDType = errors.New("unsupported dtype")
 )
 
-// Tensor is a buffer reference and its interpretation. The zero Tensor has none.
+// Tensor is a reference to a buffer and an interpretation of its bytes. The zero Tensor has
+// no buffer.
 type Tensor struct {
 	buf     *storage.Buffer
 	dt      dtype.DType
@@ -52,8 +53,8 @@ func FromBuffer(buf *storage.Buffer, d dtype.DType, s shape.Shape) (Tensor, erro
 	return Tensor{buf: buf, dt: d, shape: s, strides: st.Contiguous()}, nil
 }
 
-// FromSlice returns a new host tensor of dtype Of[T] with a copy of values, in
-// storage elements.
+// FromSlice returns a new host tensor of dtype Of[T] with a copy of values, one per storage
+// element. The caller releases it.
 func FromSlice[T dtype.Element](s shape.Shape, values []T) (Tensor, error) {
 	d := dtype.Of[T]()
 	n, err := s.StorageElements(d)
@@ -106,7 +107,7 @@ func (t *Tensor) Shape() shape.Shape { return t.shape }
 // Strides returns the strides in storage elements.
 func (t *Tensor) Strides() shape.Shape { return t.strides }
 
-// Offset returns the first element's place in the buffer, in storage elements.
+// Offset returns the index of the first element in the buffer, in storage elements.
 func (t *Tensor) Offset() int { return t.offset }
 
 // Rank returns the number of axes.
@@ -121,13 +122,13 @@ func (t *Tensor) Len() int {
 	return n
 }
 
-// storageShape is the shape in storage elements.
+// storageShape returns the shape in storage elements.
 func (t *Tensor) storageShape() shape.Shape {
 	s, _ := t.shape.Storage(t.dt) // checked when the tensor was made
 	return s
 }
 
-// StorageLen returns the storage elements of the view.
+// StorageLen returns the number of storage elements of the view.
 func (t *Tensor) StorageLen() int {
 	s := t.storageShape()
 	n, _ := s.Elements()
@@ -148,14 +149,14 @@ func (t *Tensor) String() string {
 	return fmt.Sprintf("%s %s", t.dt, t.shape)
 }
 
-// Retained returns t as a second owner: the same view with its own reference.
+// Retained returns the same view with its own reference. The caller releases it.
 func (t *Tensor) Retained() Tensor {
 	t.buf.Retain()
 	return *t
 }
 
-// Reshape returns a view of a contiguous tensor with shape s, of the same element
-// count. Block formats only admit a shape with the same last axis.
+// Reshape returns a view of a contiguous tensor with the shape s, which has the same number
+// of elements. For a block format the last axis must stay the same.
 func (t *Tensor) Reshape(s shape.Shape) (Tensor, error) {
 	if !t.IsContiguous() {
 		return Tensor{}, fmt.Errorf("%w: reshape of %s with strides %s to %s needs a contiguous tensor", ErrUnsupportedView, t.String(), t.strides, s)
@@ -179,9 +180,9 @@ func (t *Tensor) Reshape(s shape.Shape) (Tensor, error) {
 	return v, nil
 }
 
-// View returns an arbitrary strided view, starting delta storage elements after
-// t's first element. It proves that the largest reachable offset lies inside the
-// buffer. Block formats only admit the identity.
+// View returns an arbitrary strided view that starts delta storage elements after t's first
+// element. It checks that the largest reachable offset lies inside the buffer. For a block
+// format only the unchanged view is allowed.
 func (t *Tensor) View(s, strides shape.Shape, delta int) (Tensor, error) {
 	if t.dt.IsBlockQuantized() {
 		if s != t.shape || strides != t.strides || delta != 0 {
@@ -193,7 +194,7 @@ func (t *Tensor) View(s, strides shape.Shape, delta int) (Tensor, error) {
 		return Tensor{}, err
 	}
 	if delta < 0 {
-		return Tensor{}, fmt.Errorf("%w: view at offset %d", ErrIndexOutOfBounds, delta)
+		return Tensor{}, fmt.Errorf("%w: view at offset %d, want at least 0", ErrIndexOutOfBounds, delta)
 	}
 	offset, err := shape.Add(t.offset, delta)
 	if err != nil {
@@ -274,24 +275,24 @@ func (t *Tensor) BroadcastTo(s shape.Shape) (Tensor, error) {
 	return v, nil
 }
 
-// Overlaps reports whether some element of the view may be reached in two ways, so
-// that writing it is ill-defined; see [shape.Shape.Overlaps].
+// Overlaps reports whether two indices of the view may have the same element, so that a
+// write is ambiguous; see [shape.Shape.Overlaps].
 func (t *Tensor) Overlaps() bool {
 	s := t.storageShape()
 	return s.Overlaps(&t.strides)
 }
 
-// CanTakeInPlace reports whether a consuming operation may write its result over
-// t: a whole, contiguous, writable buffer with no other reference. It is only
-// trustworthy while the caller alone can reach t.
+// CanTakeInPlace reports whether a consuming operation may write its result over t: t must
+// be a whole, contiguous, writable buffer with no other reference. The answer is reliable
+// only if no other goroutine can use t.
 func (t *Tensor) CanTakeInPlace() bool {
 	return t.offset == 0 && t.IsContiguous() && t.buf.Unique() && !t.buf.ReadOnly()
 }
 
-// Bytes returns the contiguous view's host bytes for the access a. Overwrite means
-// every byte of the view; it is passed on as Update if the buffer holds more than
-// the view that another owner could read. It fails with ErrUnsupportedView if t is
-// not contiguous.
+// Bytes returns the contiguous view's host bytes for the access a. With Overwrite the
+// caller must write every byte of the view. If the buffer has bytes outside the view that
+// another owner could read, Bytes treats Overwrite as Update. It fails with
+// ErrUnsupportedView if t is not contiguous.
 func (t *Tensor) Bytes(ctx context.Context, a storage.Access) ([]byte, error) {
 	if !t.IsContiguous() {
 		return nil, fmt.Errorf("%w: data of %s with strides %s needs a contiguous tensor", ErrUnsupportedView, t.String(), t.strides)
@@ -308,7 +309,7 @@ func (t *Tensor) Bytes(ctx context.Context, a storage.Access) ([]byte, error) {
 	return p[t.offset*size:][:n:n], nil
 }
 
-// Data is Bytes as elements of type T, which must be t's dtype.
+// Data returns Bytes as elements of type T, which must be the Go type of t's dtype.
 func Data[T dtype.Element](ctx context.Context, t *Tensor, a storage.Access) ([]T, error) {
 	if d := dtype.Of[T](); d != t.dt {
 		return nil, fmt.Errorf("%w: %s read as %s", ErrDType, t.String(), d)

@@ -17,8 +17,8 @@ import (
 
 var background = context.Background()
 
-// half squared is one bit too long for an int; a quarter of that, in elements of 4
-// bytes, is too.
+// half squared overflows an int by one bit, and so does a quarter of that in elements of 4
+// bytes.
 const half = 1 << (bits.UintSize / 2)
 
 func must[T any](v T, err error) T {
@@ -53,7 +53,7 @@ func q8(t testing.TB, dims ...int) Tensor {
 	return x
 }
 
-// strides is like shape.OfStrides, but takes hostile values too.
+// strides is like shape.OfStrides, but accepts invalid values.
 func strides(v ...int) shape.Shape {
 	s := shape.Must(slices.Repeat([]int{1}, len(v))...)
 	for i, x := range v {
@@ -164,7 +164,7 @@ func TestFromSlice(t *testing.T) {
 	}
 }
 
-// The largest reachable index decides; arithmetic that wraps decides nothing.
+// A view is refused by its largest reachable index, even if the index overflows an int.
 func TestViewIsChecked(t *testing.T) {
 	leak.Check(t)
 	x := iota32(t, 2, 3) // 6 elements
@@ -216,7 +216,7 @@ func TestViewIsChecked(t *testing.T) {
 	}
 }
 
-// The check is against the buffer: a view of a view starts where that one does.
+// A view of a view is checked against the buffer. Its offset is relative to the first view.
 func TestViewOfView(t *testing.T) {
 	x := iota32(t, 4, 3)
 	defer x.Release()
@@ -286,7 +286,7 @@ func TestBroadcastView(t *testing.T) {
 	if got := walk(t, &grid); !slices.Equal(got, []float32{1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3}) {
 		t.Errorf("broadcast %v", got)
 	}
-	// A write through stride 0 would change elements that the view shows elsewhere too.
+	// A write through stride 0 would change several elements of the view.
 	if _, err := grid.Bytes(background, storage.Update); !errors.Is(err, ErrUnsupportedView) {
 		t.Errorf("write through a broadcast view: %v", err)
 	}
@@ -367,7 +367,8 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// Blocks are indivisible: the last axis stays whole, last and of stride 1.
+// Blocks are indivisible, so the last axis of a block format stays whole, last and of stride
+// 1.
 func TestBlockViews(t *testing.T) {
 	leak.Check(t)
 	w := q8(t, 3, 4, 64)
@@ -506,7 +507,7 @@ func TestDataWantsItsDType(t *testing.T) {
 	}
 }
 
-// The bytes of a view are those of the view, and cannot be grown into others.
+// Bytes returns only the bytes of the view, and the slice cannot be extended to others.
 func TestBytesOfView(t *testing.T) {
 	x := iota32(t, 4, 3)
 	defer x.Release()
@@ -558,7 +559,8 @@ func TestViewsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Views of one buffer: what shares its bytes, what is contiguous, and what is refused.
+// Views of one buffer share its bytes. The example shows which are contiguous and which are
+// refused.
 func Example_rawViewTour() {
 	ctx := context.Background()
 	x, _ := FromSlice(shape.Must(2, 3), []float32{1, 2, 3, 4, 5, 6})
