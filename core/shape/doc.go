@@ -4,6 +4,6 @@
 //
 // A shape has 1 to [MaxRank] axes and no zero-sized axis; a scalar is {1}. Counts
 // and strides are in storage elements: blocks for a block-quantized format,
-// elements otherwise. Everything that multiplies sizes is overflow-checked,
-// because sizes come from files.
+// elements otherwise. Every product of sizes is checked for overflow, because sizes come
+// from files.
 package shape

@@ -63,7 +63,7 @@ func OfStrides(dims ...int) (Shape, error) {
 	return s, nil
 }
 
-// Must is Of for dims that the program itself wrote; it panics on an error.
+// Must is Of for constant dims. It panics on an error.
 func Must(dims ...int) Shape {
 	s, err := Of(dims...)
 	if err != nil {
@@ -72,7 +72,7 @@ func Must(dims ...int) Shape {
 	return s
 }
 
-// Rank returns the number of axes; 0 for the zero Shape.
+// Rank returns the number of axes, or 0 for the zero Shape.
 func (s *Shape) Rank() int { return int(s.rank) }
 
 // Dim returns entry i, counting from the end when i is negative.
@@ -86,7 +86,7 @@ func (s *Shape) Dim(i int) int {
 // Set changes entry i.
 func (s *Shape) Set(i, v int) { s.dims[:s.rank][i] = v }
 
-// Slice returns the entries; it aliases s.
+// Slice returns the entries. The slice aliases s.
 func (s *Shape) Slice() []int { return s.dims[:s.rank] }
 
 // String formats the entries as "[2 3]".
@@ -168,8 +168,8 @@ func (s Shape) Storage(d dtype.DType) (Shape, error) {
 	return s, nil
 }
 
-// StorageElements returns how many storage elements of d a contiguous tensor of
-// shape s has.
+// StorageElements returns the number of storage elements of a contiguous tensor of shape s
+// and format d.
 func (s *Shape) StorageElements(d dtype.DType) (int, error) {
 	st, err := s.Storage(d)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Shape) StorageElements(d dtype.DType) (int, error) {
 	return st.Elements()
 }
 
-// Bytes returns the bytes of a contiguous tensor of shape s and format d.
+// Bytes returns the size in bytes of a contiguous tensor of shape s and format d.
 func (s *Shape) Bytes(d dtype.DType) (int, error) {
 	n, err := s.StorageElements(d)
 	if err != nil {
@@ -232,12 +232,12 @@ func (s *Shape) Reach(strides *Shape) (int, error) {
 	return reach, nil
 }
 
-// Overlaps reports whether some element of the view (s, strides), which [Shape.Reach]
-// accepts, may be reached in two ways, as through a broadcast axis, so that writing
-// it is ill-defined.
+// Overlaps reports whether two indices of the view (s, strides) may have the same element,
+// as with a broadcast axis, so that a write is ambiguous. [Shape.Reach] has accepted the
+// view.
 func (s *Shape) Overlaps(strides *Shape) bool {
-	// In ascending order of strides, each must step past everything that the
-	// smaller ones reach.
+	// In ascending order, each stride must be larger than everything that the axes of
+	// smaller strides reach.
 	reach := 0
 	var done [MaxRank]bool
 	for range s.rank {

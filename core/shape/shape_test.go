@@ -11,7 +11,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 )
 
-// half squared is one bit too long for an int.
+// half squared overflows an int by one bit.
 const half = 1 << (bits.UintSize / 2)
 
 func TestOf(t *testing.T) {
@@ -69,7 +69,7 @@ func TestMustPanics(t *testing.T) {
 	Must(0)
 }
 
-// Shapes are compared with ==, whatever the way they came to be.
+// Equal shapes compare with ==, however they were made.
 func TestEqualHoweverMade(t *testing.T) {
 	matrix := Must(2, 3)
 	for name, got := range map[string]Shape{
@@ -105,7 +105,7 @@ func TestDim(t *testing.T) {
 	}
 }
 
-// The product of dims must not wrap to a small number.
+// A product of dims that overflows is an error, not a small number.
 func TestElementsOverflow(t *testing.T) {
 	tests := []struct {
 		dims []int
