@@ -6,7 +6,7 @@ import (
 	"github.com/x448/float16"
 )
 
-// KScaleSize is the bytes of packed 6-bit scales and mins in Q4_K and Q5_K.
+// KScaleSize is the number of bytes of packed 6-bit scales and mins in Q4_K and Q5_K.
 const KScaleSize = 12
 
 // The block layouts, byte-exact with ggml 0.23 (src/ggml-common.h). d and dmin

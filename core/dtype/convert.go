@@ -14,9 +14,9 @@ type ScalarElement interface {
 		float16.Float16 | BFloat16 | float32 | float64 | Float8E4M3 | Float8E5M2
 }
 
-// value is a scalar on its way from one format to another. Every integer format
-// fits an int64 and every float format fits a float64, exactly; keeping the two
-// apart lets an int64 reach f32 with a single rounding.
+// value is a scalar during a conversion. Every integer format fits an int64 exactly, and
+// every float format a float64. The two are separate, so that an int64 is rounded only once
+// to f32.
 type value struct {
 	i       int64
 	f       float64
@@ -55,7 +55,7 @@ func valueOf[S ScalarElement](v S) value {
 	case Float8E5M2:
 		return value{f: float64(x.Float32()), isFloat: true}
 	}
-	panic("dtype: a scalar element type without a conversion")
+	panic("dtype: scalar element type without a conversion")
 }
 
 func (v value) truthy() bool { return v.i != 0 || v.f != 0 }
@@ -75,8 +75,8 @@ func (v value) float64() float64 {
 	return float64(v.i)
 }
 
-// integer returns v for a target of the given range: integers come back whole,
-// for the caller to wrap, floats truncated and saturated.
+// integer returns v for a target of the given range. An integer is returned unchanged, and
+// the caller wraps it. A float is truncated and saturated.
 func (v value) integer(lo, hi int64) int64 {
 	if !v.isFloat {
 		return v.i
@@ -95,11 +95,12 @@ func (v value) integer(lo, hi int64) int64 {
 // Cast converts one scalar:
 //
 //   - integer to integer wraps in two's complement;
-//   - float to integer truncates toward zero and saturates, a NaN gives 0;
+//   - float to integer truncates toward zero and saturates, and a NaN becomes 0;
 //   - float to float and integer to float round to nearest even: through f64 when
 //     the target is f64, through f32 otherwise, with the overflow and NaN rules of
 //     the target's FromFloat32 function;
-//   - anything to bool is != 0 (a NaN is true, -0 false), bool to number is 0 or 1.
+//   - any format to bool is v != 0 (a NaN is true, -0 is false);
+//   - bool to a number is 0 or 1.
 //
 // A cast to the same format returns v unchanged.
 func Cast[D, S ScalarElement](v S) D {
@@ -139,8 +140,8 @@ func Cast[D, S ScalarElement](v S) D {
 	return d
 }
 
-// IsTruthy reports whether v counts as true in a mask: != 0 by value, so that -0
-// is false and a NaN true.
+// IsTruthy reports whether v is true in a mask: v != 0, so that -0 is false and a NaN is
+// true.
 func IsTruthy[S ScalarElement](v S) bool { return valueOf(v).truthy() }
 
 // One returns the encoding of 1 (true for bool) in the low d.Size() bytes, such as
@@ -155,13 +156,13 @@ func One(d DType) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// convertChunk is how many elements Convert holds in between.
+// convertChunk is the number of elements that Convert buffers.
 const convertChunk = 128
 
-// Convert casts len(src)/sd.Size() contiguous little-endian elements of sd to dd,
-// each as [Cast] does. dst must be exactly as long as the result; neither slice
-// needs alignment. The slices may coincide when dd and sd are equal and must not
-// overlap otherwise. A block format gives an error that wraps [ErrUnsupported].
+// Convert casts len(src)/sd.Size() contiguous little-endian elements of sd to dd, each as
+// [Cast] does. dst must have exactly the size of the result. The slices need no alignment.
+// They may be the same if dd and sd are equal, and must not overlap otherwise. For a block
+// format the error wraps [ErrUnsupported].
 func Convert(dst []byte, dd DType, src []byte, sd DType) error {
 	if !dd.IsScalar() || !sd.IsScalar() {
 		return fmt.Errorf("%w: cast of %v to %v: only scalar formats convert element by element", ErrUnsupported, sd, dd)
@@ -192,8 +193,8 @@ func Convert(dst []byte, dd DType, src []byte, sd DType) error {
 	return nil
 }
 
-// convertWide handles the pairs that weights, caches and activations go through
-// in bulk, and reports whether the pair is one of them.
+// convertWide converts the pairs that are common for weights, caches and activations. It
+// returns false for any other pair.
 func convertWide(dst []byte, dd DType, src []byte, sd DType) bool {
 	le := binary.LittleEndian
 	switch {
@@ -224,7 +225,7 @@ func load(values []value, b []byte, d DType) {
 	le := binary.LittleEndian
 	switch d {
 	case Bool:
-		// Any non-zero byte is true: b may come from a file or a device.
+		// Any non-zero byte is true, because b may come from a file or a device.
 		for i := range values {
 			values[i] = valueOf(b[i] != 0)
 		}

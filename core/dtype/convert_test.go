@@ -26,8 +26,7 @@ func scalars() []DType {
 	return out
 }
 
-// TestCastToInteger guards the fault that NaN, Inf and -1.0 to integers differ from
-// one machine to the next.
+// Casts of NaN, infinity and -1.0 to integers have the same results on every machine.
 func TestCastToInteger(t *testing.T) {
 	for _, c := range []struct {
 		in  float64
@@ -87,9 +86,9 @@ func TestCast(t *testing.T) {
 		{"i32 to e4m3", fmt.Sprintf("%#02x", uint8(Cast[Float8E4M3](int32(1)))), "0x38"},
 		{"e4m3 to e5m2", fmt.Sprintf("%#02x", uint8(Cast[Float8E5M2](Float8E4M3(0x38)))), "0x3c"},
 		{"u8 is not fp8 bits", fmt.Sprintf("%#02x", uint8(Cast[Float8E4M3](uint8(2)))), "0x40"},
-		// One rounding: through f64 first, the integer would end on the even neighbour below.
+		// There is one rounding. Through f64, the integer would become the even neighbour below.
 		{"i64 rounds once to f32", fmt.Sprintf("%.0f", Cast[float32](int64(1)<<60+1<<36+1)), "1152921642045800448"},
-		// Two roundings, as the cast policy says: 1 + 2^-11 + 2^-40 is above the tie in f64, on it in f32.
+		// There are two roundings, as documented: 1 + 2^-11 + 2^-40 is above the tie in f64, and the tie in f32.
 		{"f64 reaches f16 through f32", fmt.Sprintf("%#04x", uint16(Cast[float16.Float16](1+0x1p-11+0x1p-40))), "0x3c00"},
 		{"i64 to f64", fmt.Sprintf("%.0f", Cast[float64](int64(1)<<53+1)), "9007199254740992"},
 		{"a NaN keeps its bits in a move", fmt.Sprintf("%#04x", uint16(Cast[BFloat16](BFloat16(0x7f81)))), "0x7f81"},
@@ -132,7 +131,7 @@ func samples(d DType) []byte {
 		case F32:
 			out = le.AppendUint32(out, uint32(c)<<16|uint32(c*40503)&0xffff)
 		case F64:
-			// Spread over the range that f32 covers.
+			// The values are spread over the range of f32.
 			out = le.AppendUint64(out, math.Float64bits(float64(math.Float32frombits(uint32(c)<<16))*(1+0x1p-30)))
 		case I32:
 			out = le.AppendUint32(out, uint32(c)*2654435761)
@@ -203,11 +202,11 @@ func TestConvertAgreesWithCast(t *testing.T) {
 		n := len(src) / sd.Size()
 		step := 1
 		if n > 1<<10 {
-			step = 7 // compares a share of them; all are converted
+			step = 7 // converts all samples but compares only some
 		}
 		for _, dd := range scalars() {
 			if dd == Bool && sd == Bool {
-				continue // a move: the bytes of true stay as they are
+				continue // a move, which does not change the bytes of true
 			}
 			dst := make([]byte, 1+n*dd.Size())[1:]
 			if err := Convert(dst, dd, odd, sd); err != nil {
@@ -223,8 +222,8 @@ func TestConvertAgreesWithCast(t *testing.T) {
 	}
 }
 
-// bothNaN lets the payloads of wide NaNs differ: which one a hardware conversion
-// keeps is not part of the contract.
+// bothNaN reports whether both are NaN. The payloads of wide NaNs may differ, because the
+// contract does not say which one a hardware conversion keeps.
 func bothNaN(d DType, a, b []byte) bool {
 	le := binary.LittleEndian
 	switch d {

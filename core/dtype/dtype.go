@@ -5,7 +5,7 @@ import "fmt"
 // DType is the format tag of a buffer or tensor.
 type DType uint8
 
-// The zero DType is invalid, so that a forgotten field is caught.
+// The zero DType is invalid, so that a field that was not set is noticed.
 const (
 	Invalid DType = iota
 
@@ -56,7 +56,7 @@ const (
 	Count
 )
 
-// Kind divides the formats by how they are stored.
+// Kind is the way in which a format is stored.
 type Kind uint8
 
 const (
@@ -81,7 +81,7 @@ const (
 	classBlockDot
 )
 
-// NoGGUF is the GGUF id of a format that no GGUF file can carry.
+// NoGGUF is the GGUF id of a format that a GGUF file cannot contain.
 const NoGGUF = -1
 
 type info struct {
@@ -92,9 +92,9 @@ type info struct {
 	gguf  int // ggml_type in a GGUF file, or NoGGUF
 }
 
-// registry is the one table that every property of a format derives from. GGUF
-// ids are ggml_type of ggml 0.23 (include/ggml.h). Q2_0 and Q2_0_G64 share id 42:
-// the file's byte extents tell which it is.
+// registry is the table from which every property of a format is derived. GGUF ids are
+// ggml_type of ggml 0.23 (include/ggml.h). Q2_0 and Q2_0_G64 share id 42; the byte extents
+// in a file show which format it has.
 var registry = [Count]info{
 	Bool:     {"bool", classBool, 1, 1, NoGGUF},
 	U8:       {"u8", classUint, 1, 1, NoGGUF},
@@ -176,7 +176,7 @@ func Parse(name string) (DType, error) {
 	return Invalid, fmt.Errorf("dtype: %q is not a format name", name)
 }
 
-// Kind returns how d is stored, or 0 if d is not valid.
+// Kind returns the kind of d, or 0 if d is not valid.
 func (d DType) Kind() Kind {
 	switch d.class() {
 	case 0:
@@ -193,8 +193,8 @@ func (d DType) IsScalar() bool { return d.Kind() == Scalar }
 // IsBlockQuantized reports whether d stores packed blocks.
 func (d DType) IsBlockQuantized() bool { return d.Kind() == BlockQuantized }
 
-// BlockSize returns the logical elements per storage element: 1 for scalar
-// formats, 0 for an invalid tag.
+// BlockSize returns the number of logical elements per storage element: 1 for a scalar
+// format, 0 for an invalid tag.
 func (d DType) BlockSize() int {
 	if !d.Valid() {
 		return 0
@@ -202,8 +202,8 @@ func (d DType) BlockSize() int {
 	return registry[d].block
 }
 
-// Size returns the bytes per storage element: of one element for a scalar
-// format, of one block for a block format, 0 for an invalid tag.
+// Size returns the bytes of a storage element: an element of a scalar format, or a block of
+// a block format. It returns 0 for an invalid tag.
 func (d DType) Size() int {
 	if !d.Valid() {
 		return 0
@@ -219,8 +219,8 @@ func (d DType) GGUF() int {
 	return registry[d].gguf
 }
 
-// FromGGUF returns the formats that a GGUF file stores under id. There are two
-// for id 42 (Q2_0, Q2_0_G64), one for every other known id, none otherwise.
+// FromGGUF returns the formats with the GGUF id. There are two for id 42 (Q2_0 and
+// Q2_0_G64), one for every other known id, and none for an unknown id.
 func FromGGUF(id uint32) []DType {
 	var out []DType
 	for d := Invalid + 1; d < Count; d++ {
@@ -241,17 +241,17 @@ func (d DType) IsSignedInteger() bool { return d.class() == classInt }
 // IsUnsignedInteger reports whether d is u8 or u16.
 func (d DType) IsUnsignedInteger() bool { return d.class() == classUint }
 
-// SupportsForwardFloatMath reports whether float ops take d: f16, bf16, f32, f64.
+// SupportsForwardFloatMath reports whether float ops accept d: f16, bf16, f32 and f64.
 func (d DType) SupportsForwardFloatMath() bool { return d.class() == classFloat }
 
-// SupportsGrad reports whether tensors of d may carry a gradient: f16, bf16, f32.
+// SupportsGrad reports whether tensors of d may have a gradient: f16, bf16 and f32.
 func (d DType) SupportsGrad() bool { return d.class() == classFloat && d != F64 }
 
-// SupportsIntMath reports whether integer pointwise ops take d. Bool reduces but
-// has no pointwise math.
+// SupportsIntMath reports whether integer pointwise ops accept d. Bool supports reductions
+// but not pointwise ops.
 func (d DType) SupportsIntMath() bool { return d.IsSignedInteger() || d.IsUnsignedInteger() }
 
-// SupportsToFloat reports whether d converts to f32: floats, FP8, block formats.
+// SupportsToFloat reports whether d converts to f32: floats, FP8 and block formats.
 func (d DType) SupportsToFloat() bool {
 	switch d.class() {
 	case classFloat, classF8, classBlock, classBlockDot:
@@ -260,16 +260,15 @@ func (d DType) SupportsToFloat() bool {
 	return false
 }
 
-// SupportsQuantizedMatMulRHS reports whether d may stand as the quantized
-// right-hand side of a matmul: every block format except Q8_1 and Q8_K, which
-// only hold activations.
+// SupportsQuantizedMatMulRHS reports whether d may be the format of a matmul's quantized
+// weight: every block format except Q8_1 and Q8_K, which only hold activations.
 func (d DType) SupportsQuantizedMatMulRHS() bool { return d.class() == classBlock }
 
 // SupportsQuantizedGetRows reports whether rows of d can be gathered and decoded.
 func (d DType) SupportsQuantizedGetRows() bool { return d.IsBlockQuantized() }
 
-// Logical returns the format that d's values have once decoded: f32 for block
-// formats and FP8, d itself otherwise.
+// Logical returns the format of d's decoded values: f32 for block formats and FP8, d itself
+// otherwise.
 func (d DType) Logical() DType {
 	switch d.class() {
 	case classF8, classBlock, classBlockDot:

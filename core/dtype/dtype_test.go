@@ -10,7 +10,7 @@ import (
 	"github.com/x448/float16"
 )
 
-// goType describes a format's Go type, as Of sees it.
+// goType describes a format's Go type.
 type goType struct {
 	dtype DType
 	size  uintptr
@@ -102,7 +102,7 @@ func TestRegistry(t *testing.T) {
 		switch {
 		case id == 42:
 			want = 2
-		// Removed from the format (4, 5, 31 to 33, 36 to 38) or never given out.
+		// These ids were removed from the format (4, 5, 31 to 33, 36 to 38) or never assigned.
 		case id == 4 || id == 5 || id >= 31 && id <= 33 || id >= 36 && id <= 38 || id > 42:
 			want = 0
 		}

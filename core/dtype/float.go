@@ -6,13 +6,12 @@ import (
 	"github.com/x448/float16"
 )
 
-// The narrowing conversions below share one scheme. Below the smallest normal
-// value of the narrow format the result is a multiple of one unit (its smallest
-// subnormal), so adding the f32 whose last bit weighs that unit lets the hardware
-// round to nearest even. From there on, adding half a unit of the last kept bit,
-// less one if that bit is even, rounds the f32 encoding itself, and a carry into
-// the exponent is what rounding up to the next power of two means; subtracting the
-// difference of the exponent biases is folded into that addition.
+// The narrowing conversions below share one scheme. Below the smallest normal value of the
+// narrow format, the result is a multiple of that format's smallest subnormal. Adding the
+// f32 whose last bit has that value makes the hardware round to nearest even. From the
+// smallest normal value on, adding half a unit of the last kept bit, less one if that bit is
+// even, rounds the f32 encoding. A carry into the exponent rounds up to the next power of
+// two. The same addition subtracts the difference of the exponent biases.
 
 const (
 	f32Abs = 0x7fffffff
@@ -23,20 +22,19 @@ const (
 // sign and payload.
 func F16ToFloat32(h float16.Float16) float32 {
 	b := uint32(h&0x7fff) << 13
-	// The exponent is biased by 15 where f32 expects 127; scaling repairs that for
-	// normal and subnormal values alike, exactly.
+	// The exponent has the bias 15 instead of the bias 127 of f32. Scaling corrects that
+	// exactly, for normal and subnormal values.
 	f := math.Float32frombits(b) * 0x1p112
 	if b >= 0x7c00<<13 {
-		// Infinity or NaN; the sum is itself, made quiet.
+		// h is an infinity or a NaN. The sum is the same value, with a NaN made quiet.
 		f = math.Float32frombits(b|f32Inf) + math.Float32frombits(b|f32Inf)
 	}
 	return math.Float32frombits(uint32(h&0x8000)<<16 | math.Float32bits(f))
 }
 
-// F16FromFloat32 rounds f to the nearest binary16, ties to even. Magnitudes from
-// 65520 become infinite, subnormals are kept, and a NaN becomes 0x7e00 with f's
-// sign: bit-exact with ggml, which drops the payload where package float16 keeps
-// it.
+// F16FromFloat32 rounds f to the nearest binary16, ties to even. Magnitudes from 65520 on
+// become infinite, subnormals are kept, and a NaN becomes 0x7e00 with f's sign. It is
+// bit-exact with ggml. Package float16 differs, because it keeps the payload of a NaN.
 func F16FromFloat32(f float32) float16.Float16 {
 	b := math.Float32bits(f)
 	sign := uint16(b>>16) & 0x8000
@@ -57,7 +55,7 @@ func (x BFloat16) Float32() float32 { return math.Float32frombits(uint32(x) << 1
 
 // BF16FromFloat32 rounds f to the nearest bfloat16, ties to even. A NaN keeps its
 // sign and the upper bits of its payload and becomes quiet, so that a payload in
-// the dropped bits alone does not turn it into an infinity. Bit-exact with ggml.
+// the dropped bits alone does not turn it into an infinity. It is bit-exact with ggml.
 func BF16FromFloat32(f float32) BFloat16 {
 	b := math.Float32bits(f)
 	if b&f32Abs > f32Inf {
@@ -90,7 +88,7 @@ func e4m3Value(c uint8) float32 {
 	return math.Float32frombits(sign | math.Float32bits(f))
 }
 
-// e5m2Value uses that E5M2 is the upper half of a binary16.
+// e5m2Value decodes c as the upper half of a binary16, which E5M2 is.
 func e5m2Value(c uint8) float32 {
 	if c&0x7f > 0x7c {
 		return math.Float32frombits(uint32(c&0x80)<<24 | 0x7fc00000)
@@ -98,15 +96,15 @@ func e5m2Value(c uint8) float32 {
 	return F16ToFloat32(float16.Float16(c) << 8)
 }
 
-// Float32 returns the exact value of x; the two NaN codes keep their sign.
+// Float32 returns the exact value of x. The two NaN codes keep their sign.
 func (x Float8E4M3) Float32() float32 { return e4m3Values[x] }
 
 // IsNaN reports whether x is one of the two NaN codes.
 func (x Float8E4M3) IsNaN() bool { return x&0x7f == 0x7f }
 
-// F8E4M3FromFloat32 rounds f to the nearest E4M3FN value, ties to even. The format
-// has no infinities: what rounds above 448 (magnitudes above 464) becomes the NaN
-// code 0x7f with f's sign, as does a NaN.
+// F8E4M3FromFloat32 rounds f to the nearest E4M3FN value, ties to even. The format has no
+// infinities: a NaN, and a value that rounds above 448 (a magnitude above 464), becomes the
+// NaN code 0x7f with f's sign.
 func F8E4M3FromFloat32(f float32) Float8E4M3 {
 	b := math.Float32bits(f)
 	sign := uint8(b>>24) & 0x80
@@ -120,15 +118,15 @@ func F8E4M3FromFloat32(f float32) Float8E4M3 {
 	return Float8E4M3(sign | 0x7f)
 }
 
-// Float32 returns the exact value of x; NaN codes keep their sign.
+// Float32 returns the exact value of x. NaN codes keep their sign.
 func (x Float8E5M2) Float32() float32 { return e5m2Values[x] }
 
 // IsNaN reports whether x is one of the six NaN codes.
 func (x Float8E5M2) IsNaN() bool { return x&0x7f > 0x7c }
 
-// F8E5M2FromFloat32 rounds f to the nearest E5M2 value, ties to even. Magnitudes
-// from 61440 become infinite (code 0x7c), a NaN becomes the quiet NaN code 0x7e;
-// both keep f's sign.
+// F8E5M2FromFloat32 rounds f to the nearest E5M2 value, ties to even. Magnitudes from 61440
+// on become infinite (code 0x7c), and a NaN becomes the quiet NaN code 0x7e. Both keep f's
+// sign.
 func F8E5M2FromFloat32(f float32) Float8E5M2 {
 	b := math.Float32bits(f)
 	sign := uint8(b>>24) & 0x80

@@ -16,8 +16,8 @@ import (
 	"github.com/x448/float16"
 )
 
-// floatTables holds what ggml 0.23 computes (edges and hashes) and the OCP tables
-// of the FP8 formats. NaNs are canonical there.
+// floatTables holds results of ggml 0.23 (edges and hashes) and the OCP tables of the FP8
+// formats. Their NaNs are canonical.
 //
 //go:embed testdata/float_tables.json
 var floatTables []byte
@@ -99,9 +99,9 @@ func TestDecodeF8(t *testing.T) {
 	}
 }
 
-// TestEncodeEdges guards two faults: f32 bits 7f800001, a NaN whose payload lies in
-// the dropped bits, became an infinity as bf16; and f16 flushed subnormals, where
-// values just above 2^-25 must round up to the smallest one.
+// The f32 bits 7f800001, a NaN whose payload is in the dropped bits, stay a NaN as bf16, and
+// do not become an infinity. Values just above 2^-25 round up to the smallest f16 subnormal,
+// and do not become zero.
 func TestEncodeEdges(t *testing.T) {
 	tab := loadTables(t)
 	parse := func(s string) uint32 {
@@ -125,8 +125,8 @@ func TestEncodeEdges(t *testing.T) {
 	}
 }
 
-// TestRoundTrip: every code of a narrow format that is not a NaN survives the trip
-// through f32, and a NaN stays a NaN of the same sign.
+// Every code of a narrow format that is not a NaN is unchanged by the conversion to f32 and
+// back. A NaN stays a NaN of the same sign.
 func TestRoundTrip(t *testing.T) {
 	check := func(name string, codes, sign int, isNaN func(int) bool, trip func(int) int) {
 		for c := range codes {
@@ -150,9 +150,9 @@ func TestRoundTrip(t *testing.T) {
 		func(c int) int { return int(F8E5M2FromFloat32(Float8E5M2(c).Float32())) })
 }
 
-// nearest finds the code nearest to x by search, ties to the even code. finite is
-// the count of finite codes of one sign and next the value that would follow the
-// last of them: what is nearer to it overflows.
+// nearest finds the code nearest to x by search, ties to the even code. finite is the number
+// of finite codes of one sign, and next the value that would follow the last one. A value
+// nearer to next overflows.
 func nearest(x float32, finite int, next float64, decode func(int) float64) (code int, overflow bool) {
 	a := math.Abs(float64(x))
 	if a >= next {
@@ -171,10 +171,10 @@ func nearest(x float32, finite int, next float64, decode func(int) float64) (cod
 	return code, code == finite
 }
 
-// TestF8EncodeNearest compares both FP8 encoders with a search over the decode
-// table for every f16 value, which covers every rounding boundary of both, and for
-// the f32 neighbours of each. It guards two faults: e4m3 rounding 464 up or letting
-// 465 and infinity through as 448, and e5m2 turning infinity into 57344.
+// TestF8EncodeNearest compares both FP8 encoders with a search over the decode table, for
+// every f16 value, which covers every rounding boundary of both, and for its f32 neighbours.
+// In particular, e4m3 rounds 464 down and makes 465 and infinity a NaN, and e5m2 keeps
+// infinity.
 func TestF8EncodeNearest(t *testing.T) {
 	e4m3 := func(c int) float64 { return float64(Float8E4M3(c).Float32()) }
 	e5m2 := func(c int) float64 { return float64(Float8E5M2(c).Float32()) }
@@ -217,8 +217,8 @@ func TestF8EncodeNearest(t *testing.T) {
 	}
 }
 
-// TestF16EncodeNearest checks every pair of neighbouring f16 values at, and one f32
-// step to each side of, the point half-way between them.
+// TestF16EncodeNearest checks the midpoint of every pair of neighbouring f16 values, and one
+// f32 step to each side of it.
 func TestF16EncodeNearest(t *testing.T) {
 	for c := range 0x7c00 {
 		lo := F16ToFloat32(float16.Float16(c))
@@ -242,8 +242,8 @@ func TestF16EncodeNearest(t *testing.T) {
 	}
 }
 
-// TestF16EncodeAgainstPeer compares random bit patterns with package float16, which
-// differs in the payload of NaNs only.
+// TestF16EncodeAgainstPeer compares random bit patterns with package float16, which differs
+// only in the payload of NaNs.
 func TestF16EncodeAgainstPeer(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1 << 18 {

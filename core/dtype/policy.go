@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrUnsupported is wrapped by errors about an operation that a format does not
-// take part in.
+// ErrUnsupported is wrapped by errors about an operation that a format does not support.
 var ErrUnsupported = errors.New("dtype: unsupported")
 
 // FloatOp is a family of ops that share one compute and output policy.
@@ -15,7 +14,7 @@ type FloatOp uint8
 const (
 	// Pointwise ops have a kernel for every float and integer format.
 	Pointwise FloatOp = iota + 1
-	// Widened ops have an f32 kernel only: 16-bit floats widen on entry and narrow
+	// Widened ops have only an f32 kernel: 16-bit floats are widened on load and narrowed
 	// once on store.
 	Widened
 	// Reduction ops keep the wide accumulator as their result.
@@ -48,8 +47,8 @@ func (op FloatOp) String() string {
 //	reduction  f32   f32   f32   f64   i64        i64    the input
 //	matmul     f32   f32   f32   f64   -          -      the input
 //
-// Integer arithmetic wraps. A dash, the FP8 formats and invalid tags give an
-// error that wraps [ErrUnsupported].
+// Integer arithmetic wraps. For a dash, the FP8 formats and invalid tags the error wraps
+// [ErrUnsupported].
 func ComputeDType(op FloatOp, d DType) (DType, error) {
 	compute, _, err := policy(op, d)
 	return compute, err
@@ -63,7 +62,7 @@ func ComputeDType(op FloatOp, d DType) (DType, error) {
 //	reduction  f32   f32   f32   f64   i64        i64    the input
 //	matmul     f16   bf16  f32   f64   -          -      the input
 //
-// Errors are those of [ComputeDType].
+// It returns the same errors as [ComputeDType].
 func OutputDType(op FloatOp, d DType) (DType, error) {
 	_, output, err := policy(op, d)
 	return output, err
@@ -101,10 +100,10 @@ func policy(op FloatOp, d DType) (compute, output DType, err error) {
 	return Invalid, Invalid, fmt.Errorf("%w: %v has no %v math; cast it explicitly", ErrUnsupported, d, op)
 }
 
-// Accumulator returns the format that a sum over elements of d is carried in: f32
-// for f16, bf16, f32 and the FP8 formats, f64 for f64, i64 for integers and bool
-// (no sum of bool, u8 or u16 elements that fit in memory exceeds it). Block and
-// invalid formats have none: Invalid.
+// Accumulator returns the format in which a sum of elements of d is accumulated: f32 for
+// f16, bf16, f32 and the FP8 formats, f64 for f64, and i64 for integers and bool. A sum of
+// bool, u8 or u16 elements that fit in memory does not overflow i64. For block and invalid
+// formats Accumulator returns Invalid.
 func Accumulator(d DType) DType {
 	switch d.class() {
 	case classFloat, classF8:
