@@ -42,11 +42,11 @@ func args(p Params, in ...Operand) *Args {
 	return a
 }
 
-// d lists sizes.
+// d returns its arguments, the sizes of axes.
 func d(dims ...int) []int { return dims }
 
-// Every operation has a contract: a name of its own, roles that take some format, and
-// what its output is.
+// Every operation has a contract: a unique name, roles that accept at least one format, and
+// an output.
 func TestEveryOperationHasAContract(t *testing.T) {
 	names := make(map[string]ID)
 	for id := ID(1); id < Count; id++ {
@@ -79,7 +79,7 @@ func TestInfer(t *testing.T) {
 	for _, tt := range []struct {
 		id   ID
 		args *Args
-		to   dtype.DType // of Copy
+		to   dtype.DType // the parameter of Copy
 		want Operand
 		cost int64
 	}{
@@ -193,14 +193,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// as returns an operand of a dtype that its shape may not have.
+// as returns o with the dtype d, which may not fit its shape.
 func as(d dtype.DType, dims ...int) Operand {
 	s := shape.Must(dims...)
 	return Operand{DType: d, Shape: s, Strides: s.Contiguous()}
 }
 
-// Check refuses outputs that are not those of Infer, and layouts that a kernel does not
-// take.
+// Check refuses outputs that differ from Infer's, and layouts that a kernel does not
+// accept.
 func TestCheck(t *testing.T) {
 	strided := of(dtype.F32, 2, 3)
 	strided.Strides = shape.Must(6, 2)
@@ -261,7 +261,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// sample returns arguments of each operation that fit.
+// sample returns accepted arguments of each operation.
 func sample(t testing.TB, id ID) *Args {
 	if contracts[id].infer == nil {
 		t.Fatalf("operation %d has no contract", id)
@@ -299,8 +299,7 @@ func longer(s shape.Shape, v int) shape.Shape {
 	return s
 }
 
-// Whatever is wrong with the description of one operand of an operation, Check refuses it
-// and says which operand it is.
+// If the description of any one operand is wrong, Check refuses it and names that operand.
 func TestEveryFaultIsRefused(t *testing.T) {
 	faults := []struct {
 		name string
@@ -331,7 +330,7 @@ func TestEveryFaultIsRefused(t *testing.T) {
 					o = &a.In[i]
 				}
 				if fault.name == "overflowing stride" && o.Shape.Dim(0) < 3 {
-					continue // the second element of an axis is not too far for an int
+					continue // the offset of the second element of an axis fits an int
 				}
 				fault.f(o)
 				if r := Check(id, a); r.OK() || r.Op != id {
@@ -357,10 +356,10 @@ func TestEveryFaultIsRefused(t *testing.T) {
 	}
 }
 
-// hostile are the numbers that a fuzzed operand is made of, beside small ones.
+// hostile has the large and negative numbers of fuzzed operands.
 var hostile = [...]int{0, -1, math.MinInt, math.MaxInt, math.MaxInt / 2, math.MaxInt/2 + 1, 1 << 31, 1<<31 - 1, 1 << 20, 32, 256}
 
-// fuzzed reads numbers from bytes; behind their end it reads zeros.
+// fuzzed reads numbers from bytes. After the last byte it reads zeros.
 type fuzzed struct{ p []byte }
 
 func (f *fuzzed) byte() byte {
@@ -372,7 +371,7 @@ func (f *fuzzed) byte() byte {
 	return b
 }
 
-// number returns a small number, or one of the hostile.
+// number returns a small number or one of hostile.
 func (f *fuzzed) number() int {
 	b := int(f.byte())
 	if b >= 128 {
@@ -415,8 +414,8 @@ func (f *fuzzed) operand(o *Operand) {
 	}
 }
 
-// FuzzContract feeds the contract arguments that nobody checked. It never panics, what
-// Infer gives passes Check but for the strides of inputs, and a refusal has a text.
+// FuzzContract gives unchecked arguments to the contract. It never panics. Check accepts the
+// output of Infer, unless it refuses the strides of inputs. Every refusal has a text.
 func FuzzContract(f *testing.F) {
 	for id := range Count + 1 {
 		f.Add(uint8(id), []byte{})

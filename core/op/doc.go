@@ -1,10 +1,9 @@
-// Package op has the operations: their names, their arguments of fixed size, and the
-// contract of each in one table, which says what operands it takes and what it gives.
+// Package op defines the operations: their names, their arguments of fixed size, and the
+// contract of each in one table, which gives the operands that it accepts and its output.
 //
-// Operands are checked once, by [Infer] or [Check], which answer with a [Refusal]. A
-// provider is asked and given what passed, and checks nothing but that every operand lies
-// inside its memory, with [Operand.Fits]. The lists of formats that a role takes are here
-// and nowhere else.
+// [Infer] or [Check] check operands once, and return a [Refusal]. A provider gets only
+// operands that passed, and only checks, with [Operand.Fits], that every operand lies
+// inside its memory. The formats that a role accepts are listed here and nowhere else.
 //
-// The package computes nothing, and knows no memory, axis names or providers.
+// The package computes nothing, and has no memory, axis names or providers.
 package op

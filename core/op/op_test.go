@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The report with the lowest index stays, whatever came first.
+// Report keeps the report with the lowest index, in any order of reports.
 func TestReport(t *testing.T) {
 	type report struct {
 		index int
@@ -37,7 +37,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Lanes that report at once leave the lowest index with its own value.
+// Concurrent reports leave the lowest index together with its value.
 func TestConcurrentReports(t *testing.T) {
 	for range 50 {
 		var status atomic.Uint64
@@ -57,7 +57,7 @@ func TestConcurrentReports(t *testing.T) {
 	}
 }
 
-// A slice is a part of its memory, on the host and on a device, and ends with it.
+// Mem.Slice returns a part of the memory, on the host or on a device, that ends inside it.
 func TestMemSlice(t *testing.T) {
 	if !(Mem{}).IsZero() || (Mem{Host: []byte{}}).IsZero() || (Mem{ID: 1}).IsZero() {
 		t.Error("only memory with neither a host nor a device is zero")

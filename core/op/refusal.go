@@ -9,77 +9,78 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
-// Why is the rule that a [Refusal] says was broken.
+// Why is the rule that the operands of a [Refusal] break.
 type Why uint8
 
 const (
-	// NoRefusal is the zero Why: the operands fit.
+	// NoRefusal is the zero Why: the operands break no rule.
 	NoRefusal Why = iota
-	// UnknownOp: there is no such operation.
+	// UnknownOp: the operation does not exist.
 	UnknownOp
-	// WrongCount: Got operands, Want of them.
+	// WrongCount: the operation has Got operands instead of Want.
 	WrongCount
-	// WrongFormat: the operand's dtype is Got, which is not one that its role takes.
+	// WrongFormat: the operand's dtype is Got, which its role does not accept.
 	WrongFormat
 	// NoConversion: the operand of dtype Got cannot become dtype Want.
 	NoConversion
-	// WrongRank: the operand has Got axes, Want of them.
+	// WrongRank: the operand has Got axes instead of Want.
 	WrongRank
-	// WrongSize: the axis has size Got, Want as the axis OtherAxis of the operand Other,
-	// or by a rule of the operation if Other is NoPlace.
+	// WrongSize: the axis has size Got instead of Want. Want is the size of the axis
+	// OtherAxis of the operand Other, or a rule of the operation if Other is NoPlace.
 	WrongSize
-	// NotMultiple: the size Got of the axis is no multiple of Want, that of Other's axis,
-	// or the block size of the operand's dtype if Other is NoPlace.
+	// NotMultiple: the size Got of the axis is not a multiple of Want. Want is the size of
+	// Other's axis, or the block size of the operand's dtype if Other is NoPlace.
 	NotMultiple
 	// TooSmall: the size Got of the axis is below Want.
 	TooSmall
-	// TooLarge: the size Got of the axis is above Want, that of Other's axis if there is
-	// an Other.
+	// TooLarge: the size Got of the axis is above Want. Want is the size of Other's axis,
+	// unless Other is NoPlace.
 	TooLarge
-	// Overflow: the operand has more bytes than an int counts.
+	// Overflow: the operand's size in bytes overflows an int.
 	Overflow
-	// NoView: the operand's strides are not one for each axis, or negative, or lead
-	// further than an int counts.
+	// NoView: the number of strides is not that of the axes, a stride is negative, or the
+	// largest offset overflows an int.
 	NoView
-	// WrongLayout: the operand's strides are not those that its role takes.
+	// WrongLayout: the operand's role does not accept its strides.
 	WrongLayout
-	// Overlapping: elements of the operand, which is written, share memory.
+	// Overlapping: elements of the operand share memory although it is written.
 	Overlapping
 	// WrongParam: the parameter Param has the value Value.
 	WrongParam
-	// TooFewKeys: Got keys follow the past ones, which are fewer than the Want queries.
+	// TooFewKeys: Got keys follow the past ones, fewer than the Want queries.
 	TooFewKeys
 )
 
-// Place is the place of an operand among an operation's: inputs from 0, outputs from
-// FirstOut.
+// Place is the position of an operand of an operation. Inputs are numbered from 0, outputs
+// from FirstOut.
 type Place int8
 
 const (
 	// FirstOut is the place of the first output.
 	FirstOut Place = MaxIn
-	// NoPlace is no operand.
+	// NoPlace means no operand.
 	NoPlace Place = -1
 )
 
-// Refusal says why operands do not fit an operation, as a value without text: who knows
-// the axes' names prints them with [Refusal.Text]. The zero Refusal says that they fit.
+// Refusal is the reason why an operation does not accept its operands, as a value without
+// text. A caller that knows the axes' names makes the text with [Refusal.Text]. The zero
+// Refusal means that the operands are accepted.
 type Refusal struct {
 	Op        ID
 	Why       Why
-	Place     Place // the operand that does not fit
-	Axis      int8  // its axis, if one is concerned
-	Other     Place // the operand that it does not agree with
+	Place     Place // the refused operand
+	Axis      int8  // the axis of the operand, if the rule is about an axis
+	Other     Place // the operand that it conflicts with, or NoPlace
 	OtherAxis int8
 	Param     Param
 	Got, Want int
 	Value     float64
 }
 
-// OK reports whether r is none.
+// OK reports whether the operands are accepted.
 func (r *Refusal) OK() bool { return r.Why == NoRefusal }
 
-// Sentinel returns the error of r's kind, which errors made of r wrap.
+// Sentinel returns the sentinel error for r.Why. Errors made from r wrap it.
 func (r *Refusal) Sentinel() error {
 	switch r.Why {
 	case WrongFormat, NoConversion:
@@ -96,8 +97,8 @@ func (r *Refusal) Sentinel() error {
 	return shape.ErrShapeMismatch
 }
 
-// Axis names an axis by its position, as ID does its operand's role: an ID is the Namer of
-// who knows no other names.
+// Axis names an axis by its number. Together with Role it makes an ID a Namer for callers
+// that know no names of axes.
 func (ID) Axis(_ Place, i int) string { return fmt.Sprintf("axis %d", i) }
 
 // Role returns the name of an operand's role in the operation, such as "weight".
@@ -120,7 +121,7 @@ type Namer interface {
 	Axis(p Place, i int) string
 }
 
-// Text returns r as the end of a sentence that has named the operation.
+// Text returns the text of r. It does not name the operation; the caller does.
 func (r *Refusal) Text(names Namer) string {
 	role := names.Role(r.Place)
 	at := func() string { return names.Axis(r.Place, int(r.Axis)) }
@@ -154,7 +155,7 @@ func (r *Refusal) Text(names Namer) string {
 	case Overflow:
 		return fmt.Sprintf("the %s is too large to be addressed", role)
 	case NoView:
-		return fmt.Sprintf("the strides of the %s are not those of a view", role)
+		return fmt.Sprintf("the strides of the %s are not valid for its shape", role)
 	case WrongLayout:
 		return fmt.Sprintf("the %s is %s", role, layoutTexts[r.Want])
 	case Overlapping:
