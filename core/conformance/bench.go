@@ -18,11 +18,11 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// patience is how long a wait may take before the provider is taken to hang.
+// patience is the time after which a wait fails, because the provider seems to hang.
 const patience = time.Minute
 
-// guard is the number of bytes before and after each operand that nothing may write. It
-// is a multiple of the alignment that kernels may expect of an operand's memory.
+// guard is the number of bytes before and after each operand that must not be written. It
+// is a multiple of the alignment of an operand's memory.
 const guard = 256
 
 // declineError is the reason of a declined case.
@@ -30,7 +30,7 @@ type declineError string
 
 func (e declineError) Error() string { return "declined: " + string(e) }
 
-// bench is a provider with a queue, and with what is needed to get operands to it.
+// bench is a provider with a queue and the means to place operands in its memory.
 type bench struct {
 	provider.Provider
 	dev    provider.Device // nil if the provider computes in host memory
@@ -56,7 +56,7 @@ func newBench(open Open) (*bench, error) {
 	if b.q, err = p.NewQueue(provider.Compute); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	// As in the runtime, a device writes status words that do not move.
+	// As in the runtime, a device writes to status words outside the Go heap.
 	if b.status, err = offheap.Alloc(8); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -66,18 +66,18 @@ func newBench(open Open) (*bench, error) {
 	return b, nil
 }
 
-// close closes the queue and the provider, which by then hold nothing.
+// close closes the queue and the provider, and returns an error if they still hold memory.
 func (b *bench) close() error {
 	var err error
 	if !b.q.Timeline().Ended() {
 		err = b.CloseQueue(b.q)
 	}
 	err = errors.Join(err, b.Provider.Close())
-	if err == nil { // else a device may still write the word
+	if err == nil { // after an error, a device may still write to the words
 		offheap.Free(&b.status)
 	}
 	if st := b.Stats(); err == nil && (st.LiveQueues != 0 || st.LiveBlocks != 0 || st.LiveBytes != 0) {
-		err = fmt.Errorf("after Close, %d queues and %d blocks of %d bytes live", st.LiveQueues, st.LiveBlocks, st.LiveBytes)
+		err = fmt.Errorf("after Close, %d queues and %d blocks of %d bytes are live", st.LiveQueues, st.LiveBlocks, st.LiveBytes)
 	}
 	return err
 }
@@ -93,11 +93,11 @@ func wait(w accel.Work) error {
 type area struct {
 	b      *bench
 	whole  op.Mem
-	before []byte // what was put there
+	before []byte // the contents that place wrote
 }
 
-// place puts a range of bytes, with guards around, into memory of the provider, by work
-// of the queue.
+// place copies p, with guards around it, into memory of the provider. The queue q transfers
+// it.
 func (b *bench) place(q provider.Queue, p []byte) (*area, error) {
 	ar := &area{b: b, before: reference.Aligned(len(p) + 2*guard)}
 	copy(ar.before[guard:], p)
@@ -125,7 +125,8 @@ func (b *bench) place(q provider.Queue, p []byte) (*area, error) {
 // mem returns the operand's range.
 func (ar *area) mem() op.Mem { return ar.whole.Slice(guard, ar.whole.Len-2*guard) }
 
-// read returns the memory as it is after the work of the queue so far, guards included.
+// read returns the contents of the memory, including the guards, after the work of the queue
+// so far.
 func (ar *area) read(q provider.Queue) ([]byte, error) {
 	if ar.b.dev == nil {
 		return bytes.Clone(ar.whole.Host), nil
@@ -150,9 +151,9 @@ type placed struct {
 	b     *bench
 	q     provider.Queue
 	id    op.ID
-	host  *op.Args // as it was given, in host memory
+	host  *op.Args // the original arguments, in host memory
 	args  op.Args
-	areas [op.MaxIn + 2]*area // of the inputs, the output and the workspace
+	areas [op.MaxIn + 2]*area // for the inputs, the output and the workspace
 }
 
 const (
@@ -160,8 +161,8 @@ const (
 	workArea = op.MaxIn + 1
 )
 
-// prepare asks the provider for the operation and puts its operands into the provider's
-// memory. A declined operation is a declineError. The caller frees what it returns.
+// prepare calls Plan and places the operands in the provider's memory. If Plan declines the
+// operation, the error is a declineError. The caller frees the result.
 func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error) {
 	if r := op.Check(id, a); !r.OK() {
 		return nil, fmt.Errorf("the suite's arguments do not fit: %s", r.Text(id))
@@ -212,8 +213,8 @@ func (c *placed) submit() error {
 	return wait(w)
 }
 
-// output returns the memory of the output after the operation. It is an error if a byte
-// has changed that is no element of the output.
+// output returns the memory of the output after the operation. It returns an error if a byte
+// outside the output's elements has changed.
 func (c *placed) output() ([]byte, error) {
 	for i, ar := range c.areas[:c.host.NIn] {
 		after, err := ar.read(c.q)
@@ -231,7 +232,7 @@ func (c *placed) output() ([]byte, error) {
 	}
 	n := len(after) - guard
 	if !bytes.Equal(after[:guard], ar.before[:guard]) || !bytes.Equal(after[n:], ar.before[n:]) {
-		return nil, errors.New("memory outside of the output is written")
+		return nil, errors.New("memory outside the output is written")
 	}
 	after = after[guard:n]
 	rest := c.host.Out[0]
@@ -244,7 +245,7 @@ func (c *placed) output() ([]byte, error) {
 	return after, nil
 }
 
-// untouched returns an error if the output's memory is not as it was.
+// untouched returns an error if the output's memory has changed.
 func (c *placed) untouched() error {
 	after, err := c.areas[outArea].read(c.q)
 	if err == nil && !bytes.Equal(after, c.areas[outArea].before) {
@@ -273,8 +274,8 @@ func values(a *op.Args, mem []byte) []float64 {
 	return reference.Read(&out)
 }
 
-// check runs the operation and compares the output with the reference, and with that of a
-// second run unless once. It adds the output to digest.
+// check runs the operation and compares the output with the reference and, unless once is
+// set, with the output of a second run. It adds the output to digest.
 func (b *bench) check(id op.ID, a *op.Args, tolerance float64, digest hash.Hash, once bool) error {
 	mem, err := b.run(id, a)
 	if err != nil {
@@ -291,9 +292,9 @@ func (b *bench) check(id op.ID, a *op.Args, tolerance float64, digest hash.Hash,
 	return err
 }
 
-// tolerance is the squared error that an operation's result may have, relative to the sum
-// of squares. Where strict, it is that of the reference, far below, so that it can stand
-// for the truth.
+// tolerance returns the largest allowed squared error of an operation's result, relative to
+// the sum of squares. If strict is set, it is the much smaller tolerance of the reference
+// kernels, with which other providers are compared.
 func tolerance(id op.ID, a *op.Args, strict bool) float64 {
 	loose, tight := 1e-7, 1e-14
 	switch id {
@@ -304,7 +305,7 @@ func tolerance(id op.ID, a *op.Args, strict bool) float64 {
 	case op.RMSNorm, op.RoPE:
 		loose, tight = 1e-7, 1e-13
 	case op.MatMul:
-		// Weights below f32 may have the other side rounded too.
+		// With weights narrower than f32, a provider may also round the activations.
 		loose, tight = 5e-4, 1e-8
 		if a.In[1].DType == dtype.F32 {
 			loose = 1e-6

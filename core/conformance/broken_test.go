@@ -16,7 +16,7 @@ import (
 	"github.com/fucina-go/fucina/providers/cpu"
 )
 
-// recorder is a T that keeps what it is told.
+// recorder is a T that keeps the reported failures.
 type recorder struct{ errors, logs []string }
 
 func (r *recorder) Helper() {}
@@ -27,7 +27,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.errors = append(r.errors, fmt.Sprintf(format, args...))
 }
 
-// broken is the CPU's provider with a fault.
+// broken is the CPU provider with a fault.
 type broken struct {
 	provider.Provider
 	plan   func(id op.ID, a *op.Args) provider.Plan
@@ -88,7 +88,7 @@ func changed(change func(id op.ID, a *op.Args)) func(provider.Provider, context.
 	}
 }
 
-// after returns a submit that does something to the memory after the operation.
+// after returns a submit that calls do after the operation.
 func after(do func(id op.ID, a *op.Args)) func(provider.Provider, context.Context, provider.Queue, op.ID, *op.Args) (accel.Work, error) {
 	return func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
 		w, err := p.Submit(ctx, q, id, a)
@@ -127,8 +127,8 @@ func TestBrokenProvidersFail(t *testing.T) {
 			}
 		})}, "matmul q8_0"},
 		{"ignores offsets", "rms_norm", broken{submit: changed(func(_ op.ID, a *op.Args) { a.In[0].Offset = 0 })}, "padded"},
-		{"writes past the output", "softmax", broken{submit: after(func(_ op.ID, a *op.Args) { *outside(a.Out[0].Mem, a.Out[0].Mem.Len) ^= 1 })}, "memory outside of the output"},
-		{"writes before the output", "argmax", broken{submit: after(func(_ op.ID, a *op.Args) { *outside(a.Out[0].Mem, -1) ^= 1 })}, "memory outside of the output"},
+		{"writes past the output", "softmax", broken{submit: after(func(_ op.ID, a *op.Args) { *outside(a.Out[0].Mem, a.Out[0].Mem.Len) ^= 1 })}, "memory outside the output"},
+		{"writes before the output", "argmax", broken{submit: after(func(_ op.ID, a *op.Args) { *outside(a.Out[0].Mem, -1) ^= 1 })}, "memory outside the output"},
 		{"writes between rows", "rope", broken{submit: after(func(_ op.ID, a *op.Args) { a.Out[0].Mem.Host[0] ^= 1 })}, "memory between the elements"},
 		{"writes an input", "add", broken{submit: after(func(_ op.ID, a *op.Args) { a.In[1].Mem.Host[0] ^= 1 })}, "the right has changed"},
 		{"rounds to f16", "copy f32 to f32", broken{submit: after(func(_ op.ID, a *op.Args) {
@@ -154,17 +154,17 @@ func TestBrokenProvidersFail(t *testing.T) {
 			runs++
 			a.Out[0].Mem.Host[4*a.Out[0].Offset] ^= byte(runs & 1)
 		})}, "other bits"},
-		{"ignores WaitFor", "lifetime", broken{wait: func(provider.Provider, context.Context, provider.Queue, accel.Work) error { return nil }}, "wait for a work: it ended before"},
+		{"ignores WaitFor", "lifetime", broken{wait: func(provider.Provider, context.Context, provider.Queue, accel.Work) error { return nil }}, "wait for a work: the operation ended before"},
 		{"carries the failure of a wait", "lifetime", broken{wait: func(p provider.Provider, ctx context.Context, q provider.Queue, w accel.Work) error {
 			return w.Wait(ctx)
-		}}, "nobody else's"},
+		}}, "failure of the other work"},
 		{"never closes a queue", "lifetime", broken{close: func(provider.Provider, provider.Queue) error { return nil }}, "has not ended"},
 		{"does not look at memory", "lifetime: short", broken{submit: func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
 			if !a.In[0].Fits() || !a.In[1].Fits() || !a.Out[0].Fits() {
 				return accel.Work{}, nil
 			}
 			return p.Submit(ctx, q, id, a)
-		}}, "reaches outside of its memory and is accepted"},
+		}}, "reaches outside its memory and is accepted"},
 		{"takes any operation", "lifetime", broken{submit: func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
 			if !id.Valid() {
 				return accel.Work{}, nil
@@ -214,7 +214,7 @@ func TestBrokenProvidersFail(t *testing.T) {
 	}
 }
 
-// A decline is no failure and is reported, unless the provider is to decline nothing.
+// A decline is reported and is not a failure, unless Options.Reference is set.
 func TestDeclines(t *testing.T) {
 	open := opener(broken{plan: func(id op.ID, a *op.Args) provider.Plan {
 		if id == op.MatMul && a.In[1].DType == dtype.Q4_K || id == op.Add {
@@ -259,7 +259,7 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// A run depends on its seed alone, and Only and Short choose cases that are the same in
+// A run depends only on its seed. The cases that Only and Short choose are the same as in
 // the whole suite.
 func TestOptions(t *testing.T) {
 	run := func(opt Options) Report {
@@ -292,7 +292,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A provider that does not open is a failure.
+// It is a failure if the provider cannot be opened.
 func TestOpenFails(t *testing.T) {
 	var r recorder
 	report := Run(&r, func() (provider.Provider, error) { return nil, provider.ErrUnavailable }, Options{})

@@ -15,46 +15,45 @@ import (
 	"github.com/fucina-go/fucina/core/provider"
 )
 
-// T is what Run reports to; a *testing.T is one.
+// T receives the failures of Run. A *testing.T is a T.
 type T interface {
 	Helper()
 	Logf(format string, args ...any)
 	Errorf(format string, args ...any)
 }
 
-// Options choose what Run runs. The zero value is everything.
+// Options choose the cases that Run runs. The zero value runs all of them.
 type Options struct {
-	// Short runs one case in some, with at least one of each operation and format.
+	// Short runs a part of the cases, with at least one of each operation and format.
 	Short bool
-	// Seed makes other random operands.
+	// Seed is the seed of the random operands.
 	Seed uint64
 	// Only restricts the suite to the cases whose name begins with it, such as
 	// "matmul q4_k" or "lifetime".
 	Only string
-	// Reference says that the provider computes with the CPU's kernels: a decline is a
-	// failure, and the tolerances are those of the reference that others are compared
-	// with.
+	// Reference says that the provider computes with the CPU's kernels. A decline is then
+	// a failure, and the tolerances are the smaller ones of the reference.
 	Reference bool
 }
 
 // Open opens a provider, which Run closes.
 type Open func() (provider.Provider, error)
 
-// Report is what a run came to.
+// Report is the result of a run.
 type Report struct {
-	Cases    int // that were run
+	Cases    int // number of cases that were run
 	Failed   int
 	Declined []Decline
-	// Digest is of the bytes of all outputs in order: two runs of one provider that
-	// agree in bits have the same.
+	// Digest is a hash of the bytes of all outputs in order. Two runs of a provider with
+	// the same bits have the same Digest.
 	Digest string
 }
 
-// Decline is what the provider declined of one operation and its formats.
+// Decline counts the declined cases of one operation and its formats.
 type Decline struct {
 	Op      op.ID
-	Formats string // as "q4_k", or "f32 to q8_0" of a copy
-	Reason  string // of the first case
+	Formats string // such as "q4_k", or "f32 to q8_0" for a copy
+	Reason  string // the reason for the first case
 	Cases   int
 }
 
@@ -63,8 +62,8 @@ func (d Decline) String() string {
 	return fmt.Sprintf("%s %s: %d cases declined: %s", d.Op, d.Formats, d.Cases, d.Reason)
 }
 
-// Run runs the suite on the providers that open returns and reports failures to t. It
-// also logs what was declined.
+// Run runs the suite on the providers that open returns. It reports failures to t and logs
+// the declined cases.
 func Run(t T, open Open, opt Options) Report {
 	t.Helper()
 	s := &suite{t: t, open: open, opt: opt, digest: sha256.New(), seen: make(map[string]int)}
@@ -80,11 +79,12 @@ func Run(t T, open Open, opt Options) Report {
 	return s.report
 }
 
-// maxPrinted is how many failures are printed. One fault makes hundreds of cases fail.
+// maxPrinted bounds the failures that are printed, because one fault makes hundreds of cases
+// fail.
 const maxPrinted = 20
 
-// shortEvery is the one in how many cases of each operation and format that a short run
-// runs.
+// shortEvery is the number of cases of an operation and format of which a short run runs
+// one.
 const shortEvery = 16
 
 type suite struct {
@@ -157,8 +157,8 @@ func (s *suite) operations() {
 	}
 }
 
-// try runs a case of an operation. detail, if not empty, is the rest of its name after the
-// operation and the formats. build returns the arguments, in host memory.
+// try runs a case of an operation. Its name is the operation, the formats and detail, which
+// may be empty. build returns the arguments, in host memory.
 func (s *suite) try(id op.ID, formats, detail string, build func(rng *rand.Rand) op.Args) {
 	s.t.Helper()
 	s.tryWith(id, formats, detail, func(rng *rand.Rand) error {
@@ -167,7 +167,7 @@ func (s *suite) try(id op.ID, formats, detail string, build func(rng *rand.Rand)
 	})
 }
 
-// tryWith is try for a case that checks itself.
+// tryWith is try for a case whose run function checks the result.
 func (s *suite) tryWith(id op.ID, formats, detail string, run func(rng *rand.Rand) error) {
 	s.t.Helper()
 	kind := fmt.Sprintf("%s %s", id, formats)

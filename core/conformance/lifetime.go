@@ -14,11 +14,11 @@ import (
 	"github.com/fucina-go/fucina/core/provider"
 )
 
-// hold is how long a work is kept from ending while another must wait for it. Work that
-// does not wait is through in a fraction of it.
+// hold is the time for which a work is kept pending while another work must wait for it.
+// Work that does not wait ends in a fraction of it.
 const hold = 5 * time.Millisecond
 
-// lifetime are the cases of queues and their order. Each has a provider of its own.
+// lifetime has the cases of queues and their order. Each case has a provider of its own.
 var lifetime = []struct {
 	name string
 	run  func(b *bench, rng *rand.Rand) error
@@ -73,7 +73,7 @@ func (c *placed) right() error {
 	return reference.Compare(values(c.host, mem), reference.Result(c.id, c.host), tolerance(c.id, c.host, false))
 }
 
-// counted submits three times and finds that in the counters.
+// counted submits three operations and checks the counters.
 func counted(b *bench, rng *rand.Rand) error {
 	c, err := b.prepare(b.q, op.Add, sum(rng, 1000))
 	if err != nil {
@@ -90,7 +90,7 @@ func counted(b *bench, rng *rand.Rand) error {
 	}
 	st := b.Stats()
 	if st.Submits[op.Add] != 3 || st.Ops() != 3 || st.LiveQueues != 1 {
-		return fmt.Errorf("after 3 sums on one queue, the counters say %d sums, %d operations, %d queues", st.Submits[op.Add], st.Ops(), st.LiveQueues)
+		return fmt.Errorf("after 3 sums on one queue, the counters are %d sums, %d operations, %d queues", st.Submits[op.Add], st.Ops(), st.LiveQueues)
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func wantClosed(what string, err error) error {
 	return fmt.Errorf("%s: error %w, want %w", what, notNil(err), provider.ErrClosed)
 }
 
-// notNil returns err, or an error that says that there is none.
+// notNil returns err, or an error with the text "none" if err is nil.
 func notNil(err error) error {
 	if err == nil {
 		return errors.New("none")
@@ -111,7 +111,7 @@ func notNil(err error) error {
 	return err
 }
 
-// closedQueue closes a queue, which ends its timeline and takes nothing more.
+// closedQueue closes a queue. That ends its timeline, and the queue refuses later work.
 func closedQueue(b *bench, rng *rand.Rand) error {
 	q, err := b.NewQueue(provider.Compute)
 	if err != nil {
@@ -140,11 +140,11 @@ func closedQueue(b *bench, rng *rand.Rand) error {
 		_, down := b.dev.Download(ctx, q, make([]byte, m.Len), m)
 		errs = append(errs, wantClosed("upload", up), wantClosed("download", down))
 	}
-	return errors.Join(append(errs, c.submit(), c.right())...) // on the other queue
+	return errors.Join(append(errs, c.submit(), c.right())...) // the other queue still works
 }
 
-// closedProvider closes a provider under two queues, which ends them, and again, which
-// changes nothing.
+// closedProvider closes a provider that has two queues, which ends the queues. A second close
+// does nothing.
 func closedProvider(b *bench, _ *rand.Rand) error {
 	q, err := b.NewQueue(provider.DownloadQueue)
 	if err != nil {
@@ -175,12 +175,12 @@ func foreignQueue(b *bench, rng *rand.Rand) error {
 	return c.untouched()
 }
 
-// strange is a queue of no provider.
+// strange is a queue that no provider has made.
 type strange struct{ t *accel.Timeline }
 
 func (q strange) Timeline() *accel.Timeline { return q.t }
 
-// unknownOperation submits what Plan declines.
+// unknownOperation submits operations that Plan declines.
 func unknownOperation(b *bench, rng *rand.Rand) error {
 	c, err := b.prepare(b.q, op.Add, sum(rng, 10))
 	if err != nil {
@@ -189,7 +189,7 @@ func unknownOperation(b *bench, rng *rand.Rand) error {
 	defer c.free()
 	for _, id := range []op.ID{0, op.Count, 255} {
 		if b.Plan(id, &c.args).Supported {
-			return fmt.Errorf("operation %d is accepted by Plan", id)
+			return fmt.Errorf("Plan accepts operation %d", id)
 		}
 		if _, err := b.Submit(context.Background(), b.q, id, &c.args); !errors.Is(err, provider.ErrUnsupported) {
 			return fmt.Errorf("operation %d: error %w, want %w", id, notNil(err), provider.ErrUnsupported)
@@ -198,7 +198,8 @@ func unknownOperation(b *bench, rng *rand.Rand) error {
 	return errors.Join(c.untouched(), c.submit(), c.right())
 }
 
-// shortMemory submits operands that reach outside of their memory, and goes on.
+// shortMemory submits operands that reach outside their memory. The queue refuses them and
+// can be used afterwards.
 func shortMemory(b *bench, rng *rand.Rand) error {
 	c, err := b.prepare(b.q, op.Add, sum(rng, 10))
 	if err != nil {
@@ -216,7 +217,7 @@ func shortMemory(b *bench, rng *rand.Rand) error {
 			c.args = good
 			fault([]*op.Operand{&c.args.In[0], &c.args.In[1], &c.args.Out[0]}[i])
 			if c.submit() == nil {
-				return fmt.Errorf("operand %d reaches outside of its memory and is accepted", i)
+				return fmt.Errorf("operand %d reaches outside its memory and is accepted", i)
 			}
 		}
 	}
@@ -224,8 +225,8 @@ func shortMemory(b *bench, rng *rand.Rand) error {
 	return errors.Join(c.untouched(), c.submit(), c.right())
 }
 
-// cancelled submits with a context that has ended. Either the operation is refused with
-// the context's error, or it goes on.
+// cancelled submits with a context that has ended. The operation either is refused with the
+// context's error, or runs.
 func cancelled(b *bench, rng *rand.Rand) error {
 	c, err := b.prepare(b.q, op.Add, sum(rng, 1000))
 	if err != nil {
@@ -260,7 +261,7 @@ func gated(c *placed, end func(t *accel.Timeline, w accel.Work)) error {
 	select {
 	case <-done:
 		end(gate, w)
-		return errors.New("it ended before the work that it waits for")
+		return errors.New("the operation ended before the work that it waits for")
 	case <-time.After(hold):
 	}
 	end(gate, w)
@@ -268,11 +269,11 @@ func gated(c *placed, end func(t *accel.Timeline, w accel.Work)) error {
 	case err := <-done:
 		return err
 	case <-time.After(patience):
-		return errors.New("it goes on waiting after the work has ended")
+		return errors.New("the operation still waits after the work has ended")
 	}
 }
 
-// waits has an operation wait for a work that is not the provider's.
+// waits makes an operation wait for a work of another timeline.
 func waits(b *bench, rng *rand.Rand) error {
 	for range 4 {
 		c, err := b.prepare(b.q, op.Add, sum(rng, 100))
@@ -281,21 +282,22 @@ func waits(b *bench, rng *rand.Rand) error {
 		}
 		err = gated(c, func(t *accel.Timeline, w accel.Work) { t.Complete(w.Seq()) })
 		if err = errors.Join(err, c.right()); err != nil {
-			return err // c's memory may be in use
+			return err // without freeing c, whose memory may be in use
 		}
 		c.free()
 	}
 	return nil
 }
 
-// waitsForFailure has an operation wait for a work that fails: the wait only orders.
+// waitsForFailure makes an operation wait for a work that fails. The operation succeeds,
+// because WaitFor only orders.
 func waitsForFailure(b *bench, rng *rand.Rand) error {
 	c, err := b.prepare(b.q, op.Add, sum(rng, 100))
 	if err != nil {
 		return err
 	}
 	err = gated(c, func(t *accel.Timeline, w accel.Work) {
-		t.Fail(w.Seq(), w.Seq(), errors.New("this failure is nobody else's"))
+		t.Fail(w.Seq(), w.Seq(), errors.New("failure of the other work"))
 	})
 	if err = errors.Join(err, c.right()); err != nil {
 		return err
@@ -305,7 +307,7 @@ func waitsForFailure(b *bench, rng *rand.Rand) error {
 	return err
 }
 
-// relay has a queue read what another writes in a long chain, round after round.
+// relay runs rounds in which a queue reads the result of a long chain on another queue.
 func relay(b *bench, _ *rand.Rand) error {
 	second, err := b.NewQueue(provider.Compute)
 	if err != nil {
@@ -332,8 +334,8 @@ func relayOnce(b *bench, second provider.Queue, first float32) error {
 		}
 		return reference.Of(values, relaySize)
 	}
-	// The chain reads from one memory and writes to another, in turn. Its last step writes
-	// where the first reads, and so does the second queue.
+	// The steps of the chain read one memory and write another, alternately. The last step
+	// and the second queue write to the memory that the first step reads.
 	a := reference.Args(op.Params{}, empty(reference.Plain, relaySize), constant(first), constant(1))
 	chain, err := b.prepare(b.q, op.Add, &a)
 	if err != nil {
@@ -373,7 +375,7 @@ func relayOnce(b *bench, second provider.Queue, first float32) error {
 	return nil
 }
 
-// atOnce has several queues, each with a goroutine, compute the same.
+// atOnce runs the same operation on several queues concurrently, each with its goroutine.
 func atOnce(b *bench, rng *rand.Rand) error {
 	a := reference.Args(op.Params{Scale: 1}, empty(reference.Plain, 40, 300), f32(rng, reference.Plain, 40, 300))
 	want, err := b.run(op.Softmax, &a)
@@ -396,7 +398,8 @@ func atOnce(b *bench, rng *rand.Rand) error {
 	return errors.Join(errs...)
 }
 
-// repeat runs a softmax on a queue until its bits are not as wanted.
+// repeat runs a softmax on a queue several times, and returns an error if the bits differ
+// from want.
 func repeat(b *bench, q provider.Queue, a *op.Args, want []byte) error {
 	for range 5 {
 		c, err := b.prepare(q, op.Softmax, a)
@@ -410,7 +413,7 @@ func repeat(b *bench, q provider.Queue, a *op.Args, want []byte) error {
 		}
 		c.free()
 		if err == nil && string(got) != string(want) {
-			err = errors.New("the bits of a queue among others are not those of one alone")
+			err = errors.New("the bits of concurrent queues differ from those of one queue alone")
 		}
 		if err != nil {
 			return err

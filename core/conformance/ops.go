@@ -11,14 +11,14 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 )
 
-// groups are the tables of cases, operation by operation.
+// groups has the function that runs the cases of each group of operations.
 var groups = []func(s *suite){
 	pointwise, rmsNorm, softmax, softmaxSpecial, argmax, rope, getRows, rowNumbers,
 	copyScalars, copyBlocks, copySpecial, matMul, matMulRange, attention, attentionQuantized, attentionSpecial,
 	rowsAlone, tokensAlone,
 }
 
-// The layouts that roles take.
+// The layouts that roles accept.
 var (
 	freeLayouts = []reference.Layout{reference.Plain, reference.Padded, reference.Reversed, reference.Broadcast, reference.Spread}
 	rowLayouts  = []reference.Layout{reference.Plain, reference.Padded, reference.Broadcast}
@@ -39,8 +39,8 @@ func f32(rng *rand.Rand, l reference.Layout, dims ...int) op.Operand {
 // empty returns an operand to be written.
 func empty(l reference.Layout, dims ...int) op.Operand { return reference.New(dtype.F32, l, dims...) }
 
-// noRow reports whether the layout makes all elements of a vector one, which a role that
-// takes rows refuses.
+// noRow reports whether all elements of a vector are the same memory in the layout. A role
+// that needs rows refuses it.
 func noRow(l reference.Layout, dims []int) bool {
 	return l == reference.Broadcast && len(dims) == 1 && dims[0] > 1
 }
@@ -59,7 +59,7 @@ func pointwise(s *suite) {
 				for _, ly := range second {
 					for _, lo := range outLayouts {
 						if dims[len(dims)-1] > 4096 && lx != lo {
-							continue // long rows are slow to check
+							continue // checking long rows is slow
 						}
 						s.try(id, "f32", fmt.Sprint(dims, lx, ly, lo), func(rng *rand.Rand) op.Args {
 							a := reference.Args(op.Params{Scale: 1.5, SoftCap: 0.75}, empty(lo, dims...), f32(rng, lx, dims...))
@@ -110,8 +110,8 @@ func softmax(s *suite) {
 	}
 }
 
-// softmaxSpecial has rows of -Inf only and NaNs that a maximum passes over, each before a
-// row that is not touched by it.
+// softmaxSpecial has rows of only -Inf and rows with a NaN that a maximum would ignore. Each
+// is followed by a normal row, which it must not affect.
 func softmaxSpecial(s *suite) {
 	for _, x := range [][]float32{
 		{-inf, -inf, -inf}, {-inf, 0, -inf}, {nan, 1, 2}, {1, 2, nan}, {-inf, nan, -inf}, {1, inf, 2}, {3e38, 3e38, -3e38},
@@ -156,7 +156,7 @@ func rope(s *suite) {
 	}
 }
 
-// formats returns the dtypes that a role takes.
+// formats returns the dtypes that a role accepts.
 func formats(r op.Role) []dtype.DType {
 	var list []dtype.DType
 	for _, d := range dtype.All() {
@@ -184,9 +184,9 @@ func getRows(s *suite) {
 	}
 }
 
-// rowNumbers has gathers with a status word: row numbers outside of the table are clamped,
-// and the first of them is reported. A provider in host memory refuses them where there is
-// no status word.
+// rowNumbers has gathers with a status word. Row numbers outside the table are clamped, and
+// the first of them is reported. A provider in host memory refuses them if there is no
+// status word.
 func rowNumbers(s *suite) {
 	many := make([]int64, 200)
 	for i := 60; i < len(many); i++ {
@@ -196,7 +196,7 @@ func rowNumbers(s *suite) {
 		name  string
 		d     dtype.DType
 		ids   []int64
-		index int // of the first wrong one, -1 for none
+		index int // index of the first wrong row number, or -1
 		value int64
 	}{
 		{"all good", dtype.I32, []int64{0, 3, 1}, -1, 0},
@@ -223,7 +223,7 @@ func rowNumbers(s *suite) {
 			status := a.Status.Load()
 			switch index, value := op.Reported(status); {
 			case c.index < 0 && status != 0:
-				return fmt.Errorf("row %d is reported for position %d, and all are good", value, index)
+				return fmt.Errorf("row %d is reported for position %d, but all row numbers are valid", value, index)
 			case c.index >= 0 && status == 0:
 				return fmt.Errorf("nothing is reported, want row %d at position %d", c.value, c.index)
 			case c.index >= 0 && (index != c.index || value != c.value):
@@ -264,7 +264,7 @@ func copyScalars(s *suite) {
 
 func copyFormats(from, to dtype.DType) string { return fmt.Sprintf("%s to %s", from, to) }
 
-// copyBlocks has what block formats convert to and from, in the layouts that each takes.
+// copyBlocks has the conversions to and from block formats, in the layouts that each accepts.
 func copyBlocks(s *suite) {
 	for _, d := range dtype.All() {
 		if !d.IsBlockQuantized() {
@@ -296,8 +296,9 @@ func copyBlocks(s *suite) {
 	}
 }
 
-// copySpecial has numbers that the target does not have: NaN and infinities as integers,
-// what f16 rounds and overflows, and what a block of q8_0 cannot hold.
+// copySpecial has numbers that the target format cannot represent: NaN and infinities as
+// integers, values that f16 rounds or overflows, and values that a block of q8_0 cannot
+// hold.
 func copySpecial(s *suite) {
 	x := []float32{
 		nan, math.Float32frombits(0x7f800001), inf, -inf, -1, 1.9, -1.9, 0x1p-24, 0x1.000002p-25, 0x1p-25, 65504, 65519, 65520, -1e6, 1e-9, 3e9,
@@ -356,8 +357,7 @@ func matMul(s *suite) {
 	}
 }
 
-// matMulRange has magnitudes that f16 does not have: above 65504, and below its
-// subnormals.
+// matMulRange has magnitudes outside the range of f16: above 65504 and below its subnormals.
 func matMulRange(s *suite) {
 	for _, d := range formats(op.MatMul.Inputs()[1]) {
 		for _, scale := range []float32{1e6, 1e-9} {
@@ -400,10 +400,10 @@ func attention(s *suite) {
 			for _, vd := range caches {
 				for _, l := range rowLayouts {
 					if (kd != vd || c.s > 1000) && l != reference.Padded || c.d%kd.BlockSize() != 0 || c.dv%vd.BlockSize() != 0 {
-						continue // rows are whole blocks
+						continue // rows must be whole blocks
 					}
 					if vd.IsBlockQuantized() && l == reference.Broadcast {
-						continue // random blocks, of which one is all keys, give results close to 0
+						continue // if all keys share one random block, the results are close to 0
 					}
 					s.try(op.Attention, fmt.Sprint(kd, " and ", vd), fmt.Sprint(c, l), func(rng *rand.Rand) op.Args {
 						return reference.Args(c.params(3), empty(reference.Padded, c.t, c.heads, c.dv), f32(rng, reference.Padded, c.t, c.heads, c.d),
@@ -415,7 +415,8 @@ func attention(s *suite) {
 	}
 }
 
-// attentionQuantized has keys and values of unit scale, so that all keys have weight.
+// attentionQuantized has keys and values of unit scale, so that no key has a negligible
+// weight.
 func attentionQuantized(s *suite) {
 	for _, c := range []attentionCase{
 		{t: 1, s: 100, heads: 1, kvHeads: 1, d: 32, dv: 32, past: 99},
@@ -435,16 +436,16 @@ func attentionQuantized(s *suite) {
 	}
 }
 
-// attentionSpecial has one key and its value that differ from all others. Keys that a row
-// does not see leave no trace, whatever they hold; keys that it sees make the result NaN
-// as they would in a plain softmax.
+// attentionSpecial has one key and value that differ from all others, some with NaN or -Inf.
+// A key that the row does not see has no effect. A NaN that it sees makes the result NaN, as
+// in a plain softmax.
 func attentionSpecial(s *suite) {
 	const keys = 130
 	for _, c := range []struct {
 		name string
-		at   int // the key
+		at   int // index of the special key
 		k, v float32
-		all  float32 // all other keys
+		all  float32 // value of all other keys
 	}{
 		{"a NaN that is not seen", 129, nan, nan, 1},
 		{"a NaN that is seen", 3, nan, 1, 1},
@@ -466,14 +467,15 @@ func attentionSpecial(s *suite) {
 	}
 }
 
-// rowsAlone has products whose rows are each also computed alone: the bits are the same.
+// rowsAlone has matrix products in which every row is also computed alone, with the same
+// bits.
 func rowsAlone(s *suite) {
 	const m, n = 5, 11
 	for _, d := range formats(op.MatMul.Inputs()[1]) {
 		s.tryWith(op.MatMul, d.String(), "rows alone", func(rng *rand.Rand) error {
 			k := max(75, d.BlockSize())
 			if d.IsBlockQuantized() {
-				k = max(64, d.BlockSize()) // whole blocks
+				k = max(64, d.BlockSize()) // so that rows are whole blocks
 			}
 			a := reference.Args(op.Params{}, empty(reference.Plain, m, n), f32(rng, reference.Plain, m, k), reference.Random(reference.New(d, reference.Plain, n, k), rng))
 			return s.b.alone(op.MatMul, a, func(one *op.Args, r int) {
@@ -484,8 +486,8 @@ func rowsAlone(s *suite) {
 	}
 }
 
-// tokensAlone has attention whose tokens are each also computed alone, as in decoding: the
-// bits are those that the token has among others, as in a prompt.
+// tokensAlone has attention in which every token is also computed alone, as in decoding. The
+// bits are the same as among other tokens, as in a prompt.
 func tokensAlone(s *suite) {
 	const n, heads, kvHeads, d = 100, 4, 2, 32
 	for _, c := range formats(op.Attention.Inputs()[1]) {
@@ -503,8 +505,8 @@ func tokensAlone(s *suite) {
 	}
 }
 
-// alone runs an operation, and again for each row of its contiguous output, with the
-// arguments that only makes of all. The bits are the same.
+// alone runs an operation, and then runs it again for each row of its contiguous output with
+// the arguments that only returns. It returns an error if the bits of a row differ.
 func (b *bench) alone(id op.ID, a op.Args, only func(one *op.Args, row int)) error {
 	all, err := b.run(id, &a)
 	if err != nil {
@@ -530,7 +532,7 @@ func (b *bench) alone(id op.ID, a op.Args, only func(one *op.Args, row int)) err
 	return nil
 }
 
-// refused submits an operation that the provider must refuse, with its output untouched.
+// refused submits an operation that the provider must refuse without changing the output.
 func (b *bench) refused(id op.ID, a *op.Args) error {
 	c, err := b.prepare(b.q, id, a)
 	if err != nil {

@@ -73,7 +73,7 @@ func TestBrokenDevicesFail(t *testing.T) {
 			d, err := discrete.New(discrete.Options{Chaos: discrete.Sleeps})
 			return unordered{d}, err
 		}},
-		{"spilling", "softmax", "memory outside of the output is written", func() (provider.Provider, error) {
+		{"spilling", "softmax", "memory outside the output is written", func() (provider.Provider, error) {
 			return discrete.New(discrete.Options{NewExecutor: func() discrete.Executor { return spilling{cpu.NewExecutor(nil)} }})
 		}},
 	} {

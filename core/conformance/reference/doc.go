@@ -1,11 +1,11 @@
-// Package reference has what operations are tried with: operands in every layout, and the
-// results of the operations in float64, by loops so plain that they can be read against
-// the comments of package op.
+// Package reference has the test data of operations: operands in every layout, and the
+// operations' results in float64. Simple loops compute the results, so that they can be
+// compared with the comments of package op.
 //
-// Operands lie in host memory. A [Layout] says how: with gaps between the elements, in
-// another order of the axes, or with rows that share memory. [Result] reads the inputs of
-// any layout and allocates what it returns. Nothing here is fast.
+// Operands lie in host memory. A [Layout] gives the order of their elements, with gaps
+// between the elements, another order of the axes, or rows that share memory. [Result]
+// accepts inputs of any layout and allocates its result. It is slow.
 //
-// The package is for the conformance suite and for tests of kernels. It knows no
+// The package is for the conformance suite and for tests of kernels. It does not import
 // providers.
 package reference

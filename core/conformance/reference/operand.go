@@ -14,7 +14,7 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// Layout says how the elements of an operand lie in memory.
+// Layout is the arrangement of an operand's elements in memory.
 type Layout uint8
 
 const (
@@ -35,28 +35,28 @@ var layoutNames = [...]string{"plain", "padded", "reversed", "broadcast", "sprea
 // String returns the layout's name.
 func (l Layout) String() string { return layoutNames[l] }
 
-// Fill is the byte that fresh memory is full of.
+// Fill is the value of every byte of new memory.
 const Fill = 0xa5
 
 // alignment of an operand's memory, in bytes.
 const alignment = 64
 
-// Aligned returns n bytes, full of Fill, that start on a multiple of 64.
+// Aligned returns n bytes of the value Fill that start on a multiple of 64.
 func Aligned(n int) []byte {
 	p := bytes.Repeat([]byte{Fill}, n+alignment-1)
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(p))) & (alignment - 1))
 	return p[skip:][:n:n]
 }
 
-// New returns an operand of the given shape over memory of its own, which is full of Fill
-// and ends with the last element. It panics for a shape that the dtype cannot have.
+// New returns an operand of the given shape over new memory. The bytes are Fill, and the
+// memory ends with the last element. New panics if the shape is not valid for the dtype.
 func New(d dtype.DType, l Layout, dims ...int) op.Operand {
 	o := op.Operand{DType: d, Shape: shape.Must(dims...)}
 	st, err := o.Shape.Storage(d)
 	if err != nil {
 		panic("reference: " + err.Error())
 	}
-	axes := make([]int, len(dims)) // from the innermost in memory
+	axes := make([]int, len(dims)) // in the order of memory, innermost first
 	for i := range axes {
 		axes[i] = len(dims) - 1 - i
 		if l == Reversed {
@@ -121,9 +121,9 @@ func must(err error) {
 	}
 }
 
-// Random fills the whole memory of o, gaps included, with finite numbers of about unit
-// scale, integers up to 100, or blocks of arbitrary bytes that decode to numbers below
-// 100. It returns o.
+// Random fills the whole memory of o, including gaps, with finite numbers of about unit
+// scale, with integers up to 100, or with blocks of random bytes that decode to numbers
+// below 100. It returns o.
 func Random(o op.Operand, rng *rand.Rand) op.Operand {
 	size := o.DType.Size()
 	if o.DType.IsBlockQuantized() {
@@ -155,8 +155,8 @@ func Random(o op.Operand, rng *rand.Rand) op.Operand {
 	return o
 }
 
-// Encoded fills the whole memory of o, of a block format that encodes without an
-// importance vector, with numbers of [-1, 1). It returns o.
+// Encoded fills the whole memory of o with encoded numbers of [-1, 1). The format of o is a
+// block format that needs no importance vector. Encoded returns o.
 func Encoded(o op.Operand, rng *rand.Rand) op.Operand {
 	values := make([]float32, o.Mem.Len/o.DType.Size()*o.DType.BlockSize())
 	for i := range values {
@@ -174,8 +174,7 @@ func Args(p op.Params, out op.Operand, in ...op.Operand) op.Args {
 	return a
 }
 
-// elements calls f with the place in bytes of each storage element of o, in logical
-// order.
+// elements calls f with the byte offset of each storage element of o, in logical order.
 func elements(o *op.Operand, f func(at int)) {
 	st, err := o.Shape.Storage(o.DType)
 	must(err)
@@ -201,7 +200,7 @@ func Read(o *op.Operand) []float64 {
 	var word [8]byte
 	elements(o, func(at int) {
 		src := o.Mem.Host[at:][:size]
-		if o.DType == dtype.F32 { // most are, and this is quicker
+		if o.DType == dtype.F32 { // the usual case, faster than decode
 			out = append(out, float64(math.Float32frombits(binary.LittleEndian.Uint32(src))))
 			return
 		}
@@ -218,16 +217,16 @@ func Read(o *op.Operand) []float64 {
 	return out
 }
 
-// Erase gives the elements of o the bytes that they have in before, which is as long as
-// o's memory. What then differs from before lies between the elements.
+// Erase sets the elements of o to their bytes in before, which is as long as o's memory.
+// Then any difference from before lies between the elements.
 func Erase(o *op.Operand, before []byte) {
 	size := o.DType.Size()
 	elements(o, func(at int) { copy(o.Mem.Host[at:][:size], before[at:]) })
 }
 
-// Compare returns an error unless got is want: the same where the tolerance is 0 or want
-// is not finite, else with a squared error of at most tolerance times the sum of squares.
-// All NaNs are the same.
+// Compare returns an error if got differs from want. If the tolerance is 0, and for elements
+// of want that are not finite, they must be equal. Otherwise the squared error must be at
+// most tolerance times the sum of squares. All NaNs are equal.
 func Compare(got, want []float64, tolerance float64) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d values, want %d", len(got), len(want))

@@ -44,9 +44,9 @@ var results = [op.Count]func(a *op.Args) []float64{
 	op.Argmax:    argmax,
 }
 
-// Result returns the values of the operation's output in logical order. op.Check accepts
-// the arguments, and the inputs lie in host memory. It panics for an operation that it
-// does not know.
+// Result returns the values of the operation's output in logical order. op.Check must have
+// accepted the arguments, and the inputs must lie in host memory. Result panics for an
+// unknown operation.
 func Result(id op.ID, a *op.Args) []float64 {
 	switch {
 	case id.Valid() && Pointwise[id].F != nil:
@@ -98,7 +98,7 @@ func copied(a *op.Args) []float64 {
 		}
 		dst := out.Mem.Host[i/bs*size:][:size]
 		if quant.EncodeRow(dst, out.DType, block) != nil {
-			// The block cannot be held, and becomes NaN by its scale.
+			// The format cannot hold the block, and its scale becomes NaN.
 			clear(dst)
 			binary.LittleEndian.PutUint16(dst, 0x7e00)
 		}
@@ -113,14 +113,14 @@ func gathered(a *op.Args) []float64 {
 	for _, id := range integers(&a.In[1]) {
 		row := int(min(max(id, 0), int64(rows-1)))
 		for _, v := range table[row*d:][:d] {
-			out = append(out, float64(float32(v))) // f64 rounds
+			out = append(out, float64(float32(v))) // the output is f32
 		}
 	}
 	return out
 }
 
-// integers returns the values of a contiguous operand of an integer dtype, which float64
-// may not hold.
+// integers returns the values of a contiguous operand of an integer dtype as int64, because
+// float64 does not represent all of them.
 func integers(o *op.Operand) []int64 {
 	n := o.Shape.Dim(0)
 	b := make([]byte, 8*n)
@@ -164,8 +164,8 @@ func softmax(a *op.Args) []float64 {
 	})
 }
 
-// weights turns scores into the weights of a softmax. A NaN makes all of them NaN, and so
-// do scores of -Inf only.
+// weights turns scores into the weights of a softmax. If a score is NaN, or all are -Inf,
+// all weights are NaN.
 func weights(x []float64) {
 	top, sum := math.Inf(-1), 0.0
 	for _, v := range x {
