@@ -15,8 +15,8 @@ import (
 	"github.com/fucina-go/fucina/tests/harness"
 )
 
-// patience is how long one schedule may take before it counts as a deadlock. It
-// takes milliseconds.
+// patience is the time after which a schedule counts as deadlocked. A schedule takes
+// milliseconds.
 const patience = time.Minute
 
 func configurations() []configuration {
@@ -37,8 +37,8 @@ func try(s *schedule, c *configuration) error {
 		s.seed, c.name, at, err, s.trace(at), s.seed)
 }
 
-// Randomised schedules see program order on every configuration, leak nothing, and
-// make no device do what hardware forbids.
+// Random schedules see the program order on every configuration, leak nothing, and cause no
+// hazard of a device.
 func TestSchedules(t *testing.T) {
 	list := configurations()
 	before := offheap.Stats()
@@ -60,7 +60,7 @@ func TestSchedules(t *testing.T) {
 	if invariants.RaceEnabled || invariants.Enabled {
 		count /= 10
 	}
-	// Schedules leave much garbage and hardly anything else.
+	// Schedules make much garbage and keep little memory.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	var next, schedules, runs atomic.Uint64
 	var failed atomic.Bool
@@ -76,7 +76,7 @@ func TestSchedules(t *testing.T) {
 				s := generate(k, base<<20+i)
 				schedules.Add(1)
 				for j := range list {
-					// Each schedule on one configuration, and some on all.
+					// Each schedule runs on one configuration, and some on all.
 					if i%32 != 0 && int(i)%len(list) != j {
 						continue
 					}

@@ -20,11 +20,11 @@ type device struct {
 	name      string
 	chaos     discrete.Chaos
 	ring      int
-	memory    int64 // of the device, in bytes, times 1, 2 or 4; 0 is plenty
-	budget    int64 // of the engine, likewise
+	memory    int64 // device memory in bytes, times 1, 2 or 4; 0 means enough
+	budget    int64 // the engine's budget in bytes, times 1, 2 or 4; 0 means enough
 	slots     int
 	slotBytes int
-	decline   bool // some operations, by their arguments
+	decline   bool // decline some operations, chosen by their arguments
 	gate      int64
 	sync      bool
 }
@@ -106,7 +106,7 @@ func (d device) open(seed uint64) (*rig, error) {
 	return r, nil
 }
 
-// decline declines about one operation in three, by what it is and its output.
+// decline declines about one operation in three, depending on the operation and its output.
 func decline(seed uint64, id op.ID, a *op.Args) string {
 	h := seed ^ uint64(id)*0x9e3779b97f4a7c15
 	for _, d := range a.Out[0].Shape.Slice() {

@@ -29,8 +29,8 @@ type view struct {
 	shape   shape.Shape
 	strides shape.Shape
 	off     int // in elements
-	// shared says that two indices may reach one element, so that the view is
-	// not for writing.
+	// shared says that two indices may have the same element, so that the view must not be
+	// written.
 	shared bool
 }
 
@@ -48,7 +48,7 @@ func (v *view) len() int {
 
 func (v *view) contiguous() bool { return v.shape.IsContiguous(&v.strides) }
 
-// each calls f with the elements' places in row-major order and in memory.
+// each calls f with each element's index in row-major order and in memory.
 func (v *view) each(f func(i, at int)) {
 	var index [shape.MaxRank]int
 	dims, strides := v.shape.Slice(), v.strides.Slice()
@@ -107,7 +107,7 @@ type kernels struct{ exec *cpu.Executor }
 
 func newKernels() kernels { return kernels{cpu.NewExecutor(nil)} }
 
-// compute returns the result of op, of dtype d and shape s, over copies of in.
+// compute returns the result of op on copies of in, with dtype d and shape s.
 func (k kernels) compute(id op.ID, d dtype.DType, s shape.Shape, scale float32, in ...*view) ([]byte, error) {
 	a := op.Args{NIn: len(in), Params: op.Params{Scale: scale}}
 	for i, v := range in {
@@ -139,8 +139,8 @@ func elements[T any](p []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(p))), len(p)/int(unsafe.Sizeof(zero)))
 }
 
-// moderate reports whether floats are finite and small enough for later steps to
-// stay finite: NaNs may differ in bits that no kernel promises.
+// moderate reports whether all floats are finite and so small that the results of later
+// steps are finite too. Kernels do not define the bits of NaNs.
 func moderate(d dtype.DType, p []byte) bool {
 	const limit = 1 << 14
 	switch d {

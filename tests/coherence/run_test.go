@@ -18,20 +18,20 @@ import (
 	"github.com/x448/float16"
 )
 
-// rig is an engine under test and what tests do to its device. The functions are
-// nil without one.
+// rig is an engine under test and functions that control its device. The functions are nil
+// if there is no device.
 type rig struct {
 	engine *exec.Engine
-	// waits says that any operation, and any transfer that it submits, may have
-	// to wait for the device: because it runs on the CPU, or for want of room.
+	// waits says that any operation, and any transfer that it submits, may wait for the
+	// device, because it runs on the CPU or needs room.
 	waits bool
 
 	settle  func() error // waits for the device
 	hold    func()
 	release func()
 	evict   func(*storage.Buffer) bool
-	idle    func() error // checks the counters when every tensor is gone
-	ended   func() error // checks them after the engine was closed
+	idle    func() error // checks the counters after every tensor is released
+	ended   func() error // checks the counters after the engine is closed
 }
 
 // configuration is a way to build a rig.
@@ -64,7 +64,7 @@ type runner struct {
 
 	held    bool
 	heldOps int           // operations since the device was held
-	resumed chan struct{} // closed when a resume in the background is over; or nil
+	resumed chan struct{} // closed when a resume in the background has ended, or nil
 }
 
 // loan is memory that the schedule lent to a buffer.
@@ -73,11 +73,11 @@ type loan struct {
 	ends  int
 }
 
-// afterLoan fills memory that was given back.
+// afterLoan fills lent memory after its OnRelease.
 const afterLoan = 0x6b
 
-// maxHeldOps keeps the queues of a held device, of the default length, from filling
-// up: an operation is at most three submissions, each after three waits.
+// maxHeldOps bounds the operations on a held device, so that its queues of default length do
+// not fill up. An operation has at most three submissions, each after three waits.
 const maxHeldOps = 5
 
 var background = context.Background()
@@ -88,8 +88,7 @@ func cancelled() context.Context {
 	return ctx
 }
 
-// run runs the schedule on the configuration and returns the first discrepancy,
-// and the step at which it was.
+// run runs the schedule on the configuration and returns the first difference and its step.
 func run(s *schedule, c *configuration) (at int, err error) {
 	r := &runner{
 		tensors: make([]tensor.Tensor, s.tensors),
@@ -153,8 +152,8 @@ func (r *runner) end() error {
 	return nil
 }
 
-// makeRoom resumes a held device before a step that may wait for it. The resume
-// comes from another goroutine, so that the wait, as a rule, begins first.
+// makeRoom resumes a held device before a step that may wait for it. Another goroutine
+// resumes it, so that the wait usually begins first.
 func (r *runner) makeRoom(s *step) {
 	if !r.held {
 		return
@@ -167,12 +166,12 @@ func (r *runner) makeRoom(s *step) {
 		// The end of a loan waits for an abandoned read.
 		wait = r.tensors[s.in[0]].Buffer().Borrowed()
 	case abandonRead, spawn, evict:
-		wait = r.waits // to submit a transfer, or behind one who does
+		wait = r.waits // to submit a transfer, or behind another read that submits one
 	case compute, copyTo:
 		r.heldOps++
 		wait = r.waits || r.heldOps > maxHeldOps
 		for _, i := range s.in {
-			// An upload waits for earlier uses of the memory that it gets.
+			// An upload waits for earlier uses of its device memory.
 			wait = wait || !r.tensors[i].Buffer().NewestOnDevice()
 		}
 	}
@@ -233,7 +232,7 @@ func (r *runner) step(s *step) error {
 		}
 		r.resume()
 		if r.waits {
-			// A reader that waits to submit would keep its buffer locked.
+			// A read that waits to submit would keep its buffer locked.
 			if err := r.joinAll(); err != nil {
 				return err
 			}
@@ -354,7 +353,7 @@ func (r *runner) newTensor(s *step) (tensor.Tensor, error) {
 	return tensor.FromBuffer(b, s.dt, s.shape)
 }
 
-// attempt runs f, once with a cancelled context before if the step says so.
+// attempt runs f. If the step says so, it first runs f once with a cancelled context.
 func (r *runner) attempt(s *step, f func(c *exec.Queue) error) error {
 	c := r.ctx[s.ctx]
 	if s.cancelled {
@@ -421,7 +420,7 @@ func together(a, b *shape.Shape) (shape.Shape, error) {
 	return out, nil
 }
 
-// pointwise runs an operation on two operands that are broadcast together.
+// pointwise runs an operation on two operands, which it broadcasts to a common shape.
 func pointwise(c *exec.Queue, id op.ID, a, b *tensor.Tensor) (out tensor.Tensor, err error) {
 	as, bs := a.Shape(), b.Shape()
 	s, err := together(&as, &bs)
@@ -441,7 +440,7 @@ func pointwise(c *exec.Queue, id op.ID, a, b *tensor.Tensor) (out tensor.Tensor,
 	return c.Do(id, nil, &x, &y)
 }
 
-// mutation runs f, which must move b's generation on.
+// mutation runs f, which must bump b's generation.
 func mutation(b *storage.Buffer, f func() error) error {
 	before := b.Generation()
 	if err := f(); err != nil {
@@ -549,7 +548,7 @@ func (r *runner) write(t *tensor.Tensor, s *step) error {
 	})
 }
 
-// derive compares the buffer's shadow, if it is offered, and makes a new one.
+// derive compares the buffer's shadow, if it is current, and attaches a new one.
 func (r *runner) derive(t *tensor.Tensor) error {
 	b := t.Buffer()
 	p, err := b.Host(background, storage.Read)

@@ -15,24 +15,24 @@ import (
 type kind int
 
 const (
-	makeTensor  kind = iota // out = data, in memory of the sort home
+	makeTensor  kind = iota // out = data, in memory of the kind home
 	compute                 // out = op(in...)
 	copyTo                  // in[0] = in[1]
 	makeView                // out = a view of in[0]
-	read                    // in[0] must be want
-	abandonRead             // a cancelled read of in[0], of no consequence but in the background
+	read                    // in[0] must equal want
+	abandonRead             // a cancelled read of in[0]; its transfer may continue
 	write                   // some of in[0]'s host bytes change
-	release                 // in[0]'s reference goes
-	evict                   // the device copy of in[0] goes, if it can be spared
-	hold                    // nothing on the device ends until resume
+	release                 // release in[0]
+	evict                   // drop the device copy of in[0], if the host copy is valid
+	hold                    // no work of the device ends until resume
 	resume
-	spawn  // a background read of in[0], which must be want
-	join   // the background read number out ends
-	derive // in[0] gets a shadow, which must be current while it is offered
-	fork   // two goroutines, one for each context, that read what they share
+	spawn  // a background read of in[0], which must equal want
+	join   // wait for the background read number out
+	derive // attach a shadow to in[0]; Shadow must return only a current one
+	fork   // two goroutines, one per queue, which read shared tensors
 )
 
-// home is the sort of memory that makeTensor uses.
+// home is the kind of memory that makeTensor uses.
 type home int
 
 const (
@@ -41,13 +41,13 @@ const (
 	stable      // own, and declared stable
 	lent        // the caller's bytes
 	weight      // lent, read-only and stable
-	empty       // memory that appears at the first write; the next steps fill it
+	empty       // memory that the first write allocates; the next steps fill it
 	homes
 )
 
 var homeNames = [homes]string{"pooled", "own", "stable", "lent", "read-only stable", "empty"}
 
-// reshaping is the sort of view that makeView makes.
+// reshaping is the kind of view that makeView makes.
 type reshaping int
 
 const (
@@ -56,10 +56,10 @@ const (
 	permute
 	reshape
 	broadcast
-	window // overlapping stretches of a vector
+	window // overlapping parts of a vector
 )
 
-// mode is how read, abandonRead and spawn look at a tensor.
+// mode is how read, abandonRead and spawn read a tensor.
 type mode int
 
 const (
@@ -68,17 +68,17 @@ const (
 	gathers             // Materialize, then Bytes
 )
 
-// patch is bytes written at an offset of a contiguous view.
+// patch has bytes to write at an offset of a contiguous view.
 type patch struct {
 	at   int
 	data []byte
 }
 
-// step is one call of the schedule, or a few that belong together. Tensors are
-// named by number.
+// step is one call of the schedule, or a few that belong together. A tensor is identified by
+// its number.
 type step struct {
 	kind kind
-	ctx  int // which context
+	ctx  int // index of the queue
 	in   []int
 	out  int
 
@@ -90,16 +90,16 @@ type step struct {
 	data  []byte
 
 	view        reshaping
-	order       []int // of permute
-	axis, start int   // of narrow; start is also where a window begins
+	order       []int // for permute
+	axis, start int   // for narrow; start is also the beginning of a window
 	strides     shape.Shape
 
 	mode      mode
-	at        int // first byte in the buffer, of a ranged read
+	at        int // first byte in the buffer, for a ranged read
 	want      []byte
 	patches   []patch
 	overwrite bool
-	cancelled bool // the first try is with a cancelled context
+	cancelled bool // try first with a cancelled context
 
 	branches [2][]step
 
@@ -108,12 +108,12 @@ type step struct {
 
 func (s *step) String() string { return s.text() }
 
-// schedule is what a seed stands for.
+// schedule is the sequence of steps that a seed determines.
 type schedule struct {
 	seed    uint64
 	steps   []step
-	tensors int // numbers used
-	readers int // background reads
+	tensors int // number of tensors
+	readers int // number of background reads
 }
 
 func (s *schedule) trace(upTo int) string {
@@ -128,7 +128,7 @@ func (s *schedule) trace(upTo int) string {
 	return b.String()
 }
 
-// generator makes a schedule and plays it on the model.
+// generator makes a schedule and runs it on the model.
 type generator struct {
 	rng     *rand.Rand
 	kernels kernels
@@ -136,14 +136,14 @@ type generator struct {
 	live    []*view
 	buffers int
 	held    bool
-	columns [2]int // the row lengths of this schedule
-	rows    int    // the most rows of a new tensor
+	columns [2]int // row lengths of this schedule
+	rows    int    // largest number of rows of a new tensor
 }
 
 // rowLengths lie around the borders of the pools' size classes, in f32 elements.
 var rowLengths = []int{1, 3, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 255, 256, 257}
 
-// longRows are used now and then.
+// longRows are used in some schedules.
 var longRows = []int{511, 512, 513, 1023, 1024, 1025}
 
 const (
@@ -189,7 +189,7 @@ func (g *generator) emit(s step, format string, args ...any) {
 
 func (g *generator) context() int { return g.rng.IntN(2) }
 
-// one emits a step, or a few that make a situation.
+// one emits a step, or several steps that make a special case.
 func (g *generator) one() {
 	if len(g.live) > maxLive {
 		g.release(pick(g.rng, g.live))
@@ -201,19 +201,19 @@ func (g *generator) one() {
 	case n < 34:
 		g.compute(g.context(), nil)
 	case n < 40:
-		// What one queue produces, the other consumes at once.
+		// One queue reads at once what the other has computed.
 		ctx := g.context()
 		if v := g.compute(ctx, nil); v != nil {
 			g.compute(1-ctx, v)
 		}
 	case n < 46:
-		// What one queue reads, the other writes at once.
+		// One queue writes at once what the other reads.
 		ctx, v := g.context(), pick(g.rng, g.live)
 		if g.compute(ctx, v) != nil {
 			g.copyTo(1-ctx, v)
 		}
 	case n < 49:
-		// Both queues do the same, on memory of the same sizes.
+		// Both queues run the same operation, on memory of the same sizes.
 		ctx := g.context()
 		if v := g.compute(ctx, nil); v != nil {
 			g.again(1-ctx, v)
@@ -238,7 +238,7 @@ func (g *generator) one() {
 		}
 		s := g.reading(abandonRead, v, m)
 		g.emit(s, "cancelled read of %s", described{&s, v})
-		switch g.rng.IntN(3) { // while the read is still at it
+		switch g.rng.IntN(3) { // during the read
 		case 0:
 			g.copyTo(g.context(), v)
 		case 1:
@@ -250,7 +250,7 @@ func (g *generator) one() {
 		v := pick(g.rng, g.live)
 		g.spawn(v)
 		if g.chance(2) {
-			// The device copy goes while the read may still be in the middle of it.
+			// The device copy is dropped, possibly during the read.
 			g.check(v)
 			g.emit(step{kind: evict, in: []int{v.id}}, "evict %s", v)
 			g.compute(g.context(), nil)
@@ -265,8 +265,8 @@ func (g *generator) one() {
 	}
 }
 
-// fork emits two branches that make new tensors, read, and evict. A branch uses
-// nothing that the other made.
+// fork emits two branches that make new tensors, read, and evict. A branch does not use
+// tensors of the other one.
 func (g *generator) fork() {
 	st := step{kind: fork}
 	before, steps := g.live, g.out.steps
@@ -348,7 +348,7 @@ func (g *generator) fresh(d dtype.DType, s shape.Shape, p []byte) *view {
 	return g.add(&view{mem: m, dt: d, shape: s, strides: s.Contiguous()})
 }
 
-// values returns n elements that tell old contents from new.
+// values returns n elements that differ from earlier contents.
 func (g *generator) values(d dtype.DType, n int) []byte {
 	p := alignedBytes(n * d.Size())
 	small := g.chance(2)
@@ -360,7 +360,7 @@ func (g *generator) values(d dtype.DType, n int) []byte {
 		case dtype.F16:
 			elements[uint16](p)[i] = uint16(dtype.F16FromFloat32(x))
 		case dtype.I32:
-			if elements[int32](p)[i] = int32(g.rng.IntN(256) - 128); small { // ids, perhaps
+			if elements[int32](p)[i] = int32(g.rng.IntN(256) - 128); small { // may be used as ids
 				elements[int32](p)[i] &= 3
 			}
 		}
@@ -408,7 +408,7 @@ func (g *generator) fill(v *view) {
 	for _, src := range g.live {
 		if src.mem != v.mem && src.shape == v.shape && g.fits(v.dt, src) && g.chance(2) {
 			if rows := v.shape.Dim(0); rows > 1 && g.chance(2) {
-				// Each half by another queue.
+				// Another queue fills each half.
 				cut, ctx := 1+g.rng.IntN(rows-1), g.context()
 				g.copyRows(ctx, v, src, 0, cut)
 				g.copyRows(1-ctx, v, src, cut, rows-cut)
@@ -434,7 +434,7 @@ func (g *generator) fits(d dtype.DType, src *view) bool {
 	return err == nil && moderate(d, p)
 }
 
-// copy emits dst = src, which is known to fit.
+// copy emits dst = src. The caller has checked with fits.
 func (g *generator) copy(ctx int, dst, src *view) {
 	p, err := g.kernels.compute(op.Copy, dst.dt, src.shape, 0, src)
 	if err != nil {
@@ -459,7 +459,7 @@ func (g *generator) copyTo(ctx int, v *view) {
 	}
 	src := pick(g.rng, sources)
 	if g.chance(3) {
-		// Another part of the same buffer, if there is one.
+		// Use another part of the same buffer, if there is one.
 		for _, s := range sources {
 			if s.mem == v.mem {
 				src = s
@@ -491,8 +491,8 @@ func (g *generator) copyTo(ctx int, v *view) {
 	}
 }
 
-// compute emits an operation, one of whose inputs is v unless v is nil, and
-// returns its result, or nil if none was found.
+// compute emits an operation and returns its result, or nil if it finds no suitable
+// operation. If v is not nil, v is one of the inputs.
 func (g *generator) compute(ctx int, v *view) *view {
 	for range 6 {
 		a := v
@@ -524,7 +524,7 @@ func (g *generator) again(ctx int, v *view) {
 	g.operation(ctx, st.op, st.dt, v.shape, st.scale, in...)
 }
 
-// try emits an operation over a, or over a and b, if it picks one that suits them.
+// try chooses an operation, and emits it on a, or on a and b, if it accepts them.
 func (g *generator) try(ctx int, a, b *view) *view {
 	switch g.rng.IntN(8) {
 	case 0, 1, 2:
@@ -554,7 +554,7 @@ func (g *generator) try(ctx int, a, b *view) *view {
 	case 5, 6:
 		inner := b.shape.Rank() == 2 && (b.strides.Dim(1) == 1 || b.contiguous())
 		if a.dt != dtype.F32 || b.dt == dtype.I32 || !inner || a.shape.Dim(-1) != b.shape.Dim(-1) || b.shape.Dim(0) > 64 {
-			return nil // strided right-hand sides may sum in another order
+			return nil // with a strided weight, kernels may sum in another order
 		}
 		s := a.shape
 		s.Set(s.Rank()-1, b.shape.Dim(0))
@@ -622,7 +622,7 @@ func ifCancelled(s *step) string {
 	return ""
 }
 
-// view emits some view of v.
+// view emits a random view of v.
 func (g *generator) view(v *view) {
 	rank := v.shape.Rank()
 	w := *v
@@ -739,13 +739,13 @@ func (g *generator) release(v *view) {
 	g.emit(step{kind: release, in: []int{v.id}}, "release %s", v)
 }
 
-// releaseAndReuse emits a release and, as a rule, a use of what the pools may have
-// got by it, on the other queue.
+// releaseAndReuse emits a release and usually, on the other queue, an operation that may
+// reuse the released memory.
 func (g *generator) releaseAndReuse() {
 	v := pick(g.rng, g.live)
 	ctx := g.context()
 	if g.chance(2) {
-		g.compute(ctx, v) // still reading
+		g.compute(ctx, v) // reads v during the release
 	}
 	g.release(v)
 	if len(g.live) == 0 || g.chance(4) {
@@ -760,14 +760,14 @@ func (g *generator) releaseAndReuse() {
 	g.makeAs(v.dt, v.shape)
 }
 
-// reading returns a step that sees v.
+// reading returns a step that reads v.
 func (g *generator) reading(k kind, v *view, m mode) step {
 	s := step{kind: k, ctx: g.context(), in: []int{v.id}, mode: m}
 	if m != ranged {
 		s.want = v.gather()
 		return s
 	}
-	// Bytes outside the view may be nobody's any more, and undefined.
+	// Bytes outside the view may belong to no tensor any more, and are then undefined.
 	reach, err := v.shape.Reach(&v.strides)
 	if err != nil {
 		panic(err)
@@ -780,7 +780,7 @@ func (g *generator) reading(k kind, v *view, m mode) step {
 	return s
 }
 
-// described is what a step reads of a view.
+// described returns the bytes of a view that a step reads.
 type described struct {
 	s *step
 	v *view
@@ -819,7 +819,8 @@ func (g *generator) spawn(v *view) {
 	g.emit(s, "background read %d of %s", s.out, described{&s, v})
 }
 
-// joinReaders emits the joins without which a write to m would be a race.
+// joinReaders emits the joins that are needed before a write to m, which would otherwise be
+// a race.
 func (g *generator) joinReaders(m *memory) {
 	for _, r := range m.readers {
 		g.emit(step{kind: join, out: r}, "join background read %d", r)

@@ -11,9 +11,9 @@ import (
 	"github.com/fucina-go/fucina/providers/cpu"
 )
 
-// run runs the suite on providers with the CPU's kernels: the whole of it where long is
-// set, or with FUCINA_TEST_FULL=1, and else the short one. digests has what the outputs of
-// earlier runs of one length came to; it fails if this one's differ.
+// run runs the suite on providers with the CPU's kernels. It runs the whole suite if long is
+// set or with FUCINA_TEST_FULL=1, and the short one otherwise. digests has the digests of
+// earlier runs of each length. The test fails if this run's digest differs.
 func run(t *testing.T, open conformance.Open, long bool, digests map[bool]string) {
 	t.Helper()
 	// The race detector makes the long suite slow.
@@ -28,7 +28,7 @@ func run(t *testing.T, open conformance.Open, long bool, digests map[bool]string
 	}
 }
 
-// The CPU's provider passes the suite on any number of threads, declines nothing, and has
+// The CPU provider passes the suite on any number of threads, declines nothing, and gives
 // the same bits on all of them.
 func TestCPU(t *testing.T) {
 	digests := make(map[bool]string)

@@ -19,8 +19,8 @@ import (
 	"github.com/fucina-go/fucina/kernels/cpu"
 )
 
-// The simulated device passes the suite, however late and in whatever order its work ends,
-// and has the same bits each time.
+// The simulated device passes the suite with any delay and order of completion, and gives
+// the same bits each time.
 func TestDiscrete(t *testing.T) {
 	digests := make(map[bool]string)
 	for _, tt := range []struct {
@@ -40,12 +40,12 @@ func TestDiscrete(t *testing.T) {
 	}
 }
 
-// unordered is a device that ignores what its queues are to wait for.
+// unordered is a device that ignores WaitFor.
 type unordered struct{ provider.Device }
 
 func (unordered) WaitFor(context.Context, provider.Queue, accel.Work) error { return nil }
 
-// spilling writes the byte behind its output.
+// spilling is a device that writes the byte after its output.
 type spilling struct{ discrete.Executor }
 
 func (s spilling) Execute(ctx context.Context, id op.ID, a *op.Args) error {
@@ -54,7 +54,7 @@ func (s spilling) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 	return s.Executor.Execute(ctx, id, a)
 }
 
-// reporter is a T that keeps failures.
+// reporter is a T that keeps the reported failures.
 type reporter struct{ errors []string }
 
 func (r *reporter) Helper()             {}
@@ -63,7 +63,7 @@ func (r *reporter) Errorf(format string, args ...any) {
 	r.errors = append(r.errors, fmt.Sprintf(format, args...))
 }
 
-// The suite finds the faults of a device that do not show in host memory.
+// The suite finds faults of a device that a provider in host memory cannot have.
 func TestBrokenDevicesFail(t *testing.T) {
 	for _, tt := range []struct {
 		name, only, says string

@@ -1,5 +1,5 @@
-// Package countdown has contexts for tests of cancellation: one that ends at a chosen one
-// of the looks at it, and one that has ended.
+// Package countdown has a context for tests of cancellation. It is cancelled at a chosen
+// call of Err.
 package countdown
 
 import (
@@ -7,15 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// Context is a context that is done from a look at Err on. Make one by [After].
+// Context is a context that is done from a given call of Err on. Create it with [After].
 type Context struct {
 	context.Context
 	cancel context.CancelFunc
-	left   atomic.Int64 // looks that find nothing
+	left   atomic.Int64 // calls of Err left before the cancellation
 	looks  atomic.Int64
 }
 
-// After returns a context of which so many looks find nothing. The next one cancels it.
+// After returns a context that is not done for the first looks calls of Err. The next call
+// cancels it.
 func After(looks int) *Context {
 	c := new(Context)
 	c.Context, c.cancel = context.WithCancel(context.Background())
@@ -23,7 +24,7 @@ func After(looks int) *Context {
 	return c
 }
 
-// Err is a look at the context.
+// Err implements context.Context, and counts the call.
 func (c *Context) Err() error {
 	c.looks.Add(1)
 	if c.left.Add(-1) < 0 {
@@ -32,7 +33,7 @@ func (c *Context) Err() error {
 	return c.Context.Err()
 }
 
-// Looks returns how many looks there were.
+// Looks returns the number of calls of Err.
 func (c *Context) Looks() int { return int(c.looks.Load()) }
 
 // Cancelled returns a context that was cancelled.

@@ -10,8 +10,7 @@ import (
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
-// A decode step in its steady state leaves the collector nothing to do, on a device
-// as on the CPU.
+// A decode step in steady state does not allocate on the Go heap, on a device or on the CPU.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	if invariants.RaceEnabled || invariants.Enabled {
 		t.Skip("checks allocate")

@@ -11,8 +11,8 @@ import (
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
-// A Context.Close that waits for its device work once held a lock that NewContext,
-// other closes and weights need.
+// A Context.Close that waits for its device work does not hold a lock that NewContext, other
+// closes and weights need.
 func TestCloseBlocksNobody(t *testing.T) {
 	r := openRig(t, discrete.Options{})
 	a, err := r.eng.NewContext()
@@ -32,7 +32,7 @@ func TestCloseBlocksNobody(t *testing.T) {
 	go func() {
 		for {
 			err := a.Close()
-			if !errors.Is(err, fucina.ErrBusy) { // with the look below
+			if !errors.Is(err, fucina.ErrBusy) { // busy with the check below
 				closes <- err
 				return
 			}
@@ -85,7 +85,8 @@ func TestCloseBlocksNobody(t *testing.T) {
 	}
 }
 
-// An Engine.Close that waits for the device lets nobody else wait: all is closed.
+// While an Engine.Close waits for the device, other calls do not wait: they return
+// ErrClosed.
 func TestEngineCloseBlocksNobody(t *testing.T) {
 	r := openRig(t, discrete.Options{})
 	a, err := r.eng.NewContext()
@@ -129,7 +130,7 @@ func TestEngineCloseBlocksNobody(t *testing.T) {
 	within(t, "close", func() error { return <-closed })
 }
 
-// A read that the engine's Close overtakes ends well or with ErrClosed.
+// A read during the engine's Close succeeds or fails with ErrClosed.
 func TestReadDuringClose(t *testing.T) {
 	for range 10 {
 		r, err := newRig(discrete.Options{Chaos: discrete.Yields})

@@ -17,7 +17,7 @@ import (
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 )
 
-// failNext makes the next operation that is submitted fail when it comes to execute.
+// failNext makes the next submitted operation fail when it executes.
 func (r *rig) failNext(t testing.TB) {
 	t.Helper()
 	if err := r.dev.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: 1}); err != nil {
@@ -25,8 +25,8 @@ func (r *rig) failNext(t testing.TB) {
 	}
 }
 
-// An operation that fails while it reads a value does not fail who writes the value
-// next, on another queue, and only had to wait for it.
+// If an operation that reads a value fails, the next writer of the value, on another queue,
+// does not fail: it only waits for the operation.
 func TestFailedReaderFailsNoWriter(t *testing.T) {
 	for _, write := range []string{"the whole", "a part"} {
 		t.Run(write, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestFailedReaderFailsNoWriter(t *testing.T) {
 	}
 }
 
-// The memory of a failed operation's released result may go to another context, which
-// shares nothing else with it. That context's values and its queue are unharmed.
+// The memory of a failed operation's released result may be reused by another context, which
+// shares nothing else with it. The values and the queue of that context do not fail.
 func TestReuseOfFailedMemoryFailsNobody(t *testing.T) {
 	const n = 1024 // 4 KiB each
 	for _, memory := range []int64{20 << 10, 1 << 20} {
@@ -92,7 +92,7 @@ func TestReuseOfFailedMemoryFailsNobody(t *testing.T) {
 			failed.Release()
 			done := make(chan fucina.Tensor, 1)
 			go func() { done <- y2.Add(y2) }() // may wait for memory
-			// Until b has submitted, or clearly waits for memory.
+			// Wait until b has submitted, or is taken to wait for memory.
 			for i := 0; i < 1<<16 && r.dev.Stats().Submits[op.Add] < 2; i++ {
 				runtime.Gosched()
 			}
@@ -108,7 +108,7 @@ func TestReuseOfFailedMemoryFailsNobody(t *testing.T) {
 	}
 }
 
-// A weight that any number of contexts reads remembers none of those that are closed.
+// A weight that many contexts read does not remember those that are closed.
 func TestClosedContextsLeaveNoHeap(t *testing.T) {
 	if invariants.RaceEnabled || invariants.Enabled {
 		t.Skip("checked builds record every use")

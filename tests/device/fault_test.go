@@ -38,10 +38,10 @@ func countEvents(t *testing.T, f *gguf.File) discrete.Events {
 	return events
 }
 
-// faultCase runs the small model on a device with faults, then again on the same
-// engine, and requires right ids or an error that passes check the first time,
-// right ids the second time, and nothing left. A nil check stands for several
-// faults: errors pass, both times.
+// faultCase runs the small model on a device with faults, then again on the same engine. The
+// first run must give the right ids or an error that passes check, and the second run the
+// right ids. Nothing may be left. If check is nil, there are several faults, and errors are
+// allowed in both runs.
 func faultCase(f *gguf.File, want []int32, opt discrete.Options, check func(error) error) (failed bool, err error) {
 	r, err := newRig(opt)
 	if err != nil {
@@ -62,12 +62,12 @@ func faultCase(f *gguf.File, want []int32, opt discrete.Options, check func(erro
 		default:
 			failed, err = true, nil
 		}
-		// What fails is what the device computed. The weights are on the host.
+		// Only values that the device computed fail, because the weights are on the host.
 		again, e := generate(m, smallPrompt, tokens)
 		if e == nil {
 			e = harness.SameIDs(again, want)
 		} else if check == nil {
-			e = nil // of several faults, one may have waited for this run
+			e = nil // one of several faults may have occurred in this run
 		}
 		if e != nil {
 			e = fmt.Errorf("again on the same engine: %w", e)
@@ -80,9 +80,9 @@ func faultCase(f *gguf.File, want []int32, opt discrete.Options, check func(erro
 	return failed, errors.Join(err, r.close())
 }
 
-// A failure at any one event of a run ends in the right ids, because the CPU took
-// over, or in an error that says which operations it may come from. Nothing hangs,
-// nothing is left, and the device's failure is not the next engine's.
+// A run with a failure at any one event gives the right ids, because the CPU runs the
+// operation, or an error that names the operations that may have failed. Nothing hangs,
+// nothing is left, and the failure does not fail the next engine.
 func TestFaultSweep(t *testing.T) {
 	seed := testSeed(t)
 	f := openFile(t, small)
@@ -150,8 +150,8 @@ func randomFaults(rng *rand.Rand, events discrete.Events) func() discrete.Fault 
 	}
 }
 
-// Two faults in one run, on a device that may be short of memory: one may strike
-// while the other is being dealt with.
+// Two faults happen in one run, on a device that may be short of memory. One of them may
+// happen while the other is being handled.
 func TestFaultPairs(t *testing.T) {
 	seed := testSeed(t)
 	f := openFile(t, small)
@@ -172,8 +172,8 @@ func TestFaultPairs(t *testing.T) {
 	}
 }
 
-// A fault strikes one of two sessions, or what they share. Each ends in the right
-// ids or in an error.
+// A fault happens in one of two sessions, or in something that they share. Each session ends
+// with the right ids or with an error.
 func TestFaultUnderTwoSessions(t *testing.T) {
 	seed := testSeed(t)
 	f := openFile(t, small)
@@ -216,8 +216,8 @@ func TestFaultUnderTwoSessions(t *testing.T) {
 	}
 }
 
-// A device that disappears takes with it what only it had. The weights are on the
-// host too, so that the CPU goes on with the same model.
+// When a device disappears, only the values are lost that it alone had. The weights are on
+// the host too, so that the CPU continues with the same model.
 func TestLossSweep(t *testing.T) {
 	seed := testSeed(t)
 	f := openFile(t, small)
@@ -241,8 +241,8 @@ func TestLossSweep(t *testing.T) {
 	}
 }
 
-// Bytes that only a lost device had are an error, as often as they are asked for;
-// bytes that the host has are not.
+// Every read of bytes that only a lost device had is an error. Bytes that the host has can
+// be read.
 func TestLossOfValues(t *testing.T) {
 	r := openRig(t, discrete.Options{})
 	c, err := r.eng.NewContext()
@@ -277,7 +277,7 @@ func TestLossOfValues(t *testing.T) {
 				return fmt.Errorf("a tensor that was read: %v, %w", v, err)
 			}
 		}
-		// The CPU goes on, in this context and in new ones.
+		// The CPU continues, in this context and in new ones.
 		other, err := r.eng.NewContext()
 		if err != nil {
 			return err
@@ -292,7 +292,7 @@ func TestLossOfValues(t *testing.T) {
 	})
 }
 
-// Where every submission waits for its work, a failure names the one operation.
+// If every submission waits for its work, a failure names one operation.
 func TestSyncNamesOneOp(t *testing.T) {
 	f := openFile(t, small)
 	want := wantSmall(t)

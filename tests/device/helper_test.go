@@ -23,7 +23,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// watchdog ends what hangs. It is no measure of speed.
+// watchdog is the time after which a test counts as hanging. It does not measure speed.
 const watchdog = 30 * time.Second
 
 // within runs f on a goroutine of its own and fails the test if it hangs.
@@ -43,9 +43,9 @@ func testSeed(t testing.TB) uint64 {
 	return harness.Seed(t)
 }
 
-// share returns which of n cases to run: all with FUCINA_TEST_FULL=1, else about
-// limit of them, spread evenly from a start that the seed chooses. The race
-// detector costs an order of magnitude, so it gets fewer.
+// share returns the indices of the cases to run, out of n: all with FUCINA_TEST_FULL=1,
+// otherwise about limit of them, spread evenly from a start that the seed chooses. Under the
+// race detector there are fewer, because it is an order of magnitude slower.
 func share(seed uint64, n, limit int) []int {
 	step := 1
 	if os.Getenv("FUCINA_TEST_FULL") != "1" {
@@ -61,16 +61,16 @@ func share(seed uint64, n, limit int) []int {
 	return cases
 }
 
-// small is the model of sweeps: all kinds of op, few of each.
+// small is the model of sweeps, with all kinds of op and few of each.
 var small = tinyllama.Options{Layers: 1, Embedding: 16, Heads: 2, KVHeads: 1, FeedForward: 32, Context: 64}
 
 // smallPrompt is a prompt for it, in ids.
 var smallPrompt = []int32{1, 260, 270}
 
-// tokens is how many ids a run generates.
+// tokens is the number of ids that a run generates.
 const tokens = 10
 
-// openFile opens the seeded model's file until the test ends.
+// openFile opens the seeded model's file and closes it when the test ends.
 func openFile(t testing.TB, opt tinyllama.Options) *gguf.File {
 	t.Helper()
 	path := tinyllama.New(opt).File(t, "model.gguf")
@@ -82,7 +82,7 @@ func openFile(t testing.TB, opt tinyllama.Options) *gguf.File {
 	return f
 }
 
-// rig is an engine on a simulated device, and what there was before it.
+// rig is an engine on a simulated device, with the counts of the process before it.
 type rig struct {
 	dev    *discrete.Device
 	eng    *fucina.Engine
@@ -123,7 +123,8 @@ func (r *rig) left() error {
 	return errors.Join(errs...)
 }
 
-// openRig is newRig until the test ends, when nothing may be left.
+// openRig returns a new rig. When the test ends, it closes the rig and checks that nothing
+// is left.
 func openRig(t testing.TB, opt discrete.Options, opts ...fucina.Option) *rig {
 	t.Helper()
 	r, err := newRig(opt, opts...)
@@ -138,7 +139,7 @@ func openRig(t testing.TB, opt discrete.Options, opts ...fucina.Option) *rig {
 	return r
 }
 
-// openModel returns f's model on the rig until the test ends.
+// openModel returns f's model on the rig, and closes it when the test ends.
 func (r *rig) openModel(t testing.TB, f *gguf.File) *llm.Model {
 	t.Helper()
 	m, err := llm.New(r.eng, f, llm.Options{})
@@ -149,7 +150,7 @@ func (r *rig) openModel(t testing.TB, f *gguf.File) *llm.Model {
 	return m
 }
 
-// openSession returns a session until the test ends.
+// openSession returns a session, and closes it when the test ends.
 func openSession(t testing.TB, m *llm.Model) *llm.Session {
 	t.Helper()
 	s, err := m.NewSession(llm.SessionOptions{})
@@ -201,7 +202,7 @@ func (r *rig) smallRun(f *gguf.File) (ids []int32, err error) {
 	return generate(m, smallPrompt, tokens)
 }
 
-// smallIDs returns what the CPU alone generates from the small model.
+// smallIDs returns the ids that the CPU alone generates with the small model.
 var smallIDs = sync.OnceValues(func() ([]int32, error) {
 	dir, err := os.MkdirTemp("", "device")
 	if err != nil {

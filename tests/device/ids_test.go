@@ -16,7 +16,7 @@ import (
 	"github.com/fucina-go/fucina/tests/harness"
 )
 
-// context returns a context until the test ends.
+// context returns a context, and closes it when the test ends.
 func (r *rig) context(t testing.TB) *fucina.Context {
 	t.Helper()
 	c, err := r.eng.NewContext()
@@ -37,7 +37,7 @@ func numbers(t testing.TB, what string, x fucina.Tensor) []float32 {
 	return p
 }
 
-// wrongRow is what the CPU says of the id 7 in the second place for a table of two rows.
+// wrongRow is the CPU's error text for the id 7 at position 1 and a table of two rows.
 func wrongRow(t testing.TB) string {
 	t.Helper()
 	e, err := fucina.Open(fucina.WithProvider("cpu"), fucina.WithThreads(1))
@@ -62,9 +62,9 @@ func wrongRow(t testing.TB) string {
 	return text[strings.Index(text, tensor.ErrIndexOutOfBounds.Error()):]
 }
 
-// Ids that the device computed, and that lie outside the table, give the CPU's error on
-// the values that come from them and on no others, and the context goes on. They killed
-// its queue.
+// If ids that the device computed lie outside the table, the values that come from them have
+// the CPU's error, and no other value has an error. The queue does not fail, and the context
+// can be used afterwards.
 func TestDeviceIDsOutsideTable(t *testing.T) {
 	want := wrongRow(t)
 	for _, chaos := range []discrete.Chaos{discrete.Prompt, discrete.Yields} {
@@ -81,7 +81,7 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 		gather := func(ids fucina.Tensor) fucina.Tensor {
 			return table.Gather(ids.To(dtype.I32), "r")
 		}
-		r.dev.Hold() // so that no operation knows of the error
+		r.dev.Hold() // so that the error is unknown when the operations are submitted
 		before, bad, after := gather(good), gather(wrong), gather(good)
 		sum := bad.Add(after)
 		further := sum.Scale(2)
@@ -117,7 +117,7 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 					t.Errorf("%s: %v, want %v first", name, p, x.want)
 				}
 			}
-			// The contexts go on, on the device.
+			// The contexts can still compute on the device.
 			for _, c := range []*fucina.Context{c, other} {
 				if p := numbers(t, "a next op", after.On(c).Add(after.On(c))); p[1] != 8 {
 					t.Errorf("a next op: %v", p)
@@ -127,19 +127,19 @@ func TestDeviceIDsOutsideTable(t *testing.T) {
 		if p := numbers(t, "good ids", gather(good)); p[0] != 3 || p[3] != 2 {
 			t.Errorf("good ids after bad ones: %v", p)
 		}
-		// An operation that can know of the error fails at once.
+		// Once the error is known, a new operation fails at once.
 		if err := bad.Add(after).Err(); !errors.Is(err, tensor.ErrIndexOutOfBounds) || !strings.Contains(err.Error(), want) {
 			t.Errorf("an op on the rows: %v, want %q", err, want)
 		}
-		// It is none that the cpu ran in the device's place.
+		// The failed operation is not a fallback to the CPU.
 		if s := r.eng.Stats(); s.Fallbacks != 0 || s.CPU.Ops() != 0 {
 			t.Errorf("%d fallbacks and %d ops on the cpu: %s", s.Fallbacks, s.CPU.Ops(), s.LastFallback)
 		}
 	}
 }
 
-// A queue has a limited number of operations whose ids were not looked at. More of them
-// wait and go on, and each has its own error.
+// The number of operations of a queue whose ids are not yet checked is limited. Further
+// operations wait and then run, and each has its own error.
 func TestManyDeviceIDs(t *testing.T) {
 	r := openRig(t, discrete.Options{Seed: testSeed(t), Chaos: discrete.Yields})
 	c := r.context(t)
@@ -177,14 +177,13 @@ func TestManyDeviceIDs(t *testing.T) {
 	}
 }
 
-// rowText is a part of the error of an id alone outside a table of two rows.
+// rowText returns a part of the error for a single id outside a table of two rows.
 func rowText(id int) string {
 	return fmt.Sprintf("id %d at position 0, the table has 2 rows", id)
 }
 
-// Bad requests, each in a context of its own, leave no memory behind: each kept blocks
-// out of use until the engine closed, and after some hundred of them the device computed
-// nothing any more.
+// Bad requests, each in a context of its own, do not keep device memory from reuse, so that
+// the device still computes after hundreds of them.
 func TestBadRequestsLeaveMemoryFlat(t *testing.T) {
 	r := openRig(t, discrete.Options{MemoryBytes: 4 << 20})
 	request := func() error {

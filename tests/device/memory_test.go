@@ -22,8 +22,8 @@ import (
 
 type residencyStats = residency.Stats
 
-// With less memory than the weights need, they come and go; with hardly any, the
-// CPU computes. Either way the ids are right.
+// If the memory is smaller than the weights, weights are evicted and uploaded again. If
+// there is almost no memory, the CPU computes. The ids are right in both cases.
 func TestMemoryPressure(t *testing.T) {
 	seed := testSeed(t)
 	f := openFile(t, small)
@@ -46,7 +46,7 @@ func TestMemoryPressure(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d%%", name, percent), func(t *testing.T) {
 				opts.dev.Seed, opts.dev.Chaos = seed, discrete.Yields
 				eng := opts.eng
-				if eng == nil { // the device's own word counts
+				if eng == nil { // the device itself limits the memory
 					eng = []fucina.Option{fucina.WithDeviceBudget(1 << 40)}
 				}
 				r := openRig(t, opts.dev, eng...)
@@ -74,7 +74,7 @@ func TestMemoryPressure(t *testing.T) {
 				}
 				t.Logf("%d bytes: %d fallbacks, %d bytes uploaded, %d ops on the cpu", limit, s.Fallbacks, s.Device.UploadBytes, s.CPU.Ops())
 
-				// Two sessions take weights from one another.
+				// The weights of two sessions evict one another.
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() {
@@ -93,11 +93,11 @@ func TestMemoryPressure(t *testing.T) {
 	}
 }
 
-// Weights that do not fit together are brought in turn, each a bit at a time, and
-// no op needs the CPU.
+// Weights that do not fit together are uploaded in turn, in pieces, and no op runs on the
+// CPU.
 func TestEviction(t *testing.T) {
 	const n, weights = 64, 4
-	// Room for two of the weights and a few vectors.
+	// The memory has room for two of the weights and a few vectors.
 	b := newBench(t, discrete.Options{MemoryBytes: 2*4*n*n + 8<<10, Chaos: discrete.Yields})
 	x := b.vector(b.a, n, 1)
 	var w [weights]*tensor.Tensor
@@ -124,8 +124,8 @@ func TestEviction(t *testing.T) {
 	b.close()
 }
 
-// Memory runs out while a block of the wanted size waits for another queue: the
-// block is taken, under its fences, and nobody waits on the host.
+// If memory runs out while another queue still uses an idle block of the right size, the
+// block is reused under its fences, without a wait on the host.
 func TestOutOfMemoryTakesBusyBlock(t *testing.T) {
 	const n = 1 << 12 // 16 KiB
 	b := newBench(t, discrete.Options{Ring: deepRing, MemoryBytes: 2 * 4 * n})
@@ -151,8 +151,8 @@ func TestOutOfMemoryTakesBusyBlock(t *testing.T) {
 	b.close()
 }
 
-// Memory runs out while blocks of other sizes are in use: they are waited for, then
-// given back, never before, and the search goes on.
+// If memory runs out while idle blocks of other sizes are still in use, the request waits
+// for their uses, and only then are they freed and the request is met.
 func TestOutOfMemoryWaitsForBusyBlocks(t *testing.T) {
 	const n = 1 << 12
 	b := newBench(t, discrete.Options{Ring: deepRing, MemoryBytes: 4 * 4 * n})
@@ -166,7 +166,7 @@ func TestOutOfMemoryWaitsForBusyBlocks(t *testing.T) {
 	result := make(chan error, 1)
 	var cube *tensor.Tensor
 	go func() {
-		// The operand alone fits into what the small blocks leave behind.
+		// The operand alone fits into the memory of the freed small blocks.
 		c, err := b.b.Do(op.Softmax, &op.Params{Scale: 0}, large)
 		cube = &c
 		result <- err
@@ -184,7 +184,7 @@ func TestOutOfMemoryWaitsForBusyBlocks(t *testing.T) {
 	within(t, "op", func() error { return <-result })
 	within(t, "sync", func() error { return b.dev.Sync(context.Background()) })
 	s := b.eng.Stats()
-	// The operand fits, the result does not: that one op is the CPU's.
+	// The operand fits and the result does not, so that the CPU runs this op.
 	if s.Fallbacks != 1 || b.dev.Stats().Frees == 0 {
 		t.Errorf("%d fallbacks (%s), %d blocks given back", s.Fallbacks, s.LastFallback, b.dev.Stats().Frees)
 	}
@@ -193,8 +193,8 @@ func TestOutOfMemoryWaitsForBusyBlocks(t *testing.T) {
 	b.close()
 }
 
-// A read that was given up still reads its memory: that is not given back before
-// the copy has ended.
+// The copy of a cancelled read still reads its memory, which is not given back before the
+// copy has ended.
 func TestGivenUpReadKeepsMemory(t *testing.T) {
 	const n = 1 << 12
 	b := newBench(t, discrete.Options{Ring: deepRing, MemoryBytes: 3 * 4 * n})
@@ -236,10 +236,11 @@ func TestGivenUpReadKeepsMemory(t *testing.T) {
 	b.dev.Release()
 	within(t, "op", func() error { return <-result })
 	large.Release()
-	b.close() // reports memory that was freed under a copy
+	b.close() // reports memory that was freed during a copy
 }
 
-// An injected refusal that is not followed by others costs nothing but the search.
+// After a single injected refusal of an allocation, the search finds memory and no op runs
+// on the CPU.
 func TestRefusedOnce(t *testing.T) {
 	b := newBench(t, discrete.Options{})
 	x := b.vector(b.a, 100, 1)

@@ -17,13 +17,13 @@ import (
 	"github.com/fucina-go/fucina/tests/harness"
 )
 
-// ops that the small model runs.
+// The ops that the small model runs.
 var modelOps = []op.ID{
 	op.Copy, op.GetRows, op.Add, op.RMSNorm, op.RoPE,
 	op.MatMul, op.Attention, op.SwiGLU,
 }
 
-// A declined op is the CPU's, wherever its operands are, and changes no result.
+// The CPU runs a declined op, wherever its operands are, and no result changes.
 func TestDeclines(t *testing.T) {
 	seed := testSeed(t)
 	f := openFile(t, small)
@@ -95,7 +95,7 @@ func TestGates(t *testing.T) {
 	tests := []struct {
 		name    string
 		env     map[string]int64
-		minCost int64 // the device's own figure
+		minCost int64 // Info.MinCost of the device
 		cpu     []op.ID
 		device  []op.ID
 	}{
@@ -107,7 +107,7 @@ func TestGates(t *testing.T) {
 			name: "one op", env: map[string]int64{"_GET_ROWS": never},
 			cpu: []op.ID{op.GetRows}, device: modelOps[2:],
 		},
-		// What follows the gather finds its operands on the device.
+		// The ops after the gather have their operands on the device.
 		{name: "all but one op", env: map[string]int64{"": never, "_GET_ROWS": 0}, device: modelOps},
 	}
 	for _, tt := range tests {
@@ -142,7 +142,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// A gate that is no number is an error that names it, and opens nothing.
+// If a gate is not a number, Open fails with an error that names the variable, and leaves
+// nothing open.
 func TestBadGates(t *testing.T) {
 	for _, tt := range []struct{ env, value string }{
 		{gateEnv, "many"}, {gateEnv, "-1"}, {gateEnv + "_MATMUL", "1e6"}, {gateEnv + "_ROPE", "9223372036854775808"},

@@ -26,8 +26,8 @@ import (
 	"github.com/fucina-go/fucina/tests/leak"
 )
 
-// bench is an engine without names on its tensors, so that their buffers can be
-// looked at, and two queues.
+// bench is an engine with two queues. Its tensors have no named axes, so that tests can
+// access their buffers.
 type bench struct {
 	t      testing.TB
 	dev    *discrete.Device
@@ -36,7 +36,7 @@ type bench struct {
 	before leak.Counts
 }
 
-// deepRing is enough for a test that holds the device not to fill a queue.
+// deepRing is so long that a test that holds the device does not fill a queue.
 const deepRing = 1 << 10
 
 func newBench(t testing.TB, opt discrete.Options) *bench {
@@ -61,7 +61,7 @@ func newBench(t testing.TB, opt discrete.Options) *bench {
 	return b
 }
 
-// close closes the engine, which must have nothing left.
+// close closes the engine and checks that nothing is left.
 func (b *bench) close() {
 	b.t.Helper()
 	within(b.t, "close", func() error { return errors.Join(b.a.Close(), b.b.Close(), b.eng.Close()) })
@@ -82,7 +82,7 @@ func (b *bench) close() {
 	}
 }
 
-// must returns the tensor of a call that may not fail.
+// must returns the tensor of a call. It fails the test if err is not nil.
 func (b *bench) must(t tensor.Tensor, err error) *tensor.Tensor {
 	b.t.Helper()
 	if err != nil {
@@ -107,7 +107,7 @@ func (b *bench) weight(n int, v float32, onRelease func()) *tensor.Tensor {
 	return b.must(tensor.FromBuffer(buf, dtype.F32, shape.Must(n, n)))
 }
 
-// read requires every element of x to be v.
+// read checks that every element of x is v.
 func (b *bench) read(what string, x *tensor.Tensor, v float32) {
 	b.t.Helper()
 	p, err := tensor.Data[float32](context.Background(), x, storage.Read)
@@ -133,9 +133,9 @@ func (b *bench) pending() bool {
 	return errors.Is(b.dev.Sync(countdown.Cancelled()), context.Canceled)
 }
 
-// Releasing does not wait for the device: not for the result of an op, an operand,
-// an upload, a download that was given up, a value in use by two queues, nor for
-// lent bytes that an upload was taken from.
+// Release does not wait for the device. The test releases the result of an op, an operand, an
+// uploaded tensor, a tensor with a cancelled download, a value that two queues use, and lent
+// bytes after their upload.
 func TestReleaseNeverWaits(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	const n = 256
@@ -161,7 +161,7 @@ func TestReleaseNeverWaits(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() {
-			for b.dev.Events().Downloads < 2 { // until the copy is under way
+			for b.dev.Events().Downloads < 2 { // until the copy is enqueued
 				runtime.Gosched()
 			}
 			cancel()
@@ -196,8 +196,8 @@ func TestReleaseNeverWaits(t *testing.T) {
 	b.close()
 }
 
-// The last release of lent bytes that a download still fills is the one that
-// waits: the bytes are the lender's again when it returns.
+// The last release of lent bytes waits for a download that still fills them, because the
+// lender may use the bytes once it returns.
 func TestReleaseOfFilledLoanWaits(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	values := make([]float32, 64)
@@ -219,7 +219,7 @@ func TestReleaseOfFilledLoanWaits(t *testing.T) {
 		dst.Release()
 		close(done)
 	}()
-	for range 1000 { // a wrong release does not take longer
+	for range 1000 { // a release that did not wait would return within these yields
 		select {
 		case <-done:
 			t.Fatal("released while a download fills the bytes")
@@ -236,8 +236,8 @@ func TestReleaseOfFilledLoanWaits(t *testing.T) {
 	b.close()
 }
 
-// Host memory of a device result does not exist before a host asks for it, and a
-// read of a part does not bring it about.
+// A device result has no host memory before the first host access, and a ranged read does
+// not allocate it.
 func TestNoHostMemoryBeforeRead(t *testing.T) {
 	b := newBench(t, discrete.Options{Chaos: discrete.Yields})
 	x := b.vector(b.a, 1000, 2)
@@ -271,8 +271,8 @@ func TestNoHostMemoryBeforeRead(t *testing.T) {
 	b.close()
 }
 
-// The source of an upload may be released, and its memory used for something else,
-// right after the call: the copy does not read it later.
+// The source of an upload may be released, and its memory reused, right after the call,
+// because the copy does not read it later.
 func TestUploadSourceReused(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	b.dev.Hold()
@@ -297,7 +297,7 @@ func TestUploadSourceReused(t *testing.T) {
 	b.close()
 }
 
-// The operands of a copy that was submitted, and has not been executed, may go.
+// The operands of a submitted copy may be released before it executes.
 func TestReleaseAfterSubmit(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	x := b.vector(b.a, 300, 1)
@@ -316,7 +316,7 @@ func TestReleaseAfterSubmit(t *testing.T) {
 			t.Fatal(err)
 		}
 		release(y, dst, flat)
-		// What takes the place of y on the same queue comes after the copy.
+		// A value that reuses the memory of y on the same queue is written after the copy.
 		release(b.must(b.a.Do(op.Mul, nil, x, x)))
 	}
 	b.dev.Release()
@@ -329,8 +329,8 @@ func TestReleaseAfterSubmit(t *testing.T) {
 	b.close()
 }
 
-// Memory that a queue still uses is reused at once by that queue, and not by
-// another one while there is other memory.
+// Released memory that a queue still uses is reused at once by that queue. Another queue
+// does not reuse it while there is other memory.
 func TestReuseAcrossQueues(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	const n = 2048
@@ -359,8 +359,8 @@ func TestReuseAcrossQueues(t *testing.T) {
 
 func mem(t *tensor.Tensor) accel.Memory { return t.Buffer().DeviceMemory() }
 
-// An operand from the host takes memory that nobody uses, not that of released results
-// that the device has not computed yet, so that the caller runs ahead of the device.
+// An operand that is uploaded gets unused memory, and not that of released results that the
+// device has not computed yet, so that the caller does not wait for the device.
 func TestUploadsDoNotWaitForResults(t *testing.T) {
 	b := newBench(t, discrete.Options{Ring: deepRing})
 	warm := b.vector(b.a, 100, 1)

@@ -28,8 +28,8 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// A model that is larger than the budget uploads hardly more in a step than what is
-// too much: a part of it stays, whatever its matrices' sizes.
+// A model larger than the budget keeps a fixed part resident: a step uploads little more than
+// the part over the budget, whatever the sizes of the matrices.
 func TestOversizedModel(t *testing.T) {
 	for _, opt := range []tinyllama.Options{{Layers: 8}, {Layers: 8, Tied: true}} {
 		f := openFile(t, opt)
@@ -75,8 +75,8 @@ func TestOversizedModel(t *testing.T) {
 	}
 }
 
-// Once prompts of a few lengths have run, prompts of other lengths need no memory
-// that the device has not given yet.
+// Once prompts of a few lengths have run, prompts of other lengths allocate no device
+// memory.
 func TestPromptLengths(t *testing.T) {
 	seed := testSeed(t)
 	f := openFile(t, tinyllama.Options{Layers: 1, Embedding: 16, Heads: 2, KVHeads: 1, FeedForward: 48, Context: 512})
@@ -112,8 +112,8 @@ func TestPromptLengths(t *testing.T) {
 	}
 }
 
-// An engine and its contexts take nothing of the device before there is something to
-// do there.
+// An engine and its contexts use no queues or memory of the device before the first op that
+// runs there.
 func TestDeviceIsTouchedLate(t *testing.T) {
 	b := newBench(t, discrete.Options{})
 	want := func(what string, queues, pinned int64) {
@@ -139,8 +139,8 @@ func TestDeviceIsTouchedLate(t *testing.T) {
 	b.close()
 }
 
-// An engine that is opened eagerly has what transfers need, or says at once that it
-// cannot be had, and leaves nothing behind.
+// An engine that is opened eagerly has its transfer queues and staging memory. If they cannot
+// be allocated, the opening fails and leaves nothing open.
 func TestEagerEngine(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		host, err := cpu.New(cpu.Options{Threads: 1})
@@ -178,7 +178,7 @@ func TestEagerEngine(t *testing.T) {
 	}
 }
 
-// The lender of a weight's bytes is told when a device has taken a copy, each time,
+// BorrowOptions.Cold of a weight runs each time that a device has taken a copy of the bytes,
 // and not for other operands.
 func TestColdAfterAdoption(t *testing.T) {
 	const n = 16
@@ -222,7 +222,7 @@ func TestCancelUnderPressure(t *testing.T) {
 	half := b.must(z.Narrow(0, 0, n/2))
 	b.read("z", z, 3)
 	b.dev.Hold()
-	release(b.must(b.a.Do(op.Add, nil, half, half))) // half of the last 4 KiB is in use
+	release(b.must(b.a.Do(op.Add, nil, half, half))) // keeps half of the last 4 KiB in use
 	ctx, cancel := context.WithCancel(context.Background())
 	b.a.SetCancel(ctx)
 	result := make(chan error, 1)
@@ -252,8 +252,7 @@ func TestCancelUnderPressure(t *testing.T) {
 	b.close()
 }
 
-// An op that can never have the memory it asks for costs no weight its place, as
-// often as it is tried.
+// An op that needs more memory than there can be evicts no weight, however often it is tried.
 func TestTooLargeEvictsNothing(t *testing.T) {
 	const n = 64
 	b := newBench(t, discrete.Options{MemoryBytes: 64 << 10})
@@ -278,14 +277,14 @@ func TestTooLargeEvictsNothing(t *testing.T) {
 	if s := b.eng.Residency(); s.Evictions != 0 {
 		t.Errorf("%d weights given up", s.Evictions)
 	}
-	if s := b.dev.Stats(); s.Uploads > uploads+1 { // one
+	if s := b.dev.Stats(); s.Uploads > uploads+1 { // one upload is allowed
 		t.Errorf("%d uploads, want that of one value", s.Uploads-uploads)
 	}
 	release(x, w, one)
 	b.close()
 }
 
-// spy is a device that notes its queues.
+// spy is a device that records its queues.
 type spy struct {
 	*discrete.Device
 	queues map[provider.QueueKind][]provider.Queue
@@ -306,8 +305,8 @@ func (s *spy) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
 	return q, err
 }
 
-// A read of a value that is ready waits for no other context's work, even where that is
-// to be read too.
+// A read of a value that is ready does not wait for the work of another context, even if a
+// value of that context is being read too.
 func TestReadsDoNotQueueUp(t *testing.T) {
 	d := newSpy(t)
 	host, err := cpu.New(cpu.Options{Threads: 1})
@@ -339,7 +338,7 @@ func TestReadsDoNotQueueUp(t *testing.T) {
 	within(t, "the fast context", func() error { return fast.Timeline().Last().Wait(context.Background()) })
 	slow := make(chan error, 1)
 	go func() { slow <- y[0].Buffer().ReadAt(context.Background(), make([]byte, 4), 0) }()
-	for range 1000 { // a read that gets in the way does not take longer
+	for range 1000 { // a read that did not wait would be submitted within these yields
 		runtime.Gosched()
 	}
 	d.Step(d.queues[provider.DownloadQueue][0], 1)

@@ -16,9 +16,8 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// A decode step that goes back to the host, or to the allocator, per op is what
-// makes a device slower than the CPU: after the first steps, a step is one upload
-// of ids, one download of logits, and ops on the device.
+// After the first steps, a decode step is one upload of ids, one download of logits, and ops
+// on the device. Transfers or allocations per op would make a device slower than the CPU.
 func TestDecodeStepCounters(t *testing.T) {
 	for name, chaos := range map[string]discrete.Chaos{"prompt": discrete.Prompt, "yields": discrete.Yields, "sleeps": discrete.Sleeps} {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +56,7 @@ func TestDecodeStepCounters(t *testing.T) {
 	}
 }
 
-// Every seeded model says on the device what llama.cpp says.
+// Every seeded model generates the same ids on the device as in llama.cpp.
 func TestGoldens(t *testing.T) {
 	for _, g := range tinyllama.Goldens() {
 		t.Run(g.Name, func(t *testing.T) {
@@ -76,8 +75,8 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// Weights are held once per engine, however many sessions run on them; contexts on
-// one device do not see one another.
+// The device holds weights once per engine, for any number of sessions. Contexts on one
+// device do not affect one another.
 func TestSessionsShareWeights(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	f := openFile(t, g.Options)
@@ -130,7 +129,8 @@ func TestSessionsShareWeights(t *testing.T) {
 	}
 }
 
-// Contexts come and go, each with a queue on the device, and leave nothing behind.
+// Contexts that are opened and closed, each with a queue on the device, leave nothing
+// behind.
 func TestManySessions(t *testing.T) {
 	want := wantSmall(t)
 	r := openRig(t, discrete.Options{Seed: testSeed(t), Chaos: discrete.Yields})
@@ -158,13 +158,13 @@ func TestManySessions(t *testing.T) {
 	if after.Device.LiveQueues != before.Device.LiveQueues || after.Handles != before.Handles || after.Pool.Outstanding != before.Pool.Outstanding {
 		t.Errorf("sessions left something:\nbefore %+v\nafter  %+v", before, after)
 	}
-	// Four sessions at a time take no more than four times the memory of one.
+	// Four concurrent sessions use at most four times the memory of one.
 	if after.Device.LiveBytes > 4*before.Device.LiveBytes {
 		t.Errorf("%d bytes on the device, %d after one session", after.Device.LiveBytes, before.Device.LiveBytes)
 	}
 }
 
-// A second goroutine inside a context is refused, not raced with.
+// A second goroutine that uses a context at the same time gets an error, not a race.
 func TestContextBusy(t *testing.T) {
 	r := openRig(t, discrete.Options{Decline: func(id op.ID, _ *op.Args) string {
 		if id == op.Mul {
@@ -179,13 +179,13 @@ func TestContextBusy(t *testing.T) {
 	r.dev.Hold()
 	x := fucina.FromSlice(c, []float32{1, 2}, fucina.Ax("d", 2))
 	y := x.Add(x)
-	// An op on the CPU waits inside the context for what the device holds back.
+	// An op on the CPU waits inside the context for work that the held device has not done.
 	first := make(chan error, 1)
 	go func() {
 		for {
 			err := y.Mul(y).Err()
 			if errors.Is(err, fucina.ErrBusy) {
-				continue // the other goroutine was inside
+				continue // the other goroutine used the context
 			}
 			first <- err
 			return

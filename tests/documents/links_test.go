@@ -17,8 +17,8 @@ var (
 	filePath = regexp.MustCompile(`^\w[\w.-]*(/[\w.-]+)*$`)
 )
 
-// broken returns the links of a document at name, and the paths of the module between its
-// backquotes, that lead nowhere. exists looks at a path in the module.
+// broken returns the broken links of the document at name, and the module's paths in
+// backquotes that do not exist. exists reports whether a path in the module exists.
 func broken(name, text string, exists func(string) bool) []string {
 	var bad []string
 	for _, m := range link.FindAllStringSubmatch(text, -1) {
@@ -35,7 +35,7 @@ func broken(name, text string, exists func(string) bool) []string {
 		if !filePath.MatchString(span) || span == path.Base(span) && !strings.HasSuffix(span, ".md") {
 			continue
 		}
-		// A path begins with a directory of the module, or lies beside the document.
+		// A path begins with a directory of the module, or is relative to the document.
 		first, _, _ := strings.Cut(span, "/")
 		if beside := path.Join(path.Dir(name), span); (first == span || exists(first)) && !exists(span) && !exists(beside) {
 			bad = append(bad, span)
@@ -65,7 +65,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// Links and paths in the documents lead somewhere.
+// The targets of links and paths in the documents exist.
 func TestLinks(t *testing.T) {
 	root := repo.Root(t)
 	exists := func(p string) bool {
@@ -79,7 +79,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A newcomer finds the other documents from the README.
+// The README links to the other documents.
 func TestReadme(t *testing.T) {
 	text := repo.Read(t, "README.md")
 	for _, name := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "RATIONALE.md"} {
@@ -91,8 +91,8 @@ func TestReadme(t *testing.T) {
 
 var identifier = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*)?$`)
 
-// strangers returns the names of Go between backquotes, those with upper and lower case
-// letters, that known does not have. Of pkg.Name it looks at Name.
+// strangers returns the Go names in backquotes that known does not have. A Go name has upper
+// and lower case letters. For pkg.Name, strangers checks Name.
 func strangers(text string, known map[string]bool) []string {
 	var bad []string
 	for _, span := range repo.Code(text) {
@@ -115,8 +115,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// The guides name what exists: a type, a function or a test that was renamed is renamed
-// there too.
+// The types, functions and tests that the guides name exist.
 func TestGuides(t *testing.T) {
 	known := map[string]bool{}
 	for _, name := range repo.Files(t, ".go") {

@@ -15,7 +15,7 @@ var (
 	goal  = regexp.MustCompile("`make (\\w+)`")
 )
 
-// targets returns the targets of the Makefile that a person calls.
+// targets returns the targets of the Makefile that are meant for the command line.
 func targets(t *testing.T) []string {
 	t.Helper()
 	m := phony.FindStringSubmatch(repo.Read(t, "Makefile"))
@@ -25,8 +25,8 @@ func targets(t *testing.T) []string {
 	return slices.DeleteFunc(strings.Fields(m[1]), func(name string) bool { return strings.HasPrefix(name, "$") })
 }
 
-// CONTRIBUTING.md has every target of the Makefile and no other, and so have the
-// documents that name some.
+// CONTRIBUTING.md lists exactly the targets of the Makefile. Other documents name only
+// targets that exist.
 func TestTargets(t *testing.T) {
 	rows, err := repo.Table(repo.Read(t, "CONTRIBUTING.md"), "target", "what it does")
 	if err != nil {
@@ -51,7 +51,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// CONTRIBUTING.md names the stages of CI in their order.
+// CONTRIBUTING.md lists the stages of CI in their order.
 func TestStages(t *testing.T) {
 	_, section, found := strings.Cut(repo.Read(t, "CONTRIBUTING.md"), "\n## CI\n")
 	stages := stage.FindAllStringSubmatch(repo.Read(t, ".ci/run"), -1)

@@ -27,7 +27,7 @@ func tagsOf(text string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			// Both values of each tag, so that no part of the expression is skipped.
+			// Both values of each tag are tried, so that no part of the expression is skipped.
 			for _, value := range []bool{true, false} {
 				expr.Eval(func(tag string) bool {
 					if !systems[tag] && !slices.Contains(tags, tag) {
@@ -54,7 +54,7 @@ func TestTagsOf(t *testing.T) {
 	}
 }
 
-// docs/environment.md has every build tag of the module's files, and no other.
+// docs/environment.md lists exactly the build tags of the module's files.
 func TestTags(t *testing.T) {
 	rows, err := repo.Table(repo.Read(t, "docs/environment.md"), tagTable...)
 	if err != nil {

@@ -21,18 +21,18 @@ var (
 	testVariables    = []string{"variable of tests", "values", "without it", "what it does", "read by"}
 )
 
-// foreign are variables that tests pass on and that belong to the system.
+// foreign are variables of the system that tests pass on.
 var foreign = map[string]bool{"PATH": true}
 
-// source is the Go files of the module, with what is needed to find out which environment
-// variables they read.
+// source has the Go files of the module and an index to find the environment variables that
+// they read.
 type source struct {
 	module string
 	files  []repo.GoFile
-	consts map[[2]string]string // by package and name, the constants that are strings
-	reads  map[[2]string]int    // by package and name, functions that read the variable that their argument i names
-	found  map[string][]string  // by variable, the packages that read it
-	lost   []string             // reads of variables whose names the test cannot tell
+	consts map[[2]string]string // values of string constants, by package and name
+	reads  map[[2]string]int    // index of the parameter that names the variable that a function reads, by package and name
+	found  map[string][]string  // packages that read a variable, by variable
+	lost   []string             // reads of variables whose names the test cannot determine
 }
 
 // newSource looks for the variables that files read.
@@ -49,8 +49,8 @@ func newSource(module string, files []repo.GoFile) *source {
 			return true
 		})
 	}
-	// A function that hands its parameter on is one that reads, too: until no more are
-	// found.
+	// A function that passes its parameter to a reading function also reads. The scan is
+	// repeated until it finds no more.
 	for before := 0; before < len(s.reads); {
 		before = len(s.reads)
 		s.found, s.lost = map[string][]string{}, nil
@@ -72,8 +72,8 @@ func (s *source) addConsts(f repo.GoFile, d *ast.GenDecl) {
 	}
 }
 
-// addConst records a constant. Constants of different functions that share a name and
-// not a value have no text.
+// addConst records a constant. If constants of different functions have the same name and
+// different values, the name has no text.
 func (s *source) addConst(name [2]string, f repo.GoFile, value ast.Expr) {
 	text, ok := s.text(f, value)
 	if !ok {
@@ -111,7 +111,7 @@ func (s *source) scan(f repo.GoFile) {
 	}
 }
 
-// parameter returns which parameter of fn the expression is, or -1.
+// parameter returns the index of the parameter of fn that the expression is, or -1.
 func parameter(fn *ast.FuncDecl, e ast.Expr) int {
 	id, ok := e.(*ast.Ident)
 	if !ok || fn == nil {
@@ -129,8 +129,8 @@ func parameter(fn *ast.FuncDecl, e ast.Expr) int {
 	return -1
 }
 
-// name returns the package and the name that e stands for in f, where a package of the
-// module is its directory.
+// name returns the package and the name that e refers to in f. A package of the module is
+// given as its directory.
 func (s *source) name(f repo.GoFile, e ast.Expr) [2]string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -158,7 +158,7 @@ func (s *source) name(f repo.GoFile, e ast.Expr) [2]string {
 	return [2]string{}
 }
 
-// text returns the constant text of e. What is added to it at run time becomes <OP>.
+// text returns the constant text of e. A part that is added at run time becomes <OP>.
 func (s *source) text(f repo.GoFile, e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -223,8 +223,8 @@ func f() { m.Exported("FAR"); os.Setenv("SET", "1") }
 	}
 }
 
-// documented returns the variables of docs/environment.md and the packages that it says
-// read them.
+// documented returns the variables of docs/environment.md, and for each the packages that
+// read it according to the document.
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
 	doc := repo.Read(t, "docs/environment.md")
@@ -245,8 +245,8 @@ func documented(t *testing.T) map[string][]string {
 	return vars
 }
 
-// docs/environment.md has every variable that some Go file reads, and who does, and no
-// other variable.
+// docs/environment.md lists exactly the variables that Go files read, and the packages that
+// read them.
 func TestVariables(t *testing.T) {
 	s := newSource(repo.ModulePath(t), repo.GoFiles(t, parser.SkipObjectResolution))
 	for _, name := range s.lost {
@@ -268,8 +268,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// Whatever names a variable of ours names one that exists: a variable that is set in a
-// test, a target or a message under a name that nothing reads has no effect.
+// Every FUCINA_ variable that a file names exists. A variable that a test, a target or a
+// message names but nothing reads has no effect.
 func TestVariableNames(t *testing.T) {
 	vars := documented(t)
 	texts := map[string]string{"Makefile": repo.Read(t, "Makefile"), ".ci/run": repo.Read(t, ".ci/run")}
@@ -305,7 +305,7 @@ func literals(syntax *ast.File) string {
 
 var ours = regexp.MustCompile(`FUCINA_[A-Z0-9_]*[A-Z0-9](_<OP>)?`)
 
-// unknown returns the variables of ours that text names and vars does not have.
+// unknown returns the FUCINA_ variables in text that vars does not have.
 func unknown(text string, vars map[string][]string) []string {
 	var bad []string
 	for _, name := range ours.FindAllString(text, -1) {
@@ -317,7 +317,7 @@ func unknown(text string, vars map[string][]string) []string {
 	return bad
 }
 
-// matches reports whether name is one of those that a row with <OP> stands for.
+// matches reports whether name is one of the variables of a row with <OP>.
 func matches(name string, vars map[string][]string) bool {
 	for row := range vars {
 		if prefix, ok := strings.CutSuffix(row, "<OP>"); ok && strings.HasPrefix(name, prefix) {
