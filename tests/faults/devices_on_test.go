@@ -32,10 +32,10 @@ func devices() []configuration {
 	}}
 }
 
-// openDiscrete opens a discrete device that is more or less prompt, and in one run of
-// two has too little memory for both sessions, or may use too little: weights are
-// evicted then, and the CPU takes over, with the same ids. In one of four it declines
-// some operations, so that values go to and fro.
+// openDiscrete opens a discrete device with random delays. In one run of two, its memory or
+// the budget is too small for both sessions: weights are evicted, or the CPU computes, with
+// the same ids. In one run of four it declines some operations, so that values are
+// transferred in both directions.
 func openDiscrete(rng *rand.Rand) (*device, string, error) {
 	opt := discrete.Options{
 		Seed: rng.Uint64(), Chaos: discrete.Chaos(rng.IntN(3)), MaxDelay: 50 * time.Microsecond, Ring: 1 + rng.IntN(64),
@@ -72,15 +72,16 @@ func openDiscrete(rng *rand.Rand) (*device, string, error) {
 		opt.Seed, opt.Chaos, opt.Ring, opt.MemoryBytes, budget, declined), nil
 }
 
-// inject tells the simulated device of a fault.
+// inject arms a fault of the simulated device.
 func (r *run) inject(f discrete.Fault) {
 	if err := r.faults.Provider.(*discrete.Device).Inject(f); err != nil {
 		panic(err)
 	}
 }
 
-// failWork makes work fail after it was submitted, which ends its queue: the victim's
-// or, if shared, that of whoever submits. The transfer queues are everybody's.
+// failWork makes work fail after it was submitted, which kills its queue. The queue is that
+// of the victim or, if shared is set, of the session that submits. The transfer queues
+// belong to both sessions.
 func failWork(call inject.Call, kind discrete.FaultKind, shared bool) func(*planner) event {
 	return func(p *planner) event {
 		nth := p.nth(call, shared)

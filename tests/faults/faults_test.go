@@ -25,23 +25,23 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// patience is how long one run may take before it counts as a deadlock. It takes
-// milliseconds.
+// patience is the time after which a run counts as deadlocked. A run takes milliseconds.
 const patience = time.Minute
 
-// tokens is how many ids a session generates.
+// tokens is the number of ids that a session generates.
 const tokens = 10
 
-// prompts are those of the two sessions, of different lengths.
+// prompts are the prompts of the two sessions. They have different lengths.
 var prompts = [2][]int32{{1, 260, 270}, {1, 263, 258, 290, 271, 265, 280}}
 
-// configuration is where the sessions compute.
+// configuration is a kind of provider for the sessions.
 type configuration struct {
 	name string
 	// open returns a provider that chooses delays and limits at random, and describes
 	// the choice.
 	open func(rng *rand.Rand) (*device, string, error)
-	// events returns the events that can strike, each as often as it is likely.
+	// events returns the possible events. An event that is more likely is listed more
+	// often.
 	events []func(p *planner) event
 }
 
@@ -50,29 +50,29 @@ type device struct {
 	faults *inject.Provider
 	// opts make an engine compute on the provider alone.
 	opts []fucina.Option
-	// disarm drops the faults that the provider has been told of, and hazards returns
-	// the misuse that it has seen; nil where a provider does neither.
+	// disarm drops the armed faults of the provider, and hazards returns the misuses that
+	// it has recorded. They are nil if a provider has no faults.
 	disarm  func()
 	hazards func() []string
 }
 
-// event is one of three that a run meets.
+// event is one of the three events of a run.
 type event struct {
 	what string
-	// shared says that the event may strike either session, because it is one of
-	// something that both use.
+	// shared says that the event may affect either session, because it concerns something
+	// that both use.
 	shared bool
-	// errs are what an error that comes of the event matches; none for a delay.
+	// errs are the errors that an error caused by the event may match. A delay has none.
 	errs []error
-	// arm arranges for the event.
+	// arm arms the event.
 	arm func(r *run)
 }
 
-// plan is what is to happen in a run.
+// plan has the choices and events of a run.
 type plan struct {
 	number uint64
 	device string // the choices of configuration.open
-	victim int    // the session that events are meant for
+	victim int    // index of the session that the events are meant for
 	batch  int
 	events [3]event
 }
@@ -96,13 +96,14 @@ type planner struct {
 	counts *counts
 }
 
-// counts are the calls of a run without faults, by kind: of each session, and of all.
+// counts are the numbers of calls of a run without faults, by kind, for each session and in
+// total.
 type counts struct {
 	of  [2][inject.Calls]int
 	all [inject.Calls]int
 }
 
-// nth returns a random call of the kind among those of the victim, or of all.
+// nth returns the number of a random call of the kind, among those of the victim or of all.
 func (p *planner) nth(call inject.Call, shared bool) int {
 	n := p.counts.of[p.victim][call]
 	if shared {
@@ -123,13 +124,14 @@ type run struct {
 	cancel [2]context.CancelFunc
 
 	mu       sync.Mutex
-	sessions [2]*llm.Session // while they are open, for who closes one early
+	sessions [2]*llm.Session // the open sessions, for closeEarly
 	helpers  sync.WaitGroup
 
-	failed [2]atomic.Bool // how the sessions ended
+	failed [2]atomic.Bool // whether each session ended with an error
 }
 
-// failCall makes a call fail at once: of the victim if calls of the kind have a caller.
+// failCall makes a call fail at once. It is a call of the victim, if calls of the kind have a
+// caller.
 func failCall(call inject.Call, sentinel error) func(*planner) event {
 	return func(p *planner) event {
 		shared := call == inject.NewQueue || call == inject.Alloc || call == inject.AllocPinned
@@ -149,7 +151,7 @@ func failCall(call inject.Call, sentinel error) func(*planner) event {
 	}
 }
 
-// delay holds up some calls, of either session.
+// delay delays some calls of either session.
 func delay(p *planner) event {
 	call := []inject.Call{inject.Submit, inject.Submit, inject.WaitFor, inject.Upload, inject.Download}[p.rng.IntN(5)]
 	nth, n := p.nth(call, true), 1+p.rng.IntN(5)
@@ -190,8 +192,8 @@ func cancelAfter(p *planner) event {
 	}
 }
 
-// closeEarly closes the victim's session between two of its steps, as soon as it can
-// after one of its calls. The next step finds it closed, or about to be.
+// closeEarly closes the victim's session between two of its steps, as soon as possible after
+// one of its calls. The next step finds the session closed or being closed.
 func closeEarly(p *planner) event {
 	nth, victim := p.nth(inject.Submit, false), p.victim
 	return event{
@@ -216,7 +218,7 @@ func (r *run) closeEarly(i int) {
 	}
 }
 
-// small is a model with all kinds of op, few of each.
+// small is a model with all kinds of op and few of each.
 var small = tinyllama.Options{Layers: 1, Embedding: 16, Heads: 2, KVHeads: 1, FeedForward: 32, Context: 64}
 
 func openCPU(*rand.Rand) (*device, string, error) {
@@ -228,8 +230,8 @@ func openCPU(*rand.Rand) (*device, string, error) {
 	return &device{faults: faults, opts: []fucina.Option{fucina.WithProvider("cpu"), fucina.WithCPU(faults)}}, "cpu", nil
 }
 
-// configurations are where this build can compute. The CPU computes in the calls
-// themselves, and everything is one session's but the queues.
+// configurations are the providers of this build. The CPU computes within the calls, so that
+// only the calls for queues are shared by the sessions.
 func configurations() []configuration {
 	list := []configuration{{
 		name: "cpu",
@@ -242,7 +244,7 @@ func configurations() []configuration {
 	return append(list, devices()...)
 }
 
-// fixture is what the runs share.
+// fixture has the data that the runs share.
 type fixture struct {
 	file *gguf.File
 	want [2][]int32
@@ -279,9 +281,8 @@ func newFixture(t *testing.T) *fixture {
 	return x
 }
 
-// generate runs a session of its own on m and returns the likeliest tokens, as many as
-// there were before an error. It calls opened with the session, and with nil before it
-// closes the session.
+// generate runs a new session on m and returns the likeliest tokens up to the end or an
+// error. It calls opened with the session, and with nil before it closes the session.
 func generate(ctx context.Context, m *llm.Model, prompt []int32, batch int, opened func(*llm.Session)) (ids []int32, err error) {
 	s, err := m.NewSession(llm.SessionOptions{Batch: batch})
 	if err != nil {
@@ -290,7 +291,7 @@ func generate(ctx context.Context, m *llm.Model, prompt []int32, batch int, open
 	opened(s)
 	defer func() {
 		opened(nil)
-		// Whoever closes the session early may be at it.
+		// closeEarly may be closing the session.
 		e := s.Close()
 		for errors.Is(e, fucina.ErrBusy) {
 			time.Sleep(10 * time.Microsecond)
@@ -316,7 +317,7 @@ func generate(ctx context.Context, m *llm.Model, prompt []int32, batch int, open
 	return ids, nil
 }
 
-// errClose reports a session that did not close well, which no event excuses.
+// errClose reports a failed close of a session, which no event explains.
 var errClose = errors.New("close of a session")
 
 // count returns the calls of a run without events.
@@ -341,7 +342,7 @@ func (x *fixture) count(c *configuration, rng *rand.Rand) (*counts, error) {
 	return &n, err
 }
 
-// plan returns the run with a number, on a device of its own.
+// plan returns the plan of the run with the given number. Each run has a device of its own.
 func (x *fixture) plan(c *configuration, n *counts, seed, number uint64) (*run, error) {
 	rng := rand.New(rand.NewPCG(seed, number))
 	dev, described, err := c.open(rng)
@@ -355,8 +356,8 @@ func (x *fixture) plan(c *configuration, n *counts, seed, number uint64) (*run, 
 	return &run{device: *dev, plan: p}, nil
 }
 
-// do runs the sessions and checks how they end and what they leave. done is called
-// when they have ended.
+// do runs the sessions, and checks how they end and that nothing is left. It calls done when
+// they have ended.
 func (r *run) do(x *fixture, done func()) error {
 	before := leak.Now()
 	err := harness.Bounded(patience, func() error { return r.onEngine(x, done) })
@@ -398,14 +399,13 @@ func (r *run) onEngine(x *fixture, done func()) error {
 	wg.Wait()
 	r.helpers.Wait()
 	done()
-	// What failed is what the device computed, and what was lost is what only the
-	// device had. The weights are on the host. Work that a cancelled session has left
-	// under way may still fail.
+	// Only values that the device computed or that it alone had can fail. The weights are
+	// on the host. Pending work of a cancelled session may still fail.
 	r.faults.Disarm()
 	if r.disarm != nil {
 		r.disarm()
 	}
-	_ = r.faults.Sync(context.Background()) // who wants its results has had the failure
+	_ = r.faults.Sync(context.Background()) // a failure was reported to the reader of its results
 	ids, err := generate(context.Background(), r.model, prompts[0], r.plan.batch, func(*llm.Session) {})
 	if err == nil {
 		err = harness.SameIDs(ids, x.want[0])
@@ -420,7 +420,7 @@ func (r *run) onEngine(x *fixture, done func()) error {
 	return err
 }
 
-// session runs session i and judges its end.
+// session runs session i and checks its end.
 func (r *run) session(x *fixture, i int) error {
 	ids, err := generate(r.ctx[i], r.model, prompts[i], r.plan.batch, func(s *llm.Session) {
 		r.mu.Lock()
@@ -459,7 +459,7 @@ func (r *run) judge(i int, err error) error {
 	return fmt.Errorf("no event explains: %w", err)
 }
 
-// Three random events meet two sessions. One of the two is the victim.
+// Three random events happen in two sessions, one of which is the victim.
 func TestFaults(t *testing.T) {
 	seed := harness.Seed(t)
 	runs, ok := harness.Number(t, "FUCINA_FAULT_RUNS")

@@ -1,6 +1,6 @@
-// Package ggufbuild writes small GGUF images for tests: synthetic models and
-// well-formed inputs that a test then damages. It writes what ggml would write,
-// and does not check what a test chooses to put in.
+// Package ggufbuild writes small GGUF images for tests: synthetic models and well-formed
+// inputs that a test then damages. It writes the same bytes as ggml, and does not check the
+// contents that a test gives.
 package ggufbuild
 
 import (
@@ -195,8 +195,8 @@ func (b *Builder) AddTensor(name string, d dtype.DType, shape []int, data []byte
 	b.AddRawTensor(name, uint32(d.GGUF()), shape, data)
 }
 
-// AddRawTensor is [Builder.AddTensor] with the ggml_type as it goes into the
-// file, for types that this module does not know.
+// AddRawTensor is [Builder.AddTensor] with the ggml_type of the file, for types that this
+// module does not have.
 func (b *Builder) AddRawTensor(name string, id uint32, shape []int, data []byte) {
 	b.tensors = append(b.tensors, tensor{name, id, append([]int(nil), shape...), data})
 }

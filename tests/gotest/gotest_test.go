@@ -16,8 +16,8 @@ func mustList(t *testing.T, text string) []entry {
 	return list
 }
 
-// events are of a run of three packages: one that passes with two skips, one with a
-// failed subtest, and one that panics inside a test.
+// events are the events of a run of three packages: one that passes with two skips, one with
+// a failed subtest, and one that panics inside a test.
 const events = `go: downloading nothing
 {"Action":"start","Package":"github.com/fucina-go/fucina/a"}
 {"Action":"run","Package":"github.com/fucina-go/fucina/a","Test":"TestQuiet"}
@@ -49,7 +49,7 @@ const events = `go: downloading nothing
 {"Action":"skip","Package":"github.com/fucina-go/fucina/d","Elapsed":0}
 `
 
-// What go test prints without -v is printed, and nothing of what passed.
+// The output is that of go test without -v, without the output of passed tests.
 func TestReportPrints(t *testing.T) {
 	var out strings.Builder
 	r := newReport(&out)
@@ -168,9 +168,9 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// The status is go test's, and 1 where only the list disagrees.
+// The exit status is that of go test, or 1 if only the list disagrees.
 func TestStatus(t *testing.T) {
-	t.Setenv("GOARCH", "") // an emulated run of this test runs the system's own go
+	t.Setenv("GOARCH", "") // if this test is emulated, it still runs the system's go command
 	t.Setenv("GOFLAGS", "")
 	root := t.TempDir()
 	for name, text := range map[string]string{

@@ -11,7 +11,7 @@ import (
 type entry struct {
 	line      int
 	pkg       string // relative to the module; "." is its root
-	pattern   string // of path.Match, for the test's name
+	pattern   string // pattern of path.Match for the test's name
 	condition constraint.Expr
 	reason    string
 }
@@ -47,7 +47,7 @@ func (e *entry) holds(f facts) bool {
 	return e.condition.Eval(func(name string) bool { return f[name] })
 }
 
-// names reports whether the entry is about the test.
+// names reports whether the entry matches the test.
 func (e *entry) names(pkg, test string) bool {
 	if e.pkg != pkg {
 		return false

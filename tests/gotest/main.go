@@ -31,7 +31,7 @@ func main() {
 	os.Exit(code)
 }
 
-// listPath is the list's path in the module.
+// listPath is the path of the list in the module.
 const listPath = "tests/skips.txt"
 
 func run(args []string, stdout, stderr io.Writer) (int, error) {
@@ -50,7 +50,7 @@ func run(args []string, stdout, stderr io.Writer) (int, error) {
 	}
 	f := factsOf(args, root, env)
 
-	// The terminal sends its interrupt to go test too, which ends by it.
+	// The terminal sends its interrupt to go test too, which then ends.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	cmd := exec.CommandContext(ctx, goCommand(), append([]string{"test", "-json"}, args...)...)
@@ -89,7 +89,7 @@ func run(args []string, stdout, stderr io.Writer) (int, error) {
 // goCommand returns the go command to run: $GO, as in the Makefile, or go.
 func goCommand() string { return cmp.Or(os.Getenv("GO"), "go") }
 
-// goEnv returns what the go command says of the named variables.
+// goEnv returns the values of the named variables of the go command.
 func goEnv(names ...string) (map[string]string, error) {
 	out, err := exec.Command(goCommand(), append([]string{"env"}, names...)...).Output()
 	if err != nil {
@@ -106,9 +106,9 @@ func goEnv(names ...string) (map[string]string, error) {
 	return env, nil
 }
 
-// facts are what the conditions of the list ask for: the names that are true. They are
-// the system, the architecture, the build tags and flags of the run, and what factsOf
-// finds in its surroundings.
+// facts are the names that are true in the conditions of the list: the system, the
+// architecture, the build tags and flags of the run, and the names that factsOf derives from
+// the environment.
 type facts map[string]bool
 
 // factsOf returns the facts of a run of go test with args.
@@ -155,7 +155,7 @@ func (f facts) String() string {
 	return strings.Join(names, " ")
 }
 
-// flagOf splits -name=value, in any of the spellings that go test takes.
+// flagOf splits -name=value, in any spelling that go test accepts.
 func flagOf(arg string) (name, value string) {
 	if !strings.HasPrefix(arg, "-") {
 		return "", ""
@@ -164,7 +164,7 @@ func flagOf(arg string) (name, value string) {
 	return strings.TrimPrefix(name, "test."), value
 }
 
-// selects reports whether args leave out tests of the packages that they name.
+// selects reports whether args exclude tests of the named packages.
 func selects(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool {
 		name, _ := flagOf(a)

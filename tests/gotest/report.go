@@ -29,12 +29,12 @@ type skip struct {
 	why string
 }
 
-// report turns events into what go test prints, and keeps the skips.
+// report turns events into the output of go test, and keeps the skips.
 type report struct {
 	out     io.Writer
-	pending map[testID]*strings.Builder // output of what has not ended
-	order   map[string][]testID         // of pending, by package
-	ran     map[string]bool             // packages
+	pending map[testID]*strings.Builder // output of tests and packages that have not ended
+	order   map[string][]testID         // order of pending, by package
+	ran     map[string]bool             // packages that ran
 	seen    []testID
 	skips   []skip
 }
@@ -43,7 +43,7 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, pending: make(map[testID]*strings.Builder), order: make(map[string][]testID), ran: make(map[string]bool)}
 }
 
-// read takes in all events. A line that is none is passed on.
+// read reads all events. It prints a line that is not an event.
 func (r *report) read(events io.Reader) error {
 	in := bufio.NewReader(events)
 	for {
@@ -81,7 +81,7 @@ func (r *report) add(e *event) {
 	}
 }
 
-// chatter are the lines that a test binary adds in verbose mode.
+// chatter matches the lines that a test binary adds in verbose mode.
 var chatter = regexp.MustCompile(`^=== (RUN|PAUSE|CONT|NAME)\s`)
 
 func (r *report) output(id testID, text string) {
@@ -97,7 +97,7 @@ func (r *report) output(id testID, text string) {
 	b.WriteString(text)
 }
 
-// take returns the output of id so far, and forgets it.
+// take returns the output of id so far, and removes it from pending.
 func (r *report) take(id testID) string {
 	b := r.pending[id]
 	if b == nil {
@@ -122,12 +122,12 @@ func (r *report) endPackage(id testID, action string) {
 	r.ran[id.pkg] = true
 	text := r.take(id)
 	if action == "fail" {
-		// Tests that were running when the binary ended have no end of their own.
+		// Tests that were running when the binary ended have no end event.
 		for _, t := range r.order[id.pkg] {
 			fmt.Fprint(r.out, r.take(t))
 		}
 	} else {
-		// What a binary prints beside its tests shows only where it fails.
+		// The output of a binary outside its tests is printed only if the package fails.
 		text = lastLine(text)
 	}
 	delete(r.order, id.pkg)
@@ -141,7 +141,7 @@ func lastLine(text string) string {
 	return text
 }
 
-// reasonOf returns what a skipped test says, on one line.
+// reasonOf returns the message of a skipped test, on one line.
 func reasonOf(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -163,8 +163,8 @@ func relative(pkg string) string {
 	return strings.TrimPrefix(pkg, module+"/")
 }
 
-// compare prints the skips and whether the list allows them, and reports whether it
-// does. Where whole packages ran, it also looks for entries that name no test.
+// compare prints the skips and whether the list allows them, and returns true if it allows
+// all. If whole packages ran, it also reports entries that match no test.
 func (r *report) compare(list []entry, f facts, whole bool) bool {
 	var unlisted []skip
 	groups := make([][]skip, len(list))
@@ -200,8 +200,8 @@ func (r *report) compare(list []entry, f facts, whole bool) bool {
 	return len(unlisted)+len(stale) == 0
 }
 
-// stale returns the entries whose condition holds, whose package ran, and that name no
-// test of it.
+// stale returns the entries whose condition is true and whose package ran, and that match no
+// test of the package.
 func (r *report) stale(list []entry, f facts) []entry {
 	ran := make(map[string]bool)
 	for pkg := range r.ran {

@@ -1,5 +1,5 @@
-// Package harness is what tests of the whole path share: a watchdog, a seed, what is
-// closed with the test, and what a run left behind on a provider.
+// Package harness has the common parts of tests of the whole path: a watchdog, a seed, and
+// counts of the resources that a run leaves behind.
 package harness
 
 import (
@@ -20,8 +20,8 @@ import (
 // ErrHang reports that a function did not return in time.
 var ErrHang = errors.New("hangs")
 
-// Bounded runs f on a goroutine of its own and returns its error, or ErrHang with the
-// stacks of all goroutines if f does not return within limit.
+// Bounded runs f on a new goroutine and returns its error. If f does not return within limit,
+// Bounded returns ErrHang with the stacks of all goroutines.
 func Bounded(limit time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -79,7 +79,7 @@ func SameIDs(got, want []int32) error {
 	return nil
 }
 
-// LeftOn describes what is left on a provider that was closed.
+// LeftOn describes the resources that are left on a closed provider.
 func LeftOn(s provider.Stats) error {
 	if s.LiveBlocks != 0 || s.LiveBytes != 0 || s.LiveQueues != 0 || s.PinnedBytes != 0 || s.Allocs != s.Frees {
 		return fmt.Errorf("left on the provider: %+v", s)

@@ -1,5 +1,5 @@
-// Package importgraph tests that the module's packages import each other as the table of
-// floors in ARCHITECTURE.md says. It reads the table, so that the document is the rule.
+// Package importgraph tests that the imports between the module's packages follow the table
+// of floors in ARCHITECTURE.md. It reads the rules from the table.
 //
 // The package has no code but its tests.
 package importgraph

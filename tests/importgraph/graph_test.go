@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// file is a Go file of the module: the package directory, and the module's packages
+// file is a Go file of the module, with its package directory and the packages of the module
 // that it imports.
 type file struct {
 	name, dir string
@@ -17,8 +17,8 @@ type file struct {
 
 func isTests(dir string) bool { return dir == "tests" || strings.HasPrefix(dir, "tests/") }
 
-// violations returns what is wrong with the imports of files. Tests may import upward,
-// and from tests/: what they link is no part of the module's shape.
+// violations returns the imports of files that break the rules. Tests may import upward and
+// from tests/.
 func (p plan) violations(files []file) []string {
 	var bad []string
 	unknown := map[string]bool{}
@@ -71,8 +71,8 @@ func (p plan) absent(files []file) []string {
 	return bad
 }
 
-// cycles finds import cycles between packages, over all build tags together: a
-// cycle that no single build has still means that two rooms lean on each other.
+// cycles finds import cycles between packages, over all build tags together. A cycle that no
+// single build has is an error too, because the packages depend on each other.
 func cycles(files []file) []string {
 	graph := map[string][]string{}
 	for _, f := range files {

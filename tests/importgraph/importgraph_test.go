@@ -24,7 +24,7 @@ func floors(t *testing.T) plan {
 	return p
 }
 
-// moduleFiles returns what the module's Go files import of the module.
+// moduleFiles returns the module's Go files with their imports of the module.
 func moduleFiles(t *testing.T) []file {
 	t.Helper()
 	module := repo.ModulePath(t)
@@ -57,8 +57,7 @@ func TestImportGraph(t *testing.T) {
 	}
 }
 
-// The table forbids what the module's packages must never do, whatever else changes
-// in it.
+// Even if the table changes, it forbids certain imports.
 func TestFloors(t *testing.T) {
 	p := floors(t)
 	for _, tt := range []struct{ from, to, why string }{
@@ -109,7 +108,7 @@ var example = [][]string{
 	{"0", "`offheap`", "x", ""},
 }
 
-// The checks themselves, on graphs with one arrow that matters.
+// The checks find violations in graphs with one import to check.
 func TestViolations(t *testing.T) {
 	p, errs := parsePlan(example)
 	if errs != nil {
@@ -171,7 +170,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// A row whose package does not exist is found.
+// A row whose package does not exist is reported.
 func TestAbsent(t *testing.T) {
 	p, errs := parsePlan(example[:2])
 	if errs != nil {
@@ -186,7 +185,7 @@ func TestAbsent(t *testing.T) {
 func TestBadTable(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		row  []string // beside those of the example
+		row  []string // added to the rows of the example
 		want string   // part of the only error
 	}{
 		{"no number", []string{"high", "`x`", "x", ""}, `floor "high"`},

@@ -10,18 +10,18 @@ import (
 	"github.com/fucina-go/fucina/tests/repo"
 )
 
-// header is that of the table of floors.
+// header is the header of the table of floors.
 var header = []string{"floor", "package", "holds", "may import beside its floor"}
 
-// room is a package in the table of floors. It may import the packages of lower floors,
-// and what the other fields say.
+// room is a package in the table of floors. It may import the packages of lower floors, as
+// far as the other fields allow, and those of beside.
 type room struct {
-	path  string // in the module; "." is its root
+	path  string // path in the module; "." is the root
 	floor int
 
 	beside  []string         // packages of its own floor that it may import
-	nothing bool             // it imports nothing of the module
-	only    map[int][]string // by floor, the packages of that floor that it may import
+	nothing bool             // it may import no package of the module
+	only    map[int][]string // the packages of a floor that it may import, by floor
 	ceiling int              // the highest of the lower floors that it may import
 	by      []string         // if not nil, the packages that may import it
 }
@@ -29,8 +29,8 @@ type room struct {
 // plan is the table of floors, by package.
 type plan map[string]*room
 
-// The clauses of the last column of the table, which a semicolon separates. A clause that
-// is none of these lists packages of the room's own floor.
+// The clauses of the last column of the table, separated by semicolons. Any other clause
+// lists packages of the room's own floor.
 var (
 	nothingClause = "nothing of the module"
 	onlyClause    = regexp.MustCompile("^of floor (\\d+) only (`.+`)$")
@@ -39,8 +39,7 @@ var (
 	besideClause  = regexp.MustCompile("^`[^`]+`(, `[^`]+`)*$")
 )
 
-// parsePlan reads the rows of the table of floors, and says everything that is wrong with
-// them.
+// parsePlan reads the rows of the table of floors, and returns all their errors.
 func parsePlan(rows [][]string) (plan, []error) {
 	p := plan{}
 	var bad []error
@@ -94,7 +93,7 @@ func parseRoom(row []string) (*room, error) {
 	return r, nil
 }
 
-// check says where rows contradict each other.
+// check returns the contradictions between rows.
 func (p plan) check() []error {
 	var bad []error
 	for _, r := range p {
@@ -122,7 +121,7 @@ func (p plan) check() []error {
 	return bad
 }
 
-// forbids says why the package from must not import the package to, or returns "".
+// forbids returns the reason why the package from must not import the package to, or "".
 func forbids(from, to *room) string {
 	only, limited := from.only[to.floor]
 	switch {

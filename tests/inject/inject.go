@@ -1,9 +1,9 @@
-// Package inject wraps a provider or a device so that chosen calls fail, or something
-// else happens just before them. It is for tests of everything above a provider.
+// Package inject wraps a provider or a device so that chosen calls fail, or a function runs
+// just before them. It is for tests of the layers above a provider.
 //
-// A fault concerns the calls of one kind, and of one caller if it says so: a caller is
-// whoever put a label into the context that reaches the provider, with [As]. NewQueue,
-// Alloc and AllocPinned take no context, so their calls belong to nobody.
+// A fault concerns the calls of one kind. It may be restricted to one caller, identified by
+// a label that [As] puts into the context of the call. NewQueue, Alloc and AllocPinned have
+// no context, so their calls have no label.
 package inject
 
 import (
@@ -46,13 +46,13 @@ func (c Call) String() string {
 	return callNames[c]
 }
 
-// Fault is what happens at one call.
+// Fault is an error or a function for one call.
 type Fault struct {
 	Call Call
-	// Who restricts the fault to the calls with this label, which is comparable; nil
-	// stands for the calls of everybody.
+	// Who restricts the fault to the calls with this label, which must be comparable.
+	// Nil means all calls.
 	Who any
-	// Nth is the call that the fault strikes, counting from 1 when it was armed.
+	// Nth is the number of the call of the fault. The first call after Arm is 1.
 	Nth int
 	// Do, if set, is called before the call, on its goroutine, with the queue that the
 	// call is for, or nil.
@@ -62,8 +62,8 @@ type Fault struct {
 	Err error
 }
 
-// Provider is a provider with faults. It is safe for concurrent use as far as the
-// wrapped provider is.
+// Provider is a provider with faults. It is safe for concurrent use to the same extent as
+// the wrapped provider.
 type Provider struct {
 	provider.Provider
 
@@ -77,20 +77,20 @@ type caller struct {
 	who  any
 }
 
-// New returns a wrapper of p, without faults. One of a device is no device; see
-// [NewDevice].
+// New returns a wrapper of p, without faults. If p is a device, the wrapper is not a device;
+// see [NewDevice].
 func New(p provider.Provider) *Provider {
 	return &Provider{Provider: p, counts: make(map[caller]int)}
 }
 
 type label struct{}
 
-// As returns a context whose holder's calls are who's.
+// As returns a context that gives calls the label who.
 func As(ctx context.Context, who any) context.Context {
 	return context.WithValue(ctx, label{}, who)
 }
 
-// Arm arms a fault. It panics if the fault can never strike.
+// Arm arms a fault. It panics if the fault can never happen.
 func (p *Provider) Arm(f Fault) {
 	if f.Call >= Calls || f.Nth < 1 || f.Do == nil && f.Err == nil {
 		panic(fmt.Sprintf("inject: fault at %s %d, want a kind of call, a number from 1 on, and something to do", f.Call, f.Nth))
@@ -117,15 +117,15 @@ func (p *Provider) Forget(who any) {
 	}
 }
 
-// Count returns how many calls of the kind there were with the label who, or with any
-// label and none if who is nil.
+// Count returns the number of calls of the kind with the label who. If who is nil, it counts
+// all calls.
 func (p *Provider) Count(call Call, who any) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts[caller{call, who}]
 }
 
-// before lets happen what is due at a call, and returns the error of the call, if any.
+// before runs the faults that are due at a call, and returns the error of the call, or nil.
 func (p *Provider) before(ctx context.Context, call Call, q provider.Queue) error {
 	who := ctx.Value(label{})
 	for _, f := range p.due(call, who) {
@@ -139,7 +139,7 @@ func (p *Provider) before(ctx context.Context, call Call, q provider.Queue) erro
 	return nil
 }
 
-// due counts a call and returns the faults whose call it is, disarmed.
+// due counts a call, and disarms and returns the faults of that call.
 func (p *Provider) due(call Call, who any) []Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,8 +188,7 @@ func (p *Provider) WaitFor(ctx context.Context, q provider.Queue, w accel.Work) 
 	return p.Provider.WaitFor(ctx, q, w)
 }
 
-// Device is a device with faults: those of a [Provider], and those of its memory and
-// transfers.
+// Device is a device with faults, including faults of its memory and transfers.
 type Device struct {
 	*Provider
 	dev provider.Device
@@ -225,7 +224,7 @@ func (d *Device) Download(ctx context.Context, q provider.Queue, dst []byte, src
 	return d.dev.Download(ctx, q, dst, src)
 }
 
-// Pinned is a [Device] over one with pinned memory.
+// Pinned is a [Device] that wraps a device with pinned memory.
 type Pinned struct {
 	*Device
 	provider.PinnedAllocator
@@ -239,8 +238,8 @@ func (p *Pinned) AllocPinned(n int) ([]byte, error) {
 	return p.PinnedAllocator.AllocPinned(n)
 }
 
-// ForEngine returns d as an engine takes it: with pinned memory if d wraps a device
-// that has it.
+// ForEngine returns d for use by an engine. The result has pinned memory if the wrapped
+// device has it.
 func (d *Device) ForEngine() provider.Device {
 	if pinned, ok := d.dev.(provider.PinnedAllocator); ok {
 		return &Pinned{d, pinned}

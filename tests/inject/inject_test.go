@@ -12,7 +12,7 @@ import (
 
 var errCause = errors.New("the test's cause")
 
-// counter is a device that counts what reaches it.
+// counter is a device that counts its calls.
 type counter struct {
 	provider.Device
 	calls [Calls]int
@@ -99,7 +99,7 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// A fault with a label counts the calls of its holder alone.
+// A fault with a label counts only the calls with that label.
 func TestLabel(t *testing.T) {
 	p := NewDevice(&counter{})
 	mine, theirs := As(t.Context(), "me"), As(t.Context(), "them")
@@ -127,7 +127,7 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-// Only a wrapper of a device with pinned memory has some.
+// Only the wrapper of a device with pinned memory has pinned memory.
 func TestPinned(t *testing.T) {
 	if _, ok := NewDevice(&counter{}).ForEngine().(provider.PinnedAllocator); ok {
 		t.Error("pinned memory from a device without")

@@ -1,6 +1,5 @@
-// Package repo reads this repository for the tests that compare its parts with each
-// other: its Go files, whatever their build tags, and the tables of its documents. It also
-// finds the data that lies beside a development checkout.
+// Package repo reads this repository for tests that compare its parts with each other. It
+// reads Go files of all build tags and the tables of documents.
 package repo
 
 import (
@@ -49,7 +48,7 @@ func Shared(t testing.TB, twin string, elem ...string) string {
 	return path
 }
 
-// ModulePath returns the module's path, as its go.mod says.
+// ModulePath returns the module's path from go.mod.
 func ModulePath(t testing.TB) string {
 	t.Helper()
 	for line := range strings.Lines(Read(t, "go.mod")) {
@@ -72,8 +71,8 @@ func Read(t testing.TB, name string) string {
 }
 
 // Files returns the slash-separated paths of the module's files that end in one of the
-// suffixes. Like the go command it leaves out testdata, names that begin with a dot or
-// an underscore, and other modules.
+// suffixes. Like the go command, it skips testdata, names that begin with a dot or an
+// underscore, and other modules.
 func Files(t testing.TB, suffixes ...string) []string {
 	t.Helper()
 	root := Root(t)
@@ -112,13 +111,13 @@ func Files(t testing.TB, suffixes ...string) []string {
 // GoFile is a Go file of the module.
 type GoFile struct {
 	Name   string // slash-separated path in the module
-	Dir    string // of the package, likewise; "." is the module's root
+	Dir    string // slash-separated path of the package; "." is the module's root
 	Test   bool
 	Syntax *ast.File
 }
 
-// GoFiles parses every Go file of the module, whatever its build tags. mode is the
-// parser's.
+// GoFiles parses every Go file of the module, of all build tags. mode is the mode of
+// go/parser.
 func GoFiles(t testing.TB, mode parser.Mode) []GoFile {
 	t.Helper()
 	var files []GoFile
@@ -135,9 +134,9 @@ func GoFiles(t testing.TB, mode parser.Mode) []GoFile {
 	return files
 }
 
-// Table returns the cells of the Markdown table in text whose header is that, row by
-// row. It fails if there is no such table, if it is empty, or if a row has another number
-// of cells.
+// Table returns the cells of the Markdown table in text with the given header, row by row. It
+// fails if there is no such table, if the table is empty, or if a row has another number of
+// cells.
 func Table(text string, header ...string) ([][]string, error) {
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
@@ -169,7 +168,7 @@ func isRule(row []string) bool {
 	return row[0] != "" && strings.Trim(strings.Join(row, ""), ":-") == ""
 }
 
-// cells returns the cells of a row of a Markdown table, or nil if line is no row.
+// cells returns the cells of a row of a Markdown table, or nil if line is not a row.
 func cells(line string) []string {
 	line = strings.TrimSpace(line)
 	if len(line) < 2 || line[0] != '|' || line[len(line)-1] != '|' {
@@ -182,7 +181,7 @@ func cells(line string) []string {
 	return row
 }
 
-// Code returns the spans of text that stand between backquotes.
+// Code returns the spans of text in backquotes.
 func Code(text string) []string {
 	parts := strings.Split(text, "`")
 	var spans []string

@@ -38,7 +38,7 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// Files sees what every build has, and nothing that the go command does not.
+// Files returns the files of every build, and skips the same files as the go command.
 func TestFiles(t *testing.T) {
 	names := Files(t, ".go", ".s")
 	for _, want := range []string{"doc.go", "tests/repo/repo_test.go", "residency/manager.go", "quant/encode_q4_amd64.s"} {

@@ -1,5 +1,5 @@
-// Package sigbus tells tests whether the system says where a read behind the end of a
-// mapped file faults.
+// Package sigbus tells tests whether the system reports the address of a fault behind the
+// end of a mapped file.
 package sigbus
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/fucina-go/fucina/internal/offheap"
 )
 
-// Need skips the test where the address of such a read is not known, as under the
-// emulator qemu-user 7, which reports address 0. There the fault of a file that was cut
-// cannot be told from that of a nil pointer.
+// Need skips the test if the system does not report that address. The emulator qemu-user 7,
+// for example, reports address 0, so that the fault of a truncated file cannot be told from
+// that of a nil pointer.
 func Need(t testing.TB) {
 	t.Helper()
 	if err := probe(); err != nil {
@@ -21,7 +21,7 @@ func Need(t testing.TB) {
 	}
 }
 
-// probe reads a file that was cut.
+// probe reads a truncated file.
 var probe = sync.OnceValue(func() (err error) {
 	f, err := os.CreateTemp("", "sigbus")
 	if err != nil {

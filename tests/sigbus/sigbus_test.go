@@ -6,5 +6,5 @@ import (
 	"github.com/fucina-go/fucina/tests/sigbus"
 )
 
-// Where tests run on the system itself, they see the faults of files that were cut.
+// On a system without emulation, tests see the address of the fault of a truncated file.
 func TestNeed(t *testing.T) { sigbus.Need(t) }

@@ -28,39 +28,39 @@ import (
 )
 
 const (
-	// clients is how many goroutines serve sessions.
+	// clients is the number of goroutines that serve sessions.
 	clients = 8
-	// warm is how many sessions fill the pools.
+	// warm is the number of sessions that fill the pools.
 	warm = 100
-	// perSession is how many bytes of any kind a session may leave behind, from least
-	// to growth in all: what eight sessions need at once still has new peaks, ever more
-	// rarely, which the pools keep, and each set of fences keeps some queues that have
-	// ended. A leak of 100 bytes per session passes the limit, but for short tests, in
-	// which all of that is new.
+	// perSession is the number of bytes of any kind that a session may leave behind. In
+	// total the limit is at least least and at most growth. The pools grow a little,
+	// because the peak demand of eight concurrent sessions still rises, ever more rarely,
+	// and each set of fences keeps some ended queues. A leak of 100 bytes per session
+	// exceeds the limit after 1,000 sessions.
 	perSession = 50
 	least      = 100 << 10
 	growth     = 1 << 20
-	// longest is the longest prompt, and the most tokens that follow it.
+	// longest is the length of the longest prompt, and the most tokens that follow it.
 	longest = 8
-	// patience is how long sessions may take beyond the time that they were given
-	// before they count as deadlocked.
+	// patience is the time beyond the planned end of a run after which its sessions count
+	// as deadlocked.
 	patience = 4 * time.Minute
 )
 
-// checked says that the build keeps records of memory, or blocks, on the Go heap, which
-// then says nothing of sessions, and that it is slow.
+// checked says that the build keeps records of memory, or blocks, on the Go heap, and that it
+// is slow. The size of the heap is then not checked.
 const checked = invariants.RaceEnabled || invariants.Enabled
 
 var small = tinyllama.Options{Layers: 1, Embedding: 16, Heads: 2, KVHeads: 1, FeedForward: 32, Context: 64}
 
-// errFault is the failure that strikes some sessions.
+// errFault is the failure of some sessions.
 var errFault = errors.New("injected failure")
 
-// configuration is where the sessions compute.
+// configuration is a kind of provider for the sessions.
 type configuration struct {
 	name string
-	// sessions is how many sessions a short test takes after the first ones: enough
-	// for what the pools still take to be far below perSession.
+	// sessions is the number of sessions of a short test after the first ones: so many
+	// that the growth of the pools is far below perSession.
 	sessions int64
 	open     func() (*device, error)
 }
@@ -69,7 +69,7 @@ type device struct {
 	faults *inject.Provider
 	// opts make an engine compute on the provider alone.
 	opts []fucina.Option
-	// failWork makes the next operation of a queue fail later; nil where operations
+	// failWork makes the next operation of a queue fail later. It is nil if operations
 	// fail at once.
 	failWork func(q provider.Queue)
 }
@@ -92,7 +92,7 @@ type server struct {
 	served atomic.Uint64
 }
 
-const width = 64 // of the weight
+const width = 64 // width of the weight
 
 func newServer(c *configuration, path string) (*server, error) {
 	d, err := c.open()
@@ -124,7 +124,7 @@ func (s *server) close() error {
 	return errors.Join(s.model.Close(), s.eng.Close())
 }
 
-// serve serves sessions by all clients as long as next says so.
+// serve serves sessions with all clients as long as next returns true.
 func (s *server) serve(limit time.Duration, seed uint64, warming bool, next func() bool) error {
 	return harness.Bounded(limit+patience, func() error {
 		var wg sync.WaitGroup
@@ -142,7 +142,7 @@ func (s *server) serve(limit time.Duration, seed uint64, warming bool, next func
 	})
 }
 
-// fate decides how a session of the caller me ends: half of them well.
+// fate decides how a session of the client me ends. Half of the sessions end well.
 func (s *server) fate(rng *rand.Rand, me any, cancel func()) (excuse error) {
 	f := inject.Fault{Call: inject.Submit, Who: me, Nth: 1 + rng.IntN(200)}
 	switch {
@@ -159,8 +159,8 @@ func (s *server) fate(rng *rand.Rand, me any, cancel func()) (excuse error) {
 	return excuse
 }
 
-// session serves one session, with a random prompt and fate. While the pools warm up,
-// it sleeps now and then, so that all clients are at work at once.
+// session serves one session, with a random prompt and fate. While the pools fill, it
+// sometimes sleeps, so that all clients have a session at the same time.
 func (s *server) session(rng *rand.Rand, warming bool) error {
 	defer s.served.Add(1)
 	me := new(int)
@@ -240,8 +240,8 @@ func median(times []time.Duration) time.Duration {
 	return times[len(times)/2]
 }
 
-// quantity is something that is held while no session is served, and how much more of
-// it n sessions may leave behind.
+// quantity is an amount of a resource that is held while no session is served, and the growth
+// that n sessions may cause.
 type quantity struct {
 	name  string
 	value int64
@@ -254,10 +254,10 @@ func none(int64) int64 { return 0 }
 
 func bytes(n int64) int64 { return min(max(perSession*n, least), growth) }
 
-// some is for counts of what the pools keep: one for a thousand bytes.
+// some is the limit for numbers of pooled objects: one per thousand bytes.
 func some(n int64) int64 { return bytes(n) / 1000 }
 
-// measure returns all that is held. No session is served meanwhile.
+// measure returns all quantities. No session is served meanwhile.
 func (s *server) measure() []quantity {
 	// Objects with finalizers, and those that a pool keeps for one more collection,
 	// outlive the first collection.
@@ -270,7 +270,8 @@ func (s *server) measure() []quantity {
 	return []quantity{
 		// The memory of the simulated device lies on the Go heap.
 		{heapBytes, int64(m.HeapAlloc) - d.LiveBytes, bytes},
-		// Memory that a transfer used when its buffer ended is freed a little later.
+		// Memory that a transfer still used when its buffer was released is freed a little
+		// later.
 		{"bytes off the Go heap", o.LiveBytes - e.Pool.Cached, bytes},
 		{"bytes of the host pool", e.Pool.Cached, bytes},
 		{"blocks off the Go heap", o.LiveBlocks, some},
@@ -345,7 +346,7 @@ func soak(t *testing.T, s *server, seed uint64, sessions int64, long time.Durati
 	}
 }
 
-// soakLong serves sessions for a time, and times an op in between.
+// soakLong serves sessions for a duration, and measures the time of an op in between.
 func (s *server) soakLong(t *testing.T, seed uint64, long time.Duration) {
 	const rounds = 40
 	var times []time.Duration
@@ -361,8 +362,8 @@ func (s *server) soakLong(t *testing.T, seed uint64, long time.Duration) {
 		times = append(times, d)
 		t.Logf("%d sessions: one op takes %s", s.served.Load(), d)
 	}
-	// Time that grows with the sessions served is many times longer in the end; a
-	// processor that changes its pace makes it less than twice as long.
+	// A time that grew with the number of sessions would be many times longer at the end. A
+	// change of the processor's clock makes it less than twice as long.
 	early, late := median(times[:rounds/4]), median(times[rounds-rounds/4:])
 	if late > 2*early {
 		t.Errorf("one op takes %s, and %s in the beginning", late, early)

@@ -1,12 +1,10 @@
-// Package tinyllama writes llama models, and those of other families, for tests: a
-// few hundred kilobytes of GGUF that follow from a seed, so that a clean clone can
-// run the whole path from a file to text. The weights are random, scaled so that
-// greedy text wanders and the largest logit stands clear of the next; the text means
-// nothing.
+// Package tinyllama writes models of llama and other families for tests: a few hundred
+// kilobytes of GGUF that are generated from a seed, so that a clean clone can run the whole
+// path from a file to text. The weights are random. They are scaled so that greedy text does
+// not repeat and the largest logit differs clearly from the next. The text has no meaning.
 //
-// The bytes are a function of [Options], or of [Shape], alone, the same on every
-// platform and in every Go version: a change of them is a change of every number
-// recorded from them.
+// The bytes depend only on [Options] or [Shape]. They are the same on every platform and in
+// every Go version. If they change, every number that was recorded from them is wrong.
 //
 // # The generator
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 )
 
-// Shape chooses a model of any family; zero fields take their defaults. A tensor's
-// elements are those of [New], from its name.
+// Shape describes a model of any family. A zero field means its default. A tensor's elements
+// depend on its name as in [New].
 type Shape struct {
 	Architecture string // "llama"
 	Layers       int    // 2
@@ -22,27 +22,27 @@ type Shape struct {
 	Context      int    // 512
 	DType        dtype.DType
 
-	Output     bool // an output matrix; else the embedding stands for it
+	Output     bool // has an output matrix; otherwise the embedding is used
 	OutputBias bool
 	QKVBias    bool
-	AttnBias   bool // of the attention's output projection
+	AttnBias   bool // bias of the attention's output projection
 	FFNBias    bool
 	QKNorm     bool
 	PostNorms  bool
 	Fused      bool // attn_qkv for attn_q, attn_k and attn_v; ffn_up for ffn_gate and ffn_up
 
 	seed uint64
-	name string // general.name; with it stands rope.dimension_count
+	name string // general.name; if it is set, rope.dimension_count is written too
 }
 
-// postGain is the scale of norms that stand behind attention and MLP in gemma. ggml's
-// CPU kernels take gelu from a table of f16 numbers, an error of about 2e-4 of each
-// value, which these norms bring to the residual stream; small, they leave it where
-// the other families' rounding is.
+// postGain is the scale of the norms after attention and MLP in gemma. ggml's CPU kernels
+// look up gelu in a table of f16 numbers, with a relative error of about 2e-4, which these
+// norms add to the residual stream. A small scale keeps that error at the level of the other
+// families' rounding.
 const postGain = 1.0 / 32
 
-// NewShape returns the model that s describes, without the metadata and tensors that
-// only some files of its family have: those are the caller's to add.
+// NewShape returns the model that s describes. The caller adds metadata and tensors that only
+// some files of the family have.
 func NewShape(s Shape) *Model { return s.model() }
 
 func (s Shape) model() *Model {
@@ -83,8 +83,8 @@ func (s Shape) model() *Model {
 	g := generator{m: m, seed: s.seed, dtype: s.DType}
 	gain := float64(embedGain)
 	if s.PostNorms {
-		// gemma multiplies the embeddings by the root of the width, and its norms keep
-		// the blocks from answering in kind.
+		// gemma multiplies the embeddings by the square root of the width, while its norms
+		// keep the outputs of the blocks small.
 		gain /= 2
 	}
 	g.matrix("token_embd.weight", len(v.tokens), d, gain, 0)
@@ -136,7 +136,7 @@ func (s Shape) model() *Model {
 func (g *generator) vector(name string, n int, mid, spread float32) {
 	values := g.uniform(name, n)
 	for i, u := range values {
-		values[i] = mid + float32(u*spread) // the conversion keeps a platform from fusing
+		values[i] = mid + float32(u*spread) // the conversion prevents a fused operation
 	}
 	g.add(name, dtype.F32, []int{n}, values)
 }
@@ -147,7 +147,7 @@ func (m *Model) AddFloats(name string, values ...float32) {
 	g.add(name, dtype.F32, []int{len(values)}, values)
 }
 
-// Family is a model with what it says, greedily: as [Golden], for all families.
+// Family is a model and its greedy output, like [Golden], for all families.
 type Family struct {
 	Name  string        `json:"-"`
 	Model func() *Model `json:"-"`
@@ -162,7 +162,7 @@ type Family struct {
 //go:embed testdata/families.json
 var familiesJSON []byte
 
-// families are the models that testdata/families.json has numbers of.
+// families are the models whose results are in testdata/families.json.
 var families = []struct {
 	name  string
 	build func() *Model
@@ -173,7 +173,7 @@ var families = []struct {
 		m.Set("llama.rope.scaling.factor", float32(4))
 		return m
 	}},
-	// llama.cpp takes a factor without a type as that of linear scaling.
+	// llama.cpp takes a factor without a type as a factor of linear scaling.
 	{"llama-factor", func() *Model {
 		m := NewShape(Shape{Output: true})
 		m.Set("llama.rope.scaling.factor", float32(4))
@@ -243,7 +243,7 @@ var families = []struct {
 		m.Set("gemma2.final_logit_softcapping", float32(6))
 		return m
 	}},
-	// Soft caps and pattern by default.
+	// The soft caps and the pattern are the defaults.
 	{"gemma2-default", func() *Model {
 		return NewShape(Shape{Architecture: "gemma2", HeadLength: 32, PostNorms: true})
 	}},
@@ -255,7 +255,7 @@ var families = []struct {
 		m.Set("gemma3.attention.sliding_window", uint32(9))
 		return m
 	}},
-	// The scaling's magnitude is that of the blocks without a window.
+	// The magnitude factor of the scaling is that of the blocks without a window.
 	{"gemma3-yarn", func() *Model {
 		m := NewShape(Shape{Architecture: "gemma3", Layers: 4, HeadLength: 32, QKNorm: true, PostNorms: true})
 		m.Set("gemma3.rope.freq_base", float32(1e6))

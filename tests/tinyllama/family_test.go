@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The bytes of a model must never change: numbers were recorded from them.
+// The bytes of a model never change, because results were recorded from them.
 func TestFamilyBytesArePinned(t *testing.T) {
 	want := map[string]string{
 		"llama-linear":         "800c2fb4ebaeee032a0b43b965884c7d9111cd6ee9313424d95d2a8cb353c64d",

@@ -8,19 +8,18 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 )
 
-// Format is what one small llama model says, greedily, with all its matrices, the
-// embedding included, in a block format: as [Golden], for every format that a
-// matrix may have.
+// Format is the greedy output of a small llama model with all its matrices, including the
+// embedding, in a block format. It is like [Golden], for every format of a matrix.
 type Format struct {
 	DType     dtype.DType
 	PromptIDs []int32
 	IDs       []int32
-	// Logits are those of every eighth token, from the first on, that IDs[0] was
-	// chosen from.
+	// Logits are the logits from which IDs[0] was chosen, of every eighth token from the
+	// first on.
 	Logits []float32
 }
 
-// Model returns the model. Its rows are blocks of 256, the longest that there are.
+// Model returns the model. Its rows have whole blocks of 256, the largest block.
 func (f *Format) Model() *Model {
 	return NewShape(Shape{
 		Layers: 1, Embedding: 256, FeedForward: 256, Heads: 8, KVHeads: 1, HeadLength: 32, DType: f.DType,

@@ -9,23 +9,22 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// Golden is what one model says, greedily, when nothing but the stored weights is
-// rounded: what exact mode must reproduce. testdata/README.md tells how the
-// numbers were made.
+// Golden is the greedy output of one model if nothing but the stored weights is rounded.
+// Exact mode must reproduce it. testdata/README.md describes how the numbers were made.
 type Golden struct {
-	Name    string // of the variant, such as "q8_0"
+	Name    string // name of the variant, such as "q8_0"
 	Options Options
 
 	Prompt      string
 	PromptIDs   []int32
 	IDs         []int32
-	FirstLogits []float32 // that IDs[0] was chosen from
+	FirstLogits []float32 // the logits from which IDs[0] was chosen
 }
 
 //go:embed testdata/golden.json
 var goldenJSON []byte
 
-// variants are the models that goldens are recorded for. The first is the default.
+// variants are the models of the recorded goldens. The first is the default.
 var variants = []struct {
 	name string
 	opt  Options
@@ -59,9 +58,8 @@ func Goldens() []Golden {
 	return all
 }
 
-// Widen decodes every tensor to f32, which changes no value: the model that a
-// runtime must be given to compute without rounding activations, if it rounds them
-// to suit the format of the weights.
+// Widen decodes every tensor to f32, which changes no value. A runtime that rounds
+// activations to suit the format of the weights does not round them with the widened model.
 func (m *Model) Widen() {
 	for i := range m.Tensors {
 		t := &m.Tensors[i]

@@ -15,7 +15,7 @@ import (
 	"github.com/fucina-go/fucina/tests/ggufbuild"
 )
 
-// Options choose a model; zero fields take their defaults.
+// Options describe a model. A zero field means its default.
 type Options struct {
 	Seed        uint64
 	Layers      int // 2
@@ -27,7 +27,7 @@ type Options struct {
 	// DType is the format of all matrices: f32 (the default), f16, bf16 or one whose
 	// blocks divide the rows. Norms are f32.
 	DType dtype.DType
-	// Tied leaves out the output matrix, so that the embedding stands for it.
+	// Tied leaves out the output matrix, so that the embedding is used as the output matrix.
 	Tied bool
 }
 
@@ -42,8 +42,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Model is a file to be: its metadata and tensors in order, open to changes that a
-// test wants to make.
+// Model has the metadata and tensors of a file in order. A test may change them before it
+// writes the file.
 type Model struct {
 	Meta    []Pair
 	Tensors []Tensor
@@ -67,21 +67,21 @@ type Tensor struct {
 // The spread of the elements. A matrix of n columns is uniform with variance
 // gain²/n, so that it multiplies the root mean square of its input by gain.
 const (
-	// embedGain is small beside what the blocks add, or the next token would
-	// depend on the last one alone, and repeat it where the matrices are tied.
+	// embedGain is small compared to the outputs of the blocks. Otherwise the next token
+	// would depend only on the last one, and repeat it if the matrices are tied.
 	embedGain = 2
 	blockGain = 1.5
-	// Queries and keys are louder, for attention that is not an average.
+	// Queries and keys have a larger gain, so that attention is not an average.
 	attnGain = 2.5
-	// outputGain sets how far logits lie apart.
+	// outputGain sets the spread of the logits.
 	outputGain = 4
-	// Byte, control and unknown tokens get quieter output rows, so that most of
-	// the text is letters.
+	// The output rows of byte, control and unknown tokens have a smaller gain, so that
+	// most of the text is letters.
 	quiet = 0.5
 )
 
-// New returns the model that opt describes. It panics if the dimensions do not
-// make a model or the dtype has no encoder: options are written by hand.
+// New returns the model that opt describes. It panics if the dimensions are not valid or the
+// dtype has no encoder, because options are constants of tests.
 func New(opt Options) *Model {
 	o := opt.withDefaults()
 	if o.Embedding%o.Heads != 0 || o.Embedding/o.Heads%2 != 0 || o.Heads%o.KVHeads != 0 {
@@ -129,7 +129,7 @@ func (m *Model) Delete(name string) {
 	m.Tensors = slices.DeleteFunc(m.Tensors, func(t Tensor) bool { return t.Name == name })
 }
 
-// Tensor returns the tensor of that name, to be changed in place, or nil.
+// Tensor returns the tensor called name, which may be changed in place, or nil.
 func (m *Model) Tensor(name string) *Tensor {
 	i := slices.IndexFunc(m.Tensors, func(t Tensor) bool { return t.Name == name })
 	if i < 0 {
@@ -149,8 +149,8 @@ func (m *Model) Add(name string, d dtype.DType, shape ...int) {
 	m.Tensors = append(m.Tensors, Tensor{name, d, shape, data})
 }
 
-// Bytes returns the file. It panics on a metadata value of another type than
-// [Pair] allows.
+// Bytes returns the file. It panics if a metadata value has a type that [Pair] does not
+// allow.
 func (m *Model) Bytes() []byte {
 	var b ggufbuild.Builder
 	for _, p := range m.Meta {
@@ -196,7 +196,7 @@ func (g *generator) matrix(name string, rows, cols int, gain float64, quietRows 
 	values := g.uniform(name, rows*cols)
 	for i := range values {
 		if i < quietRows*cols {
-			values[i] *= quiet // exact: a power of two
+			values[i] *= quiet // exact, because quiet is a power of two
 		}
 		values[i] *= scale
 	}

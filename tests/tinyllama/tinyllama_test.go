@@ -15,7 +15,7 @@ import (
 
 var write = flag.String("write", "", "write the golden variants, widened to f32, into this `directory`")
 
-// The bytes of a model must never change: numbers were recorded from them.
+// The bytes of a model never change, because results were recorded from them.
 func TestBytesArePinned(t *testing.T) {
 	want := map[string]string{
 		"f32":       "24c683ad58a0a87aab9f90239b3f5ab95f7590c8c7d9e7d1d7f6ce5a32466564",
@@ -46,7 +46,7 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// A tensor depends on the seed and its name only.
+// A tensor depends only on the seed and its name.
 func TestSeeds(t *testing.T) {
 	a, b, c := New(Options{}), New(Options{Seed: 1}), New(Options{Layers: 1, Tied: true})
 	const name = "blk.0.ffn_up.weight"

@@ -8,19 +8,19 @@ import (
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
 
-// merges are pieces of several characters, best first. Each is the concatenation
-// of two pieces that are in the vocabulary. "_" stands for U+2581, the space.
+// merges are pieces of several characters, the best first. Each is the concatenation of two
+// pieces of the vocabulary. "_" means U+2581, the space.
 const merges = "_t he _a in er _the _s nd _w ou _and re _b on ed at it _o " +
 	"_to ing an _h is _wa or _was up _up _m me ti time ight"
 
-// letters are the characters that are pieces; all others fall back to bytes.
+// letters are the characters that are pieces. All others are encoded as bytes.
 const letters = "_etaoinshrdlucmfwygpbvkqxjz.,!?'\"-é"
 
 type vocabulary struct {
 	tokens []string
 	scores []float32
 	types  []int32
-	pieces int // id of the first token that is no special token and no byte
+	pieces int // id of the first token that is neither a special token nor a byte
 }
 
 func newVocabulary() *vocabulary {
