@@ -152,7 +152,7 @@ func TestWriteFileFollowsLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-				t.Errorf("%s is no link any more, %v", name, err)
+				t.Errorf("%s is not a link any more: %v", name, err)
 			}
 			wantK(t, link, v, links...)
 			wantK(t, filepath.Join(top, "disk", "m.gguf"), v, "deep", "m.gguf")

@@ -179,7 +179,7 @@ func (r *staging) upload(ctx context.Context, dst op.Mem, src []byte, after acce
 			return accel.Work{}, err
 		}
 	}
-	var last accel.Work // stands for the earlier copies, because a queue ends them in order
+	var last accel.Work // covers the earlier copies, because a queue ends them in order
 	for off := 0; off < len(src); {
 		n, w, err := r.uploadPiece(ctx, dst, src, off)
 		if err != nil {

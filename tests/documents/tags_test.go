@@ -50,7 +50,7 @@ func TestTagsOf(t *testing.T) {
 		t.Errorf("tags %q, %v", tags, err)
 	}
 	if _, err := tagsOf("//go:build &&\n"); err == nil {
-		t.Error("a constraint that is none has tags")
+		t.Error("a comment that is not a constraint has tags")
 	}
 }
 

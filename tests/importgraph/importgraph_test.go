@@ -195,7 +195,7 @@ func TestBadTable(t *testing.T) {
 		{"no contents", []string{"1", "`x`", "", ""}, "what the package holds"},
 		{"twice", []string{"2", "`gguf`", "x", ""}, "appears twice"},
 		{"unknown clause", []string{"1", "`x`", "x", "everything"}, `"everything"`},
-		{"a clause with more to it", []string{"1", "`x`", "x", "`accel` in tests"}, "none that the test knows"},
+		{"a clause with more to it", []string{"1", "`x`", "x", "`accel` in tests"}, "is unknown"},
 		{"beside itself", []string{"1", "`x`", "x", "`x`"}, "no other package of floor 1"},
 		{"beside what is not there", []string{"1", "`x`", "x", "`y`"}, "no other package of floor 1"},
 		{"beside another floor", []string{"1", "`x`", "x", "`gguf`"}, "no other package of floor 1"},

@@ -87,7 +87,7 @@ func parseRoom(row []string) (*room, error) {
 		} else if besideClause.MatchString(clause) {
 			r.beside = repo.Code(clause)
 		} else {
-			return nil, fmt.Errorf("clause %q is none that the test knows", clause)
+			return nil, fmt.Errorf("clause %q is unknown", clause)
 		}
 	}
 	return r, nil

@@ -48,7 +48,7 @@ func TestFiles(t *testing.T) {
 	}
 	for _, name := range names {
 		if strings.Contains(name, "testdata/") || strings.Contains(name, "/_asm/") {
-			t.Errorf("%s is no file of the module's packages", name)
+			t.Errorf("%s is not a file of the module's packages", name)
 		}
 	}
 }

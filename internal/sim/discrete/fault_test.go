@@ -351,7 +351,7 @@ func TestPoisonIsNaN(t *testing.T) {
 			t.Fatalf("byte %d: %#x", i, v)
 		}
 		if h := uint16(v); h&0x7C00 != 0x7C00 || h&0x3FF == 0 {
-			t.Fatalf("byte %d: %#x is no f16 NaN", i, h)
+			t.Fatalf("byte %d: %#x is not an f16 NaN", i, h)
 		}
 	}
 }
