@@ -85,7 +85,7 @@ func (b *block) step(t check, pos int) int32 {
 	s := b.c.Scope()
 	s.Keep(b.last.Permute("d", "seq").Contiguous().Copy()).Shared().Release()
 	s.Close()
-	b.c.SetCancel(nil)
+	b.c.SetCancel(context.Background())
 	return b.best[0]
 }
 

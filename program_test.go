@@ -40,7 +40,7 @@ func (m *decoder) forward(ids fucina.Tensor, past int) fucina.Tensor {
 
 func (m *decoder) generate(ctx context.Context, c *fucina.Context, prompt []int32, n int) (out []int, err error) {
 	c.SetCancel(ctx)
-	defer c.SetCancel(nil)
+	defer c.SetCancel(context.Background())
 	past, next := 0, prompt
 	for range c.Frames(n) {
 		id, err := m.forward(fucina.FromSlice(c, next, fucina.Ax("seq", len(next))), past).Argmax("vocab").Int()
@@ -184,7 +184,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f := c.Frame()
 	defer f.Close() // ends every tensor of the request on return, panic and disconnect
 	c.SetCancel(r.Context())
-	defer c.SetCancel(nil)
+	defer c.SetCancel(context.Background())
 
 	var in []float32
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in) == 0 {

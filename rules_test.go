@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fucina-go/fucina"
 	. "github.com/fucina-go/fucina"
 )
 
@@ -284,7 +283,7 @@ func TestEdges(t *testing.T) {
 	if _, err := Data[float32](x.Scale(2)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	c.SetCancel(nil)
+	c.SetCancel(context.Background())
 
 	bad := x.Rename("no", "n")
 	done := make(chan error)
@@ -301,7 +300,7 @@ func TestEdges(t *testing.T) {
 	if err := c2.Zeros(F32).Add(bad).Err(); !errors.Is(err, ErrTag) {
 		t.Error(err)
 	}
-	if err := x.Add(c2.Zeros(F32)).Err(); !errors.Is(err, fucina.ErrContext) {
+	if err := x.Add(c2.Zeros(F32)).Err(); !errors.Is(err, ErrContext) {
 		t.Error(err)
 	}
 	if err := x.On(c2).Add(c2.Zeros(F32)).Err(); err != nil {

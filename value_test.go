@@ -212,7 +212,7 @@ func TestPrinting(t *testing.T) {
 		if got := fmt.Sprintf("%+v", long); !strings.HasPrefix(got, "i32 {i:1001}\n") || !strings.Contains(got, "context canceled") {
 			t.Errorf("after a cancel: %s", got)
 		}
-		c.SetCancel(nil)
+		c.SetCancel(context.Background())
 		if err := c.Err(); err != nil {
 			t.Errorf("printing left %v", err)
 		}
@@ -341,7 +341,7 @@ func TestMove(t *testing.T) {
 			{"with a shared one that is moved", func(x, y fucina.Tensor) fucina.Tensor { return x.Add(w.Move()) }, fucina.ErrNotOwned, true, true},
 			{"cancelled", func(x, y fucina.Tensor) fucina.Tensor {
 				c.SetCancel(ctx)
-				defer c.SetCancel(nil)
+				defer c.SetCancel(context.Background())
 				return x.Move().Add(y)
 			}, context.Canceled, false, true},
 			{"two steps", func(x, y fucina.Tensor) fucina.Tensor {

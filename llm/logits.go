@@ -29,7 +29,7 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 		return err
 	}
 	s.c.SetCancel(ctx)
-	defer s.c.SetCancel(nil)
+	defer s.c.SetCancel(context.Background())
 	logits := s.room(min(logitRows, len(ids), s.batch))
 	for done := 0; done < len(ids); {
 		n := min(len(ids)-done, s.batch)

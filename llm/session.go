@@ -228,7 +228,7 @@ func (s *Session) decode(ctx context.Context, ids []int32, logits []float32) err
 		return fmt.Errorf("llm: room for %d logits, want %d", len(logits), s.m.net.Params().Vocabulary)
 	}
 	s.c.SetCancel(ctx)
-	defer s.c.SetCancel(nil)
+	defer s.c.SetCancel(context.Background())
 	for len(ids) > 0 {
 		n := min(len(ids), s.batch)
 		out := logits

@@ -189,7 +189,7 @@ func unknownOperation(b *bench, rng *rand.Rand) error {
 	defer c.free()
 	for _, id := range []op.ID{0, op.Count, 255} {
 		if b.Plan(id, &c.args).Supported {
-			return fmt.Errorf("Plan accepts operation %d", id)
+			return fmt.Errorf("operation %d, which does not exist, is accepted by Plan", id)
 		}
 		if _, err := b.Submit(context.Background(), b.q, id, &c.args); !errors.Is(err, provider.ErrUnsupported) {
 			return fmt.Errorf("operation %d: error %w, want %w", id, notNil(err), provider.ErrUnsupported)

@@ -120,7 +120,7 @@ func (fam *Family) check() error {
 		return fmt.Errorf("RoPE is %d, want RoPEInterleaved or RoPENeoX", fam.RoPE)
 	}
 	if fam.Factors > LongFactors {
-		return fmt.Errorf("Factors is %d, want NoFactors, FixedFactors or LongFactors", fam.Factors)
+		return fmt.Errorf("field Factors is %d, want NoFactors, FixedFactors or LongFactors", fam.Factors)
 	}
 	for _, p := range []struct {
 		field string
