@@ -119,6 +119,13 @@ func TestBrokenProvidersFail(t *testing.T) {
 			m[4*a.Out[0].Offset+3] ^= 0x80
 		})}, "scale f32"},
 		{"swaps operands", "swiglu", broken{submit: changed(func(_ op.ID, a *op.Args) { a.In[0], a.In[1] = a.In[1], a.In[0] })}, "swiglu f32"},
+		{"drops NaN", "add f32 special", broken{submit: after(func(_ op.ID, a *op.Args) {
+			for m := a.Out[0].Mem.Host; len(m) >= 4; m = m[4:] {
+				if m[3]&0x7f == 0x7f && m[2]&0xc0 == 0xc0 {
+					clear(m[:4])
+				}
+			}
+		})}, "is 0, want NaN"},
 		{"ignores strides", "mul f32", broken{submit: changed(func(_ op.ID, a *op.Args) { a.In[0].Strides = a.In[0].Shape.Contiguous() })}, "; the values begin with"},
 		{"ignores the stride of weight rows", "matmul q8_0", broken{submit: changed(func(id op.ID, a *op.Args) {
 			st, err := a.In[1].Shape.Storage(a.In[1].DType)

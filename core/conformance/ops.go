@@ -13,7 +13,7 @@ import (
 
 // groups has the function that runs the cases of each group of operations.
 var groups = []func(s *suite){
-	pointwise, rmsNorm, softmax, softmaxSpecial, argmax, rope, getRows, rowNumbers,
+	pointwise, pointwiseSpecial, rmsNorm, softmax, softmaxSpecial, argmax, rope, getRows, rowNumbers,
 	copyScalars, copyBlocks, copySpecial, matMul, matMulRange, attention, attentionQuantized, attentionSpecial,
 	rowsAlone, tokensAlone,
 }
@@ -72,6 +72,29 @@ func pointwise(s *suite) {
 				}
 			}
 		}
+	}
+}
+
+// pointwiseSpecial has all pairs of NaN, infinities, zeros of both signs and finite numbers.
+func pointwiseSpecial(s *suite) {
+	special := []float32{nan, inf, -inf, 0, float32(math.Copysign(0, -1)), 1, -2}
+	var x, y []float32
+	for _, a := range special {
+		for _, b := range special {
+			x, y = append(x, a), append(y, b)
+		}
+	}
+	for id := range op.Count {
+		if reference.Pointwise[id].F == nil {
+			continue
+		}
+		s.try(id, "f32", "special numbers", func(*rand.Rand) op.Args {
+			a := reference.Args(op.Params{Scale: 1.5, SoftCap: 0.75}, empty(reference.Plain, len(x)), reference.Of(x, len(x)))
+			if len(id.Inputs()) > 1 {
+				a.In[1], a.NIn = reference.Of(y, len(y)), 2
+			}
+			return a
+		})
 	}
 }
 

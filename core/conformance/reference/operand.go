@@ -224,9 +224,10 @@ func Erase(o *op.Operand, before []byte) {
 	elements(o, func(at int) { copy(o.Mem.Host[at:][:size], before[at:]) })
 }
 
-// Compare returns an error if got differs from want. If the tolerance is 0, and for elements
-// of want that are not finite, they must be equal. Otherwise the squared error must be at
-// most tolerance times the sum of squares. All NaNs are equal.
+// Compare returns an error if got differs from want. If the tolerance is 0, all elements must
+// be equal, zeros with their signs. Otherwise the elements that are not finite must be equal,
+// and the squared error must be at most tolerance times the sum of squares. All NaNs are
+// equal.
 func Compare(got, want []float64, tolerance float64) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d values, want %d", len(got), len(want))
@@ -234,7 +235,7 @@ func Compare(got, want []float64, tolerance float64) error {
 	var e, s float64
 	for i, w := range want {
 		g := got[i]
-		if g == w || g != g && w != w {
+		if g == w && (tolerance != 0 || math.Signbit(g) == math.Signbit(w)) || g != g && w != w {
 			s += finite(w) * finite(w)
 			continue
 		}
