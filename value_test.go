@@ -62,6 +62,7 @@ func TestConstructors(t *testing.T) {
 			{c.Range("", 1), fucina.ErrTag, "empty name"},
 			{c.Range("i", huge), fucina.ErrOverflow, fmt.Sprintf("range {i:%d}", huge)},
 			{c.Normal(draw(), 1, fucina.Ax("a", huge), fucina.Ax("b", huge)), fucina.ErrOverflow, "normal"},
+			{c.Normal(draw(), 1, fucina.Ax("a", huge)), fucina.ErrOverflow, "normal"}, // an int counts the elements, and not their bytes
 			{c.Uniform(draw(), 0, 1, ax("a:0")...), fucina.ErrInvalidShape, "uniform {a:0}"},
 			{c.Uniform(nil, 0, 1), nil, "uniform: no source of random numbers"},
 		} {

@@ -41,11 +41,11 @@ func FromSlice[T dtype.Element](c *Queue, s shape.Shape, values []T) (tensor.Ten
 // Their values are undefined until the caller sets them. The caller releases the tensor.
 func Fresh[T dtype.Element](c *Queue, s shape.Shape) (tensor.Tensor, []T, error) {
 	d := dtype.Of[T]()
-	n, err := s.StorageElements(d)
+	n, err := s.Bytes(d)
 	if err != nil {
 		return tensor.Tensor{}, nil, err
 	}
-	buf, err := c.e.pool.Acquire(n * d.Size())
+	buf, err := c.e.pool.Acquire(n)
 	if err != nil {
 		return tensor.Tensor{}, nil, err
 	}
@@ -54,7 +54,7 @@ func Fresh[T dtype.Element](c *Queue, s shape.Shape) (tensor.Tensor, []T, error)
 		buf.Release()
 		return tensor.Tensor{}, nil, err
 	}
-	v, err := storage.Elements[T](p[:n*d.Size()])
+	v, err := storage.Elements[T](p[:n])
 	if err != nil {
 		buf.Release()
 		return tensor.Tensor{}, nil, err
