@@ -2,6 +2,7 @@ package fucina
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -75,8 +76,8 @@ func (t Tensor) Expect(axes ...string) Tensor {
 	}
 	defer o.t.Release()
 	ok := len(axes) == o.names.Len()
-	for _, name := range axes {
-		ok = ok && o.names.Index(name) >= 0
+	for _, name := range o.names.Slice() {
+		ok = ok && slices.Contains(axes, name) // names differ, so axes has each of them once
 	}
 	if ok {
 		return t

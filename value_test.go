@@ -365,3 +365,23 @@ func TestMove(t *testing.T) {
 		}
 	})
 }
+
+// Expect takes the axes of a tensor in any order, and no others.
+func TestExpect(t *testing.T) {
+	c, end := open(t)
+	x := numbered(c, "d:2 e:2")
+	for _, tt := range []struct {
+		axes string
+		ok   bool
+	}{{"d e", true}, {"e d", true}, {"d", false}, {"", false}, {"d d", false}, {"d e e", false}, {"d f", false}} {
+		y := x.Expect(strings.Fields(tt.axes)...)
+		if tt.ok {
+			if y != x {
+				t.Errorf("{%s}: %v", tt.axes, y.Err())
+			}
+			continue
+		}
+		refused(t, y.Err(), fucina.ErrTag, "expect: have {d:2 e:2}, want {"+tt.axes+"}")
+	}
+	end()
+}
