@@ -51,18 +51,28 @@ func (c *Context) made(what string, axes []Axis, f func(s shape.Shape) (tensor.T
 	return c.wrapIn(c.innermost(), t, names), nil
 }
 
-// filled returns a tensor whose element i, in the order of the axes, is next(i).
+// filled returns a tensor whose element i, in the order of the axes, is next(i). next is
+// called inside the context, so that nothing ends the memory before it is filled.
 func filled[T Element](c *Context, what string, axes []Axis, next func(i int) T) Tensor {
-	var v []T
-	y, err := c.made(what, axes, func(s shape.Shape) (t tensor.Tensor, err error) {
-		t, v, err = exec.Fresh[T](c.x, s)
-		return t, err
+	y, err := c.made(what, axes, func(s shape.Shape) (tensor.Tensor, error) {
+		t, v, err := exec.Fresh[T](c.x, s)
+		if err != nil {
+			return tensor.Tensor{}, err
+		}
+		full := false
+		defer func() {
+			if !full { // next has panicked
+				t.Release()
+			}
+		}()
+		for i := range v {
+			v[i] = next(i)
+		}
+		full = true
+		return t, nil
 	})
 	if err != nil {
 		return c.fail(err)
-	}
-	for i := range v {
-		v[i] = next(i)
 	}
 	return y
 }
@@ -88,7 +98,8 @@ func (c *Context) Range(axis string, n int) Tensor {
 }
 
 // Normal returns an f32 tensor of normally distributed elements with mean 0 and standard
-// deviation std. The elements are drawn from r in the order of the axes.
+// deviation std. The elements are drawn from r in the order of the axes. r's source must not
+// use c.
 func (c *Context) Normal(r *rand.Rand, std float64, axes ...Axis) Tensor {
 	if r == nil {
 		return c.fail(fmt.Errorf("normal: %w", errNoRand))
@@ -97,8 +108,8 @@ func (c *Context) Normal(r *rand.Rand, std float64, axes ...Axis) Tensor {
 }
 
 // Uniform returns an f32 tensor of elements that are uniformly distributed between lo and
-// hi. The elements are drawn from r in the order of the axes. An element equals hi only if
-// it was rounded to f32.
+// hi. The elements are drawn from r in the order of the axes, and r's source must not use c.
+// An element equals hi only if it was rounded to f32.
 func (c *Context) Uniform(r *rand.Rand, lo, hi float64, axes ...Axis) Tensor {
 	if r == nil {
 		return c.fail(fmt.Errorf("uniform: %w", errNoRand))

@@ -385,3 +385,36 @@ func TestExpect(t *testing.T) {
 	}
 	end()
 }
+
+// caller is a source of random numbers that calls a function.
+type caller func()
+
+func (f caller) Uint64() uint64 { f(); return 1 }
+
+// While the elements are drawn, the context is in use, so that nobody ends the memory. If the
+// source panics, the memory goes back.
+func TestDrawing(t *testing.T) {
+	c, end := open(t)
+	e := c.Engine()
+	x := c.Uniform(rand.New(caller(func() {
+		refused(t, e.Close(), fucina.ErrBusy)
+		refused(t, c.Close(), fucina.ErrBusy)
+		refused(t, c.Ones(fucina.F32).Err(), fucina.ErrBusy)
+	})), 0, 1, ax("d:2")...)
+	if err := x.Err(); err != nil {
+		t.Error(err)
+	}
+	before := e.Stats().Pool.Outstanding
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic of the source is lost")
+			}
+		}()
+		c.Normal(rand.New(caller(func() { panic("dry") })), 1, ax("d:2")...)
+	}()
+	if n := e.Stats().Pool.Outstanding; n != before {
+		t.Errorf("%d buffers after a panic, %d before", n, before)
+	}
+	end()
+}
