@@ -251,7 +251,8 @@ func (c *Context) keep(f Frame, t Tensor) (Tensor, error) {
 
 // Replace sets *old to fresh: fresh gets the owner and the context of *old, and the tensor
 // that *old named ends. If *old is the zero Tensor or has ended, fresh's context becomes the
-// owner. If fresh has failed, Replace leaves *old unchanged and returns the failure.
+// owner. If fresh has failed, Replace leaves *old unchanged and returns the failure. A nil
+// old is an error.
 func Replace(old *Tensor, fresh Tensor) error {
 	if err := fresh.Err(); err != nil {
 		return err
@@ -259,7 +260,10 @@ func Replace(old *Tensor, fresh Tensor) error {
 	if !fresh.live() {
 		return fresh.complain("replace", errEnded(fresh)).Err()
 	}
-	if old.h == fresh.h {
+	if old == nil {
+		return fresh.complain("replace", errNoOld).Err()
+	}
+	if old.Same(fresh) {
 		return nil
 	}
 	next, err := old.successor(fresh)
@@ -270,6 +274,8 @@ func Replace(old *Tensor, fresh Tensor) error {
 	*old = next
 	return nil
 }
+
+var errNoOld = errors.New("no tensor to replace: the pointer is nil")
 
 // successor gives fresh the owner of t, and returns it. If fresh is Shared and t is not,
 // successor returns a new tensor over the memory of fresh instead.

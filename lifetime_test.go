@@ -162,6 +162,16 @@ func TestReplace(t *testing.T) {
 	if err := fucina.Replace(&x, x); err != nil || !x.Valid() {
 		t.Errorf("replaced by itself: %v", err)
 	}
+	if err := fucina.Replace(nil, x); err == nil || !strings.Contains(err.Error(), "replace: no tensor to replace") {
+		t.Errorf("nothing is replaced: %v", err)
+	}
+
+	// The new value has the header of the old one, which has ended.
+	ended := x.Ref()
+	ended.Release()
+	if y := x.Ref(); fucina.Replace(&ended, y) != nil || !ended.Same(y) {
+		t.Errorf("a tensor that has ended is replaced by %v", ended)
+	}
 
 	// The old value, or none, in one context, and the new value in the same context, another
 	// context or none.
