@@ -38,21 +38,46 @@ func apart(t, u *tagged.Tensor) bool {
 	return t.Names.Len() > 0 && u.Names.Len() > 0
 }
 
-// checked returns y, or a failed tensor if CheckNaN is set and y has a NaN or an infinity.
-func (c *Context) checked(y Tensor) Tensor {
-	d := c.debug.Load()
-	if d == nil || !d.CheckNaN || y.DType() != F32 {
-		return y
+// sight is what DebugOptions need of a call, whose operands are gone when they use it: the
+// context is idle then, so that Trace may use it.
+type sight struct {
+	line string // for Trace
+	nan  error  // for CheckNaN
+}
+
+// see returns what d needs of the call k, which has the result y.
+func (d *DebugOptions) see(k *tagged.Call, y *tagged.Tensor) (s sight) {
+	if d.Trace != nil {
+		s.line = traceLine(k, y)
 	}
+	if d.CheckNaN {
+		s.nan = k.Explain(errNaN)
+	}
+	return s
+}
+
+// debugged does what d says about a call that has run, with the result y.
+func (c *Context) debugged(d *DebugOptions, y Tensor, seen *sight) Tensor {
+	if d.Trace != nil {
+		d.Trace(seen.line)
+	}
+	if d.CheckNaN && y.DType() == F32 {
+		return c.checked(d, y, seen.nan)
+	}
+	return y
+}
+
+// checked returns y, or a failed tensor that carries nan if y has a NaN or an infinity.
+func (c *Context) checked(d *DebugOptions, y Tensor, nan error) Tensor {
 	c.debug.Store(nil) // Data may run operations, which are not to be checked
-	v, err := Data[float32](y)
+	v, err := Data[float32](y.On(c))
 	c.debug.Store(d)
 	if err != nil {
 		return c.fail(err)
 	}
 	for _, x := range v {
 		if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
-			return c.fail(fmt.Errorf("%s: %w", y, errNaN))
+			return c.fail(nan)
 		}
 	}
 	return y

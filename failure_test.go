@@ -351,18 +351,58 @@ func TestDebug(t *testing.T) {
 	})
 }
 
-// CheckNaN reports the first result that has a NaN or an infinity.
+// Trace may use the context, and may panic: nothing leaks, and the context works on.
+func TestTraceUsesItsContext(t *testing.T) {
+	c, end := open(t)
+	x := numbered(c, "d:2")
+	before := c.Engine().Stats()
+	f := c.Frame()
+	lines := 0
+	c.Debug(fucina.DebugOptions{Trace: func(string) {
+		if lines++; lines > 1 {
+			return
+		}
+		if err := x.Scale(2).Err(); err != nil {
+			t.Error(err)
+		}
+	}})
+	x.Scale(2)
+	if lines != 2 {
+		t.Errorf("%d lines, want that of the operation and that of Trace's own", lines)
+	}
+	c.Debug(fucina.DebugOptions{Trace: func(string) { panic("trace") }})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is lost")
+			}
+		}()
+		x.Scale(2)
+	}()
+	c.Debug(fucina.DebugOptions{})
+	f.Close()
+	if s := c.Engine().Stats(); s.Handles != before.Handles || s.Pool.Outstanding != before.Pool.Outstanding {
+		t.Errorf("%d tensors and %d buffers, %d and %d before", s.Handles, s.Pool.Outstanding, before.Handles, before.Pool.Outstanding)
+	}
+	end()
+}
+
+// CheckNaN reports the first result that has a NaN or an infinity, with the operation and the
+// axes of its operands.
 func TestCheckNaN(t *testing.T) {
 	on(t, func(t *testing.T, c *fucina.Context) {
 		c.Debug(fucina.DebugOptions{CheckNaN: true})
 		f := c.Frame()
 		x := fucina.FromSlice(c, []float32{1, 1e30, -1e30, 0}, ax("a:2 b:2")...)
 		inf := fucina.FromSlice(c, []float32{float32(math.Inf(1))})
-		for name, y := range map[string]fucina.Tensor{
-			"infinity": x.Mul(x), "of a view": x.Mul(x).Permute("b", "a"), "softmax": inf.Copy(), "nan": inf.Scale(0),
+		for text, y := range map[string]fucina.Tensor{
+			"mul: left {a:2 b:2}, right {a:2 b:2}": x.Mul(x).Permute("b", "a"),
+			"copy of f32 {}":                       inf.Copy(),
+			"scale of f32 {}":                      inf.Scale(0),
+			"copy from: destination {}, source {}": fucina.FromSlice(c, []float32{1}).CopyFrom(inf),
 		} {
-			if err := y.Err(); err == nil || !strings.Contains(err.Error(), "the result has a NaN or an infinity") {
-				t.Errorf("%s: %v", name, err)
+			if err := y.Err(); err == nil || !strings.HasSuffix(err.Error(), ": "+text+": the result has a NaN or an infinity") {
+				t.Errorf("%s: %v", text, err)
 			}
 		}
 		for name, y := range map[string]fucina.Tensor{"finite": x.Scale(2), "view": x.Permute("b", "a").Narrow("a", 1, 1), "ints": x.Argmax("a")} {

@@ -107,30 +107,35 @@ func (c *Context) leave() {
 }
 
 // finish runs the call that begin began, and returns its result, which belongs to the
-// innermost frame.
-func (c *Context) finish() Tensor {
-	y, err := c.run(true)
+// innermost frame. The result of an operation that writes to its receiver is the receiver.
+func (c *Context) finish(receiver ...Tensor) Tensor {
+	d := c.debug.Load()
+	y, seen, err := c.run(d, receiver)
 	if err != nil {
 		return c.fail(err)
 	}
-	return c.checked(y)
+	if d != nil {
+		return c.debugged(d, y, &seen)
+	}
+	return y
 }
 
-// run runs the call, and wraps its result if there is one.
-func (c *Context) run(result bool) (t Tensor, err error) {
+// run runs the call, and wraps its result if there is no receiver. seen is what d needs of
+// the call.
+func (c *Context) run(d *DebugOptions, receiver []Tensor) (t Tensor, seen sight, err error) {
 	defer c.leave()
 	y, err := c.call.Run(c.x)
 	if err != nil {
-		return Tensor{}, err
+		return Tensor{}, sight{}, err
 	}
-	if d := c.debug.Load(); d != nil && d.Trace != nil {
-		d.Trace(traceLine(&c.call, &y))
+	if d != nil {
+		seen = d.see(&c.call, &y)
 	}
-	if !result {
+	if len(receiver) > 0 {
 		y.Release()
-		return Tensor{}, nil
+		return receiver[0], seen, nil
 	}
-	return c.wrapIn(c.innermost(), y.Raw, y.Names), nil
+	return c.wrapIn(c.innermost(), y.Raw, y.Names), seen, nil
 }
 
 // apply runs an operation without attributes but parameters and an axis.
@@ -261,10 +266,7 @@ func (t Tensor) CopyFrom(src Tensor) Tensor {
 	if c == nil {
 		return failed
 	}
-	if _, err := c.run(false); err != nil {
-		return c.fail(err)
-	}
-	return t
+	return c.finish(t)
 }
 
 // Gather gathers along the axis: the result, f32, has the axes of ids in the

@@ -200,7 +200,7 @@ func (c *Call) Run(q *exec.Queue) (Tensor, error) {
 	c.id = e.id
 	t, err := e.run(c, q)
 	if err != nil {
-		return Tensor{}, c.explain(err)
+		return Tensor{}, c.Explain(err)
 	}
 	return t, nil
 }
@@ -231,8 +231,9 @@ func because(kind error, format string, args ...any) error {
 
 func noAxis(name string) error { return because(tags.ErrTag, "no axis %q", name) }
 
-// explain makes err, which says why, an error that also says what of which operands.
-func (c *Call) explain(err error) error {
+// Explain makes err, which says why the operation failed, an error that also says what of
+// which operands.
+func (c *Call) Explain(err error) error {
 	text := err.Error()
 	var refused *exec.RefusalError
 	if errors.As(err, &refused) {
