@@ -147,7 +147,7 @@ func (c *Context) Sync() error {
 // the tensor carries that failure unchanged.
 func (c *Context) Fail(err error) Tensor {
 	f, ok := err.(*Failure)
-	if ok && f != nil {
+	if ok && f.Unwrap() != nil {
 		return failedTensor(c, f)
 	}
 	if ok || err == nil {

@@ -18,6 +18,8 @@ import (
 // failure, and so does every function that returns it as an error; printing does not. A look
 // also covers the later failures of the context up to that moment, because they are usually
 // consequences of this one.
+//
+// nil and the zero Failure stand for no failure.
 type Failure struct {
 	c    *Context // nil if the failure has no context
 	err  error
@@ -41,14 +43,23 @@ func newFailure(c *Context, err error) *Failure {
 
 // Error returns the place of the call, a colon and the error.
 func (f *Failure) Error() string {
-	if at := f.places(1); len(at) > 0 {
-		return at[0] + ": " + f.err.Error()
+	text := "no failure"
+	if err := f.Unwrap(); err != nil {
+		text = err.Error()
 	}
-	return f.err.Error()
+	if at := f.places(1); len(at) > 0 {
+		return at[0] + ": " + text
+	}
+	return text
 }
 
 // Unwrap returns the error without the place.
-func (f *Failure) Unwrap() error { return f.err }
+func (f *Failure) Unwrap() error {
+	if f == nil {
+		return nil
+	}
+	return f.err
+}
 
 // Format prints Error, and with %+v the callers too.
 func (f *Failure) Format(s fmt.State, _ rune) {
@@ -72,7 +83,12 @@ var home = func() string {
 // places returns up to most file:line pairs of the callers of this package. It finds the
 // package's own functions by the directory of their files, because the body of a
 // range-over-func loop has the name of the function that it is inlined into.
-func (f *Failure) places(most int) []string { return places(f.pcs[:f.n], most) }
+func (f *Failure) places(most int) []string {
+	if f == nil {
+		return nil
+	}
+	return places(f.pcs[:f.n], most)
+}
 
 func places(pcs []uintptr, most int) []string {
 	var at []string

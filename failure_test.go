@@ -417,3 +417,17 @@ func TestCheckNaN(t *testing.T) {
 		}
 	})
 }
+
+// nil and the zero Failure are no failure, and printing them does not panic.
+func TestNoFailure(t *testing.T) {
+	c, end := open(t)
+	for _, f := range []*fucina.Failure{nil, {}} {
+		if f.Error() != "no failure" || f.Unwrap() != nil || fmt.Sprintf("%+v", f) != "no failure" {
+			t.Errorf("%+v", f)
+		}
+		if err := c.Fail(f).Err(); err == nil || !strings.HasSuffix(err.Error(), ": fail: no error") {
+			t.Errorf("failed with no failure: %v", err)
+		}
+	}
+	end()
+}
