@@ -164,15 +164,12 @@ func (c *Context) fail(err error) Tensor {
 	if c.none() || errors.Is(err, ErrBusy) {
 		return failedTensor(c, f)
 	}
-	since := uint64(0)
-	switch c.claim(stateInside) {
-	case stateInside:
+	// fail looks and does not enter, because the failure of a call that only inspects a
+	// tensor must not make the calls of the driving goroutine fail.
+	if c.state.Load() == stateInside {
 		return failedTensor(c, f)
-	case stateIdle:
-		since = c.innermost().since
-		c.exit()
 	}
-	c.failures.add(f, since)
+	c.failures.add(f)
 	if d := c.debug.Load(); d != nil && d.OnFailure != nil {
 		d.OnFailure(f)
 	}

@@ -120,25 +120,53 @@ func (f *Failure) look() error {
 }
 
 // failures holds failures of a context that have not been looked at: for each open frame,
-// at least the first failure since the frame was opened. Any goroutine may look at them.
+// the first failure since the frame was opened. Any goroutine may add failures and look at
+// them.
 type failures struct {
-	mu   sync.Mutex
-	list []*Failure    // by seq
-	n    atomic.Int64  // len(list)
-	last atomic.Uint64 // seq of the last failure
+	mu    sync.Mutex
+	list  []*Failure    // by seq
+	n     atomic.Int64  // len(list)
+	last  atomic.Uint64 // seq of the last failure
+	since atomic.Uint64 // last when the innermost frame was opened
 }
 
-// add records f. since is the number of the last failure before the innermost frame was
-// opened. If the list has a failure after since, f is not the first failure of any open
-// frame, and add drops it.
-func (l *failures) add(f *Failure, since uint64) {
+// add records f. If the list has a failure since the innermost frame was opened, f is not
+// the first failure of any open frame, and add drops it.
+func (l *failures) add(f *Failure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f.seq = l.last.Add(1)
-	if n := len(l.list); n == 0 || l.list[n-1].seq <= since {
+	if n := len(l.list); n == 0 || l.list[n-1].seq <= l.since.Load() {
 		l.list = append(l.list, f)
 		l.n.Store(int64(len(l.list)))
 	}
+}
+
+// open notes that a frame is opened, and returns the seq of the last failure before it.
+func (l *failures) open() uint64 {
+	since := l.last.Load()
+	l.since.Store(since)
+	return since
+}
+
+// close notes that the frame that was opened after failure since is the innermost again. Of
+// the failures after since, only the first is still the first of an open frame, and close
+// drops the others.
+func (l *failures) close(since uint64) {
+	l.since.Store(since)
+	if l.n.Load() < 2 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, f := range l.list {
+		if f.seq > since {
+			clear(l.list[i+1:])
+			l.list = l.list[:i+1]
+			break
+		}
+	}
+	l.n.Store(int64(len(l.list)))
 }
 
 // first returns the first failure after number since that has not been looked at, or nil.

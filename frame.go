@@ -144,7 +144,7 @@ func (c *Context) push(k frameKind, from *Failure) uint64 {
 		c.frames = append(c.frames, &frame{c: c})
 	}
 	s := c.frames[n]
-	s.kind, s.gen, s.since, s.from = k, c.gen, c.failures.last.Load(), from
+	s.kind, s.gen, s.since, s.from = k, c.gen, c.failures.open(), from
 	return c.gen
 }
 
@@ -180,6 +180,9 @@ func (c *Context) closeFrames(i int) {
 		clear(s.held)
 		s.held, s.from = s.held[:0], nil
 		c.frames = c.frames[:j]
+	}
+	if i > 0 {
+		c.failures.close(c.frames[i-1].since)
 	}
 }
 

@@ -3,6 +3,7 @@ package fucina
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 // An engine reuses a header for one tensor after another. A Tensor of an earlier epoch
@@ -68,3 +69,60 @@ func openCPU(t *testing.T) (*Engine, *Context) {
 }
 
 func scalar(c *Context, v float32) Tensor { return FromSlice(c, []float32{v}) }
+
+// A context keeps at most one failure for each open frame that nobody looked at, however many
+// frames with a failure have been opened and closed.
+func TestFailuresAreBounded(t *testing.T) {
+	e, c := openCPU(t)
+	x := scalar(c, 1)
+	bad := func() Tensor { return x.Rename("no", "n") }
+	var first Tensor
+	for i := range 3 {
+		f := c.Frame()
+		for range 100 {
+			for range c.Frames(2) {
+				bad()
+			}
+		}
+		if i == 0 {
+			first = Tensor{c, &header{fail: c.failures.first(0)}, 0}
+		}
+		if n := len(c.failures.list); n > 2 {
+			t.Errorf("%d failures with a frame open", n)
+		}
+		f.Close()
+	}
+	if n := len(c.failures.list); n != 1 || c.failures.first(0) != first.failure() {
+		t.Errorf("%d failures, the first of them %v, want %v", n, c.failures.first(0), first)
+	}
+	if err := c.Close(); !errors.Is(err, first.Err()) {
+		t.Errorf("closed with %v, want the first failure %v", err, first)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A failure of a call that only inspects a tensor does not enter the context: otherwise a
+// call of the goroutine that drives it might find the context in use.
+func TestInspectionDoesNotEnter(t *testing.T) {
+	e, c := openCPU(t)
+	x := scalar(c, 1)
+	c.state.Store(stateHeld) // enter waits for the end of this state
+	done := make(chan int)
+	go func() { done <- x.Dim("no") }()
+	select {
+	case <-done:
+		c.state.Store(stateIdle)
+	case <-time.After(10 * time.Second):
+		t.Error("a failed Dim enters the context")
+		c.state.Store(stateIdle)
+		<-done
+	}
+	if err := c.Err(); !errors.Is(err, ErrTag) {
+		t.Errorf("the failure is lost: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
