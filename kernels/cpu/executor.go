@@ -275,7 +275,8 @@ func laneOf(id op.ID, a *op.Args, lanes int) (int, error) {
 //   - row numbers are in range, unless Args.Status is set.
 //
 // If a check fails, the output is unchanged, as it is for an unknown operation, whose
-// error wraps provider.ErrUnsupported. If an operand lies in a mapped file that was
+// error wraps provider.ErrUnsupported. If a row number changes during the operation, to one
+// out of range, Execute fails too, and the output is undefined. If an operand lies in a mapped file that was
 // truncated, the error wraps offheap.ErrFileChanged and the output is undefined. The
 // errors do not name the operation; the caller adds its name.
 //

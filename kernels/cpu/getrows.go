@@ -44,11 +44,16 @@ func (k *getRows) prepare(a *op.Args, s *scratch) (err error) {
 	for p.next() {
 		for t := p.lo; t < p.hi; t++ {
 			if id := k.id(t); id < 0 || id >= int64(k.n) {
-				return fmt.Errorf("ids[%d] is %d, want a row from 0 to %d of the table's %d rows", t, id, k.n-1, k.n)
+				return k.refuse(t, id)
 			}
 		}
 	}
 	return s.err
+}
+
+// refuse returns the error of a row number that is out of range.
+func (k *getRows) refuse(t int, id int64) error {
+	return fmt.Errorf("ids[%d] is %d, want a row from 0 to %d of the table's %d rows", t, id, k.n-1, k.n)
 }
 
 func (k *getRows) id(t int) int64 {
@@ -62,11 +67,16 @@ func (k *getRows) id(t int) int64 {
 }
 
 // row returns the row of the table for token t. It clamps a row number that is out of range
-// and reports it in k.status.
-func (k *getRows) row(t int) int {
+// and reports it in k.status. Without a status, the row number has changed since prepare
+// checked it, because another goroutine writes to the ids; row then sets s.err.
+func (k *getRows) row(t int, s *scratch) int {
 	id := k.id(t)
 	if id < 0 || id >= int64(k.n) {
-		op.Report(k.status, t, id)
+		if k.status == nil {
+			s.err = k.refuse(t, id)
+		} else {
+			op.Report(k.status, t, id)
+		}
 		return int(min(max(id, 0), int64(k.n-1)))
 	}
 	return int(id)
@@ -78,7 +88,11 @@ func (k *getRows) cost() (units, cost int) { return k.tokens, unitCost + decodeC
 
 func (k *getRows) run(lo, hi int, s *scratch) {
 	for t := lo; t < hi && s.err == nil; t++ {
-		row := k.table[k.row(t)*k.stride*k.dt.Size():]
+		r := k.row(t, s)
+		if s.err != nil {
+			return // before decode looks at the context, which sets s.err
+		}
+		row := k.table[r*k.stride*k.dt.Size():]
 		s.decode(k.out[k.or.at(t):][:k.d], row[:k.rowBytes], k.dt, k.decode)
 	}
 }

@@ -180,6 +180,25 @@ func TestRowNumbersAreChecked(t *testing.T) {
 	}
 }
 
+// A row number that changes after the check is an error too, with which the kernel ends: it
+// reads no memory outside the table. The rows that are gathered overwrite the next ids here.
+func TestRowNumbersThatChange(t *testing.T) {
+	const rows = 3 * 1024
+	all := executors(t)
+	for _, e := range []*Executor{all[0], all[3]} { // those of one lane
+		a := op.Args{NIn: 2, NOut: 1}
+		a.In[0] = reference.Of([]float32{2, 3}, 2, 1) // the bits of 2 are 1<<30
+		a.In[1] = operand(dtype.I32, plain, rows)
+		a.Out[0] = operand(dtype.F32, plain, rows, 1)
+		setMem(&a.In[1], 0, make([]byte, 4*(rows+1)))
+		a.Out[0].Mem, a.Out[0].Offset = a.In[1].Mem, 1
+		err := e.Execute(context.Background(), op.GetRows, &a)
+		if err == nil || !strings.Contains(err.Error(), "ids[1] is 1073741824, want a row from 0 to 1") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
 // An operation whose workspace exceeds any memory is declined, and the size does not
 // overflow.
 func TestHugeWorkspace(t *testing.T) {
