@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/op"
@@ -95,6 +96,34 @@ func TestDescribeEnd(t *testing.T) {
 		err := describeEnd(op.Add, ended, c.err)
 		if err.Error() != c.want || !errors.Is(err, ended) || !errors.Is(err, c.err) {
 			t.Errorf("error %q, want %q", err, c.want)
+		}
+	}
+}
+
+// A table has no NaN and no infinity: parameters that give one are refused.
+func TestRoPETableIsFinite(t *testing.T) {
+	good := RoPE{Dims: 4, FreqBase: 10000}
+	if x, err := RoPETable(good, 3); err != nil {
+		t.Error(err)
+	} else {
+		x.Release()
+	}
+	inf, nan := math.Inf(1), math.NaN()
+	for name, change := range map[string]func(r *RoPE){
+		"a divisor of 0":             func(r *RoPE) { r.FreqFactors = []float32{1, 0} },
+		"a divisor that is NaN":      func(r *RoPE) { r.FreqFactors = []float32{float32(nan), 1} },
+		"an infinite scale":          func(r *RoPE) { r.FreqScale = inf },
+		"a scale that overflows":     func(r *RoPE) { r.FreqScale = math.MaxFloat64 },
+		"an infinite magnitude":      func(r *RoPE) { r.AttnFactor = inf },
+		"a magnitude beyond float32": func(r *RoPE) { r.AttnFactor = 1e39 },
+		"a share that is NaN":        func(r *RoPE) { r.ExtFactor, r.BetaFast, r.BetaSlow, r.OriginalContext = nan, 32, 1, 10 },
+		"an infinite ramp":           func(r *RoPE) { r.ExtFactor, r.BetaFast, r.BetaSlow, r.OriginalContext = inf, 32, 1, 10 },
+	} {
+		r := good
+		change(&r)
+		if x, err := RoPETable(r, 3); err == nil {
+			t.Errorf("%s: no error", name)
+			x.Release()
 		}
 	}
 }

@@ -32,7 +32,7 @@ type RoPE struct {
 }
 
 // RoPETable returns the host tensor [n, r.Dims/2, 2] of (cos, sin) for positions 0 to
-// n-1, f32, with stable contents. Angles are computed in float64: a device's own
+// n-1, f32, with stable contents. It fails if an angle or an element is not finite. Angles are computed in float64: a device's own
 // sine would be wrong at long positions.
 func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
 	if r.Dims < 2 || r.Dims%2 != 0 {
@@ -63,6 +63,9 @@ func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
 		high = min(float64(r.Dims-1), math.Ceil(r.correction(r.BetaSlow)))
 		attn *= 1 + 0.1*max(0, math.Log(1/freqScale)) // only longer contexts need it
 	}
+	if attn > math.MaxFloat32 {
+		return tensor.Tensor{}, fmt.Errorf("attention factor %v, want a number within float32", attn)
+	}
 	t, err := newTable(n, r.Dims/2)
 	if err != nil {
 		return tensor.Tensor{}, err
@@ -86,7 +89,10 @@ func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
 			mix := (1 - min(1, max(0, y))) * r.ExtFactor
 			scaled = scaled*(1-mix) + f*mix
 		}
-		freq[i] = scaled
+		if freq[i] = scaled; !(math.Abs(scaled)*float64(n) <= math.MaxFloat64) {
+			t.Release()
+			return tensor.Tensor{}, fmt.Errorf("pair %d rotates by %v for each position, want a number that stays finite over %d positions", i, scaled, n)
+		}
 	}
 	for pos := range n {
 		row := values[pos*r.Dims:][:r.Dims]

@@ -3,6 +3,7 @@ package arch
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/gguf"
@@ -170,15 +171,18 @@ func readRoPE(r *metadata.Reader, fam *Family, p *Params, long bool) fucina.RoPE
 	switch kind {
 	case "none":
 	case "linear", "yarn":
-		const key = "rope.scaling.factor"
-		factor := 0.0
+		key, factor := "rope.scaling.factor", 0.0
 		if r.Has(key) {
 			factor = r.Needed(key, 0)
 		} else { // files without rope.scaling.type are older and have only the linear factor
-			factor = r.Number("rope.scale_linear", 0, 0)
+			key = "rope.scale_linear"
+			factor = r.Number(key, 0, 0)
 		}
 		if factor != 0 {
 			rope.FreqScale = 1 / factor
+		}
+		if math.IsInf(rope.FreqScale, 1) {
+			r.Invalidf("%s is %v, want 0 or a number with a finite reciprocal", r.Key(key), factor)
 		}
 		if kind == "yarn" {
 			// rope.scaling.yarn_beta_fast and yarn_beta_slow are not read, because

@@ -106,6 +106,8 @@ func badFiles() []badFile {
 		bad("unknown scaling", scaling, str("longrope"), unsupported),
 		bad("scaling of another type", scaling, u32(1), invalid),
 		bad("NaN scaling factor", "llama.rope.scaling.factor", f32(nan), invalid),
+		bad("a scaling factor without a reciprocal", "llama.rope.scaling.factor", gguf.NewValue(math.SmallestNonzeroFloat64), invalid),
+		bad("an old factor without a reciprocal", "llama.rope.scale_linear", gguf.NewValue(math.SmallestNonzeroFloat64), invalid),
 		{"yarn over no context", "llama", []edit{{scaling, str("yarn")}, {"llama.rope.scaling.original_context_length", u32(0)}}, invalid, "original_context_length"},
 
 		bad("mixture of experts", "llama.expert_count", u32(8), unsupported),
