@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"reflect"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +22,10 @@ import (
 
 // patience is the time after which a wait fails, because the provider seems to hang.
 const patience = time.Minute
+
+// maxWorkspace is the largest workspace that Plan may ask for in the cases of the suite, whose
+// operands are small.
+const maxWorkspace = 1 << 30
 
 // guard is the number of bytes before and after each operand that must not be written. It
 // is a multiple of the alignment of an operand's memory.
@@ -45,6 +51,9 @@ func newBench(open Open) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p == nil {
+		return nil, errors.New("open returns neither a provider nor an error")
+	}
 	b := &bench{Provider: p}
 	info := p.Info()
 	if dev, ok := p.(provider.Device); ok {
@@ -53,7 +62,7 @@ func newBench(open Open) (*bench, error) {
 	if info.Name == "" || info.HostMemory == (b.dev != nil) {
 		return nil, errors.Join(fmt.Errorf("provider %q with host memory %t, and a Device %t", info.Name, info.HostMemory, b.dev != nil), p.Close())
 	}
-	if b.q, err = p.NewQueue(provider.Compute); err != nil {
+	if b.q, err = b.NewQueue(provider.Compute); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	// As in the runtime, a device writes to status words outside the Go heap.
@@ -64,6 +73,44 @@ func newBench(open Open) (*bench, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	return b, nil
+}
+
+// errPanic is the sentinel of a panic.
+var errPanic = errors.New("panic")
+
+// guarded returns f's error, or a panic of f as an error with the stack.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%w: %v\n%s", errPanic, v, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// NewQueue is the provider's NewQueue, with an error for a queue without a timeline.
+func (b *bench) NewQueue(kind provider.QueueKind) (provider.Queue, error) {
+	q, err := b.Provider.NewQueue(kind)
+	if err == nil && (q == nil || q.Timeline() == nil) {
+		return nil, errors.New("NewQueue returns neither an error nor a queue with a timeline")
+	}
+	return q, err
+}
+
+// Submit is the provider's Submit, with an error if it changes the arguments.
+func (b *bench) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+	given := *a
+	w, err := b.Provider.Submit(ctx, q, id, &given)
+	if altered(&given, a) {
+		err = errors.Join(err, errors.New("Submit changes its arguments"))
+	}
+	return w, err
+}
+
+// altered reports whether a call has changed its arguments. Arguments with a NaN, which
+// differ from themselves, count as unchanged.
+func altered(after, before *op.Args) bool {
+	return !reflect.DeepEqual(after, before) && reflect.DeepEqual(*before, *before)
 }
 
 // close closes the queue and the provider, and returns an error if they still hold memory.
@@ -172,9 +219,13 @@ func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error)
 		c.args.In[i].Mem = op.Mem{}
 	}
 	c.args.Out[0].Mem = op.Mem{}
-	plan := b.Plan(id, &c.args)
-	if !plan.Supported {
-		return nil, declineError(plan.Reason)
+	given := c.args
+	plan := b.Plan(id, &given)
+	if altered(&given, &c.args) {
+		return nil, errors.New("Plan changes its arguments")
+	}
+	if plan.Supported && (plan.Workspace < 0 || plan.Workspace > maxWorkspace) {
+		return nil, fmt.Errorf("Plan asks for a workspace of %d bytes, want 0 to %d", plan.Workspace, maxWorkspace)
 	}
 	var err error
 	put := func(i int, p []byte, m *op.Mem) {
@@ -188,14 +239,26 @@ func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error)
 		put(i, a.In[i].Mem.Host, &c.args.In[i].Mem)
 	}
 	put(outArea, a.Out[0].Mem.Host, &c.args.Out[0].Mem)
-	if plan.Workspace > 0 {
+	if plan.Supported && plan.Workspace > 0 {
 		put(workArea, bytes.Repeat([]byte{0xff}, plan.Workspace), &c.args.Workspace)
+	}
+	if err == nil && !plan.Supported {
+		err = c.declined(plan.Reason)
 	}
 	if err != nil {
 		c.free()
 		return nil, err
 	}
 	return c, nil
+}
+
+// declined returns a declineError with the reason if Submit refuses the operation, as it
+// must after Plan has declined it.
+func (c *placed) declined(reason string) error {
+	if err := c.submit(); !errors.Is(err, provider.ErrUnsupported) {
+		return fmt.Errorf("Plan declines the operation: %q; Submit returns error %w, want %w", reason, notNil(err), provider.ErrUnsupported)
+	}
+	return declineError(reason)
 }
 
 func (c *placed) free() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,11 +35,13 @@ type broken struct {
 	submit func(p provider.Provider, ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error)
 	wait   func(p provider.Provider, ctx context.Context, q provider.Queue, w accel.Work) error
 	close  func(p provider.Provider, q provider.Queue) error
+	// runsDeclined says that Submit does not refuse what plan declines.
+	runsDeclined bool
 }
 
 func (b *broken) Plan(id op.ID, a *op.Args) provider.Plan {
 	if b.plan != nil {
-		if plan := b.plan(id, a); !plan.Supported {
+		if plan := b.plan(id, a); !plan.Supported || plan.Workspace != 0 {
 			return plan
 		}
 	}
@@ -46,6 +49,11 @@ func (b *broken) Plan(id op.ID, a *op.Args) provider.Plan {
 }
 
 func (b *broken) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.Args) (accel.Work, error) {
+	if b.plan != nil && !b.runsDeclined {
+		if plan := b.plan(id, a); !plan.Supported {
+			return accel.Work{}, fmt.Errorf("%w: %s", provider.ErrUnsupported, plan.Reason)
+		}
+	}
 	if b.submit != nil {
 		return b.submit(b.Provider, ctx, q, id, a)
 	}
@@ -203,6 +211,22 @@ func TestBrokenProvidersFail(t *testing.T) {
 			_, _ = p.Submit(ctx, q, id, a)
 			return accel.Work{}, nil
 		}}, "is accepted"},
+		{"runs what it declines", "softmax", broken{runsDeclined: true, plan: func(op.ID, *op.Args) provider.Plan { return provider.Decline("not today") }},
+			`Plan declines the operation: "not today"; Submit returns error none`},
+		{"declines everything", "", broken{plan: func(op.ID, *op.Args) provider.Plan { return provider.Decline("not today") }}, "nothing was tested"},
+		{"negative workspace", "scale", broken{plan: func(op.ID, *op.Args) provider.Plan { return provider.Plan{Supported: true, Workspace: -1} }}, "Plan asks for a workspace of -1 bytes"},
+		{"endless workspace", "scale", broken{plan: func(op.ID, *op.Args) provider.Plan { return provider.Plan{Supported: true, Workspace: math.MaxInt} }}, "Plan asks for a workspace of"},
+		{"Plan changes the arguments", "scale", broken{plan: func(_ op.ID, a *op.Args) provider.Plan {
+			a.In[0].Offset = 1
+			return provider.Plan{Supported: true}
+		}}, "Plan changes its arguments"},
+		{"Submit changes the arguments", "scale", broken{submit: after(func(_ op.ID, a *op.Args) { a.Out[0] = op.Operand{} })}, "Submit changes its arguments"},
+		{"Plan panics", "scale", broken{plan: func(op.ID, *op.Args) provider.Plan { panic("surprise") }}, ": panic: surprise"},
+		{"Submit panics", "scale", broken{submit: changed(func(op.ID, *op.Args) { panic("surprise") })}, "the suite ends with the panic, after 1 cases"},
+		{"WaitFor panics", "lifetime: wait", broken{wait: func(provider.Provider, context.Context, provider.Queue, accel.Work) error {
+			panic("surprise")
+		}}, "lifetime: wait for a work: panic: surprise"},
+		{"CloseQueue panics", "scale", broken{close: func(provider.Provider, provider.Queue) error { panic("surprise") }}, "close: panic: surprise"},
 		{"no fault", "lifetime", broken{}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -212,9 +236,9 @@ func TestBrokenProvidersFail(t *testing.T) {
 			switch {
 			case tt.says == "" && len(r.errors) > 0:
 				t.Errorf("a provider without a fault fails:\n%s", all)
-			case tt.says != "" && (report.Failed == 0 || !strings.Contains(all, tt.says) || !strings.Contains(all, "seed 7")):
+			case tt.says != "" && (report.Failed == 0 || !strings.Contains(all, tt.says) || !strings.Contains(all, "seed 7") && !strings.Contains(all, "nothing was tested")):
 				t.Errorf("%d of %d cases fail, with\n%s\nwant some with %q and the seed", report.Failed, report.Cases, all, tt.says)
-			case len(r.errors) > maxPrinted+1:
+			case len(r.errors) > maxPrinted+2:
 				t.Errorf("%d failures are printed", len(r.errors))
 			}
 		})
@@ -288,8 +312,10 @@ func TestOptions(t *testing.T) {
 	if short.Cases == 0 || short.Cases >= a.Cases {
 		t.Errorf("%d cases in short, %d in all", short.Cases, a.Cases)
 	}
-	if none := run(Options{Only: "no such case"}); none.Cases != 0 {
-		t.Errorf("%d cases of no name", none.Cases)
+	var r recorder
+	none := Run(&r, opener(broken{}), Options{Only: "no such case"})
+	if all := strings.Join(r.errors, "\n"); none.Cases != 0 || none.Failed != 1 || !strings.Contains(all, `no case has a name that begins with "no such case"`) {
+		t.Errorf("%+v: %s", none, all)
 	}
 	// Every operation has cases.
 	for id := op.ID(1); id < op.Count; id++ {
@@ -299,11 +325,33 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// It is a failure if the provider cannot be opened.
+// noQueue is a provider whose NewQueue returns q.
+type noQueue struct {
+	provider.Provider
+	q provider.Queue
+}
+
+func (n noQueue) NewQueue(provider.QueueKind) (provider.Queue, error) { return n.q, nil }
+
+// It is a failure if the provider cannot be opened, or has no queue.
 func TestOpenFails(t *testing.T) {
-	var r recorder
-	report := Run(&r, func() (provider.Provider, error) { return nil, provider.ErrUnavailable }, Options{})
-	if report.Failed == 0 || !strings.Contains(strings.Join(r.errors, "\n"), provider.ErrUnavailable.Error()) {
-		t.Errorf("%+v: %q", report, r.errors)
+	with := func(q provider.Queue) Open {
+		return func() (provider.Provider, error) {
+			p, err := cpu.New(cpu.Options{Threads: 1})
+			return noQueue{p, q}, err
+		}
+	}
+	for says, open := range map[string]Open{
+		provider.ErrUnavailable.Error():                func() (provider.Provider, error) { return nil, provider.ErrUnavailable },
+		"neither a provider nor an error":              func() (provider.Provider, error) { return nil, nil },
+		"open: panic: surprise":                        func() (provider.Provider, error) { panic("surprise") },
+		"open: NewQueue returns neither an error nor":  with(nil),
+		"lifetime: closed queue: NewQueue returns nei": with(strange{}),
+	} {
+		var r recorder
+		report := Run(&r, open, Options{})
+		if report.Failed == 0 || !strings.Contains(strings.Join(r.errors, "\n"), says) {
+			t.Errorf("want %q, got %+v: %q", says, report, r.errors)
+		}
 	}
 }

@@ -42,7 +42,7 @@ type Open func() (provider.Provider, error)
 // Report is the result of a run.
 type Report struct {
 	Cases    int // number of cases that were run
-	Failed   int
+	Failed   int // number of failures
 	Declined []Decline
 	// Digest is a hash of the bytes of all outputs in order. Two runs of a provider with
 	// the same bits have the same Digest.
@@ -63,7 +63,9 @@ func (d Decline) String() string {
 }
 
 // Run runs the suite on the providers that open returns. It reports failures to t and logs
-// the declined cases.
+// the declined cases. It is a failure if Options.Only names no case, or if the whole suite
+// runs and the provider declines every operation. The suite ends with the first panic of the
+// provider, which is a failure of its case.
 func Run(t T, open Open, opt Options) Report {
 	t.Helper()
 	s := &suite{t: t, open: open, opt: opt, digest: sha256.New(), seen: make(map[string]int)}
@@ -74,6 +76,16 @@ func Run(t T, open Open, opt Options) Report {
 	}
 	if n := s.report.Failed - maxPrinted; n > 0 {
 		t.Errorf("conformance: %d more cases failed", n)
+	}
+	switch {
+	case s.over:
+		t.Errorf("conformance: the suite ends with the panic, after %d cases", s.report.Cases)
+	case len(s.seen) == 0:
+		s.report.Failed++
+		t.Errorf("conformance: no case has a name that begins with %q", opt.Only)
+	case opt.Only == "" && !s.ran:
+		s.report.Failed++
+		t.Errorf("conformance: the provider declines every operation, so nothing was tested")
 	}
 	s.report.Digest = hex.EncodeToString(s.digest.Sum(nil))
 	return s.report
@@ -95,11 +107,13 @@ type suite struct {
 	digest hash.Hash
 	seen   map[string]int // cases so far of each operation and its formats
 	b      *bench         // of the operations
+	ran    bool           // an operation ran
+	over   bool           // a case panicked; the provider may hold locks, so no other case runs
 }
 
 // wants reports whether to run a case of the given kind.
 func (s *suite) wants(kind, name string) bool {
-	if !strings.HasPrefix(name, s.opt.Only) {
+	if s.over || !strings.HasPrefix(name, s.opt.Only) {
 		return false
 	}
 	n := s.seen[kind]
@@ -121,6 +135,7 @@ func (s *suite) done(name string, err error) {
 	if err == nil {
 		return
 	}
+	s.over = s.over || errors.Is(err, errPanic)
 	if s.report.Failed++; s.report.Failed <= maxPrinted {
 		s.t.Errorf("conformance: %s: %v (seed %d)", name, err, s.opt.Seed)
 	}
@@ -143,16 +158,21 @@ func (s *suite) declined(name string, id op.ID, formats, reason string) {
 // operations runs the cases of every operation on one provider and one queue.
 func (s *suite) operations() {
 	s.t.Helper()
-	b, err := newBench(s.open)
+	err := guarded(func() (err error) {
+		s.b, err = newBench(s.open)
+		return err
+	})
 	if err != nil {
 		s.done("open", err)
 		return
 	}
-	s.b = b
 	for _, group := range groups {
 		group(s)
 	}
-	if err := b.close(); err != nil {
+	if s.over {
+		return
+	}
+	if err := guarded(s.b.close); err != nil {
 		s.done("close", err)
 	}
 }
@@ -175,11 +195,12 @@ func (s *suite) tryWith(id op.ID, formats, detail string, run func(rng *rand.Ran
 	if !s.wants(kind, name) {
 		return
 	}
-	err := run(s.rng(name))
+	err := guarded(func() error { return run(s.rng(name)) })
 	var d declineError
 	if errors.As(err, &d) {
 		s.declined(name, id, formats, string(d))
 		return
 	}
+	s.ran = true
 	s.done(name, err)
 }

@@ -10,8 +10,8 @@
 // A case fails if the error of the result exceeds the operation's tolerance, if a byte
 // outside the output's elements changes, including the bytes around the operand, or if a
 // second run gives other bits. A case that the provider declines in Plan is counted and
-// reported. It is a failure only if [Options.Reference] says that the provider computes
-// with the CPU's kernels.
+// reported. It is a failure if Submit runs it all the same, or if [Options.Reference] says
+// that the provider computes with the CPU's kernels.
 //
 // Cases are random and depend only on [Options.Seed] and their name. A failure prints the
 // seed and the name, with which it can be repeated. The suite does not test operands that

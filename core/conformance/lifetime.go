@@ -43,18 +43,23 @@ func (s *suite) lifetimes() {
 		if !s.wants(name, name) {
 			continue
 		}
-		b, err := newBench(s.open)
-		if err != nil {
-			s.done(name, err)
-			continue
-		}
-		err = c.run(b, s.rng(name))
-		var d declineError
-		if errors.As(err, &d) {
-			s.declined(name, op.Add, "f32", string(d))
-			err = nil
-		}
-		s.done(name, errors.Join(err, b.close()))
+		err := guarded(func() error {
+			b, err := newBench(s.open)
+			if err != nil {
+				return err
+			}
+			err = c.run(b, s.rng(name))
+			if errors.Is(err, errPanic) {
+				return err
+			}
+			var d declineError
+			if errors.As(err, &d) {
+				s.declined(name, op.Add, "f32", string(d))
+				err = nil
+			}
+			return errors.Join(err, b.close())
+		})
+		s.done(name, err)
 	}
 }
 
@@ -252,15 +257,19 @@ func gated(c *placed, end func(t *accel.Timeline, w accel.Work)) error {
 	w := gate.Issue()
 	done := make(chan error, 1)
 	go func() {
-		err := c.b.WaitFor(context.Background(), c.q, w)
-		if err == nil {
-			err = c.submit()
-		}
-		done <- err
+		done <- guarded(func() error {
+			if err := c.b.WaitFor(context.Background(), c.q, w); err != nil {
+				return err
+			}
+			return c.submit()
+		})
 	}()
 	select {
-	case <-done:
+	case err := <-done:
 		end(gate, w)
+		if err != nil {
+			return err
+		}
 		return errors.New("the operation ended before the work that it waits for")
 	case <-time.After(hold):
 	}
@@ -386,12 +395,13 @@ func atOnce(b *bench, rng *rand.Rand) error {
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
-			q, err := b.NewQueue(provider.Compute)
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			errs[i] = errors.Join(repeat(b, q, &a, want), b.CloseQueue(q))
+			errs[i] = guarded(func() error {
+				q, err := b.NewQueue(provider.Compute)
+				if err != nil {
+					return err
+				}
+				return errors.Join(repeat(b, q, &a, want), b.CloseQueue(q))
+			})
 		})
 	}
 	wg.Wait()

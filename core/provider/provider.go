@@ -39,6 +39,8 @@ type Provider interface {
 	// host memory may complete the operation before Submit returns, and then returns the
 	// zero Work.
 	//
+	// Neither Plan nor Submit changes *a, which is the caller's again when they return.
+	//
 	// If ctx ends while Submit waits or computes, Submit returns ctx's error. Nothing is
 	// enqueued then, and the output of an interrupted computation is undefined. Enqueued
 	// work continues after the end of ctx. The same holds for WaitFor, and for Upload and
