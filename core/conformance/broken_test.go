@@ -211,6 +211,21 @@ func TestBrokenProvidersFail(t *testing.T) {
 			_, _ = p.Submit(ctx, q, id, a)
 			return accel.Work{}, nil
 		}}, "is accepted"},
+		{"negates one element of many", "attention q8_0", broken{submit: after(func(_ op.ID, a *op.Args) {
+			if n, err := a.Out[0].Shape.Elements(); err == nil && n > 2000 {
+				a.Out[0].Mem.Host[4*a.Out[0].Offset+3] ^= 0x80
+			}
+		})}, "too far even where the mean error is small"},
+		{"is wrong for four axes", "softmax", broken{submit: after(func(_ op.ID, a *op.Args) {
+			if a.In[0].Shape.Rank() == 4 {
+				a.Out[0].Mem.Host[4*a.Out[0].Offset+3] ^= 0x80
+			}
+		})}, "softmax f32 [2 2 3 17]"},
+		{"is wrong for a vector", "matmul f32", broken{submit: after(func(_ op.ID, a *op.Args) {
+			if a.In[0].Shape.Rank() == 1 {
+				a.Out[0].Mem.Host[4*a.Out[0].Offset+3] ^= 0x80
+			}
+		})}, "matmul f32 [] x 4"},
 		{"runs what it declines", "softmax", broken{runsDeclined: true, plan: func(op.ID, *op.Args) provider.Plan { return provider.Decline("not today") }},
 			`Plan declines the operation: "not today"; Submit returns error none`},
 		{"declines everything", "", broken{plan: func(op.ID, *op.Args) provider.Plan { return provider.Decline("not today") }}, "nothing was tested"},

@@ -14,7 +14,7 @@ import (
 // groups has the function that runs the cases of each group of operations.
 var groups = []func(s *suite){
 	pointwise, pointwiseSpecial, rmsNorm, softmax, softmaxSpecial, argmax, rope, getRows, rowNumbers,
-	copyScalars, copyBlocks, copySpecial, matMul, matMulRange, attention, attentionQuantized, attentionSpecial,
+	copyScalars, copyBlocks, copySpecial, matMul, matMulRanks, matMulRange, attention, attentionQuantized, attentionSpecial,
 	rowsAlone, tokensAlone,
 }
 
@@ -99,7 +99,7 @@ func pointwiseSpecial(s *suite) {
 }
 
 func rmsNorm(s *suite) {
-	for _, dims := range [][]int{{1}, {5}, {1, 64}, {3, 33}, {2, 3, 128}, {53, 8}, {1, 11008}} {
+	for _, dims := range [][]int{{1}, {5}, {1, 64}, {3, 33}, {2, 3, 128}, {53, 8}, {1, 11008}, {2, 2, 3, 17}, {2, 1, 2, 2, 1, 2, 2, 9}} {
 		for _, lx := range rowLayouts {
 			for _, lw := range []reference.Layout{reference.Plain, reference.Padded, reference.Spread, reference.Broadcast} {
 				for _, lo := range rowOut {
@@ -119,7 +119,7 @@ func rmsNorm(s *suite) {
 }
 
 func softmax(s *suite) {
-	for _, dims := range [][]int{{1}, {7}, {3, 40}, {2, 3, 33}, {2, 9000}} {
+	for _, dims := range [][]int{{1}, {7}, {3, 40}, {2, 3, 33}, {2, 9000}, {2, 2, 3, 17}, {2, 1, 2, 2, 1, 2, 2, 9}} {
 		for _, lx := range rowLayouts {
 			for _, lo := range rowOut {
 				if noRow(lx, dims) {
@@ -130,6 +130,11 @@ func softmax(s *suite) {
 				})
 			}
 		}
+	}
+	for _, scale := range []float32{0, -3} {
+		s.try(op.Softmax, "f32", fmt.Sprint("scaled by ", scale), func(rng *rand.Rand) op.Args {
+			return reference.Args(op.Params{Scale: scale}, empty(reference.Plain, 3, 40), f32(rng, reference.Plain, 3, 40))
+		})
 	}
 }
 
@@ -153,7 +158,7 @@ func argmax(s *suite) {
 			return reference.Args(op.Params{}, reference.New(dtype.I32, reference.Plain, 1), reference.Of(x, len(x)))
 		})
 	}
-	for _, dims := range [][]int{{4, 3, 101}, {2, 70000}} {
+	for _, dims := range [][]int{{4, 3, 101}, {2, 70000}, {2, 1, 2, 2, 1, 2, 2, 9}} {
 		for _, lx := range rowLayouts {
 			for _, lo := range []reference.Layout{reference.Plain, reference.Reversed, reference.Spread} {
 				s.try(op.Argmax, "f32", fmt.Sprint(dims, lx, lo), func(rng *rand.Rand) op.Args {
@@ -375,6 +380,24 @@ func matMul(s *suite) {
 							f32(rng, reference.Padded, c.b, c.m, k), reference.Random(reference.New(d, l, w...), rng))
 					})
 				}
+			}
+		}
+	}
+}
+
+// matMulRanks has the ranks of an input without a batch that matMul lacks.
+func matMulRanks(s *suite) {
+	for _, d := range formats(op.MatMul.Inputs()[1]) {
+		k := max(75, d.BlockSize())
+		if d.IsBlockQuantized() {
+			k = max(64, d.BlockSize()) // so that rows are whole blocks
+		}
+		for _, outer := range [][]int{{}, {5}, {2, 1, 2, 3}, {2, 1, 1, 2, 1, 1, 3}} {
+			for _, l := range rowOut {
+				s.try(op.MatMul, d.String(), fmt.Sprint(outer, " x ", 4, " x ", k, l), func(rng *rand.Rand) op.Args {
+					return reference.Args(op.Params{}, empty(l, append(outer[:len(outer):len(outer)], 4)...),
+						f32(rng, l, append(outer[:len(outer):len(outer)], k)...), reference.Random(reference.New(d, reference.Plain, 4, k), rng))
+				})
 			}
 		}
 	}

@@ -226,8 +226,8 @@ func Erase(o *op.Operand, before []byte) {
 
 // Compare returns an error if got differs from want. If the tolerance is 0, all elements must
 // be equal, zeros with their signs. Otherwise the elements that are not finite must be equal,
-// and the squared error must be at most tolerance times the sum of squares. All NaNs are
-// equal.
+// the squared error must be at most tolerance times the sum of squares, and no element may
+// have a much larger share of it than others. All NaNs are equal.
 func Compare(got, want []float64, tolerance float64) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d values, want %d", len(got), len(want))
@@ -248,6 +248,22 @@ func Compare(got, want []float64, tolerance float64) error {
 	if e > tolerance*s {
 		n := min(6, len(want))
 		return fmt.Errorf("error %.3g, want at most %.3g; the values begin with %.6g, want %.6g", e/s, tolerance, got[:n], want[:n])
+	}
+	return compareEach(got, want, tolerance*spread, s/float64(len(want)))
+}
+
+// spread is the largest factor by which the squared error of one element may exceed the mean
+// of all. If errors are random, none of a million elements exceeds it; an element that is
+// wrong does, and changes the mean of many only a little.
+const spread = 64
+
+// compareEach returns an error if the squared error of an element is larger than tolerance
+// times mean, the mean square of want, and than tolerance times its own square.
+func compareEach(got, want []float64, tolerance, mean float64) error {
+	for i, w := range want {
+		if d := got[i] - w; d*d > tolerance*max(mean, w*w) { // false for elements that are not finite
+			return fmt.Errorf("element %d is %.6g, want %.6g: too far even where the mean error is small", i, got[i], w)
+		}
 	}
 	return nil
 }
