@@ -158,6 +158,9 @@ func (b *bench) place(q provider.Queue, p []byte) (*area, error) {
 	if ar.whole, err = b.dev.Alloc(len(ar.before)); err != nil {
 		return nil, err
 	}
+	if n := len(ar.before); ar.whole.Len != n || ar.whole.ID == 0 {
+		return nil, fmt.Errorf("Alloc of %d bytes returns %d bytes of allocation %d", n, ar.whole.Len, ar.whole.ID)
+	}
 	w, err := b.dev.Upload(context.Background(), q, ar.whole, ar.before)
 	if err == nil {
 		err = wait(w)
