@@ -173,6 +173,27 @@ func TestFailureInAChain(t *testing.T) {
 	})
 }
 
+// Every operation on a failed tensor gives its failure, whatever operand it is, and computes
+// nothing.
+func TestFailedOperands(t *testing.T) {
+	c, end := open(t)
+	x, mine := numbered(c, "d:3"), errors.New("mine")
+	for name, bad := range map[string]fucina.Tensor{
+		"of the context": c.Fail(mine), "moved": c.Fail(mine).Move(), "of no context": (*fucina.Context)(nil).Fail(mine),
+	} {
+		before := c.Engine().Stats()
+		for op, y := range inContext(c, bad, x) {
+			if y.Valid() || y.Err() != bad.Err() {
+				t.Errorf("%s of a failed tensor %s: %v, want %v", op, name, y, bad)
+			}
+		}
+		if s := c.Engine().Stats(); s.Handles != before.Handles || s.CPU != before.CPU {
+			t.Errorf("%s: %d tensors, %d before, and %+v", name, s.Handles, before.Handles, s.CPU)
+		}
+	}
+	end()
+}
+
 // A failure that has not been looked at is reported once: by the innermost frame that returns
 // a tensor, by the context, or by the engine. Printing does not look at a failure. A look
 // covers the later failures too.

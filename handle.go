@@ -240,10 +240,13 @@ type operand struct {
 
 func (o *operand) describe() string { return o.names.Describe(o.t.Shape()) }
 
-// use returns a live tensor as an operand.
+// use returns a live tensor as an operand. It does not look at the failure of a failed one.
 func (t Tensor) use() (operand, error) {
-	if t.h == nil {
+	switch {
+	case t.h == nil:
 		return operand{}, errNoTensor
+	case t.h.fail != nil:
+		return operand{}, t.h.fail
 	}
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
