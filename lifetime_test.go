@@ -18,8 +18,8 @@ import (
 	"github.com/fucina-go/fucina/tests/leak"
 )
 
-// inContext returns the result of every operation on x, a vector along "d", and y, driven by
-// c. Every result is a failed tensor.
+// inContext returns the results of every operation on x and y, vectors along "d", driven by
+// c, by the name of the operation.
 func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 	x, y = x.On(c), y.On(c)
 	attention := func(q, k, v fucina.Tensor) fucina.Tensor {
@@ -56,7 +56,7 @@ func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 		"merge":             x.Merge("d", "d"),
 		"broadcast":         x.BroadcastTo(fucina.Ax("d", 3)),
 		"ref":               x.Ref(),
-		"ref, contiguous":   x.Contiguous(),
+		"contiguous":        x.Contiguous(),
 		"add, moved":        x.Move().Add(y),
 		"add, right, moved": y.Add(x.Move()),
 	}
@@ -95,7 +95,6 @@ func TestStaleHandles(t *testing.T) {
 	results["expect"] = x.Expect("d")
 	results["shared"] = x.Shared()
 	results["keep"] = f.Keep(x)
-	results["contiguous"] = x.Contiguous()
 	results["zero"] = fucina.Tensor{}.On(c).Ref()
 	for name, z := range results {
 		refused(t, z.Err(), fucina.ErrReleased, "lifetime_test.go:")

@@ -240,16 +240,10 @@ func (t Tensor) To(d DType) Tensor {
 	return apply(tagged.To, op.Params{To: d}, "", t)
 }
 
-// Contiguous returns t, as a new tensor: a view if t is contiguous, or else a copy.
+// Contiguous returns a tensor with the elements of t in row-major order: a view of t if t is
+// contiguous, and otherwise a copy.
 func (t Tensor) Contiguous() Tensor {
-	if o, err := t.use(); err == nil {
-		contiguous := o.t.IsContiguous()
-		o.t.Release()
-		if contiguous {
-			return t.Ref()
-		}
-	}
-	return t.Copy()
+	return apply(tagged.Contiguous, op.Params{}, "", t)
 }
 
 // Copy returns a contiguous copy of t.

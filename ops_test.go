@@ -556,7 +556,13 @@ func TestViews(t *testing.T) {
 	if err != nil || fmt.Sprint(raw) != "{f32 [4 3 2] [1 4 12] 0 false}" {
 		t.Errorf("layout %v, %v", raw, err)
 	}
-	drop(x, a1, turned, xt, m, bc)
+	flat, copied := x.Contiguous(), xt.Contiguous()
+	want(t, flat, "{a:2 b:3 c:4}", values[float32](t, x))
+	want(t, copied, "{c:4 b:3 a:2}", values[float32](t, xt))
+	if at := fucina.Memory(x); fucina.Memory(flat) != at || fucina.Memory(copied) == at {
+		t.Error("Contiguous copies a contiguous tensor, or does not copy another")
+	}
+	drop(x, a1, turned, xt, m, bc, flat, copied)
 	refused(t, fucina.Update(x, notCalled[float32](t)), fucina.ErrReleased)
 	want(t, b1, "{a:2 b:1 c:4}", []float32{5, 6, 7, 8, 17, 18, 19, 20})
 	end()

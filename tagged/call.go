@@ -48,6 +48,8 @@ const (
 	// To copies In[0] to a contiguous tensor of dtype Params.To, Copy to one of its own.
 	To
 	Copy
+	// Contiguous is a view of all of In[0] if that is contiguous, and Copy otherwise.
+	Contiguous
 	// CopyFrom writes In[1] into In[0], and returns In[0].
 	CopyFrom
 
@@ -91,16 +93,17 @@ var table = [OpCount]entry{
 	Scale:   {id: op.Scale, run: pointwise},
 	SoftCap: {id: op.SoftCap, run: pointwise},
 
-	RMSNorm:   {id: op.RMSNorm, run: rmsNorm},
-	Softmax:   {id: op.Softmax, run: alongAxis},
-	Argmax:    {id: op.Argmax, run: alongAxis},
-	Dot:       {id: op.MatMul, name: "dot", roles: [MaxIn]string{"left", "right"}, run: dot},
-	Gather:    {id: op.GetRows, name: "gather", run: gather},
-	RoPE:      {id: op.RoPE, run: rope},
-	Attention: {id: op.Attention, run: attention},
-	To:        {id: op.Copy, name: "to", run: copied},
-	Copy:      {id: op.Copy, run: copied},
-	CopyFrom:  {id: op.Copy, name: "copy from", roles: [MaxIn]string{"destination", "source"}, run: copyFrom},
+	RMSNorm:    {id: op.RMSNorm, run: rmsNorm},
+	Softmax:    {id: op.Softmax, run: alongAxis},
+	Argmax:     {id: op.Argmax, run: alongAxis},
+	Dot:        {id: op.MatMul, name: "dot", roles: [MaxIn]string{"left", "right"}, run: dot},
+	Gather:     {id: op.GetRows, name: "gather", run: gather},
+	RoPE:       {id: op.RoPE, run: rope},
+	Attention:  {id: op.Attention, run: attention},
+	To:         {id: op.Copy, name: "to", run: copied},
+	Copy:       {id: op.Copy, run: copied},
+	Contiguous: {id: op.Copy, name: "contiguous", run: contiguous},
+	CopyFrom:   {id: op.Copy, name: "copy from", roles: [MaxIn]string{"destination", "source"}, run: copyFrom},
 
 	Ref:         {name: "ref", run: func(c *Call, _ *exec.Queue) (Tensor, error) { return c.in[0].ref(), nil }},
 	Narrow:      {name: "narrow", run: narrow},

@@ -114,11 +114,19 @@ func alongAxis(c *Call, q *exec.Queue) (Tensor, error) {
 // copied copies the operand to a contiguous tensor, converted for To.
 func copied(c *Call, q *exec.Queue) (Tensor, error) {
 	x := &c.in[0]
-	if c.Op == Copy {
+	if c.Op != To {
 		c.Params.To = x.Raw.DType()
 	}
 	y, err := c.do(q, x)
 	return Tensor{y, x.Names}, err
+}
+
+// contiguous copies the operand only if it is not contiguous.
+func contiguous(c *Call, q *exec.Queue) (Tensor, error) {
+	if x := &c.in[0]; x.Raw.IsContiguous() {
+		return x.ref(), nil
+	}
+	return copied(c, q)
 }
 
 // copyFrom writes the source into the destination.
