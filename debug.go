@@ -1,6 +1,7 @@
 package fucina
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -8,6 +9,9 @@ import (
 
 	"github.com/fucina-go/fucina/tagged"
 )
+
+// errNaN is the failure of DebugOptions.CheckNaN.
+var errNaN = errors.New("the result has a NaN or an infinity")
 
 // traceLine returns the line of DebugOptions.Trace for a call that has run.
 func traceLine(k *tagged.Call, y *tagged.Tensor) string {

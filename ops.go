@@ -1,16 +1,16 @@
 package fucina
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/tagged"
 )
 
-// begin claims the context of the operands for a call of o and returns it, with the
-// operands in its call. If the operation fails already, it returns nil and the failed
-// tensor.
+// begin starts the operation o. It claims the context of the operands ts, adds them to the
+// context's call, and returns the context; finish ends the claim. If an operand cannot be
+// used, begin returns nil and the failed result of the operation.
 func begin(o tagged.Op, ts ...Tensor) (*Context, Tensor) {
 	var c *Context
 	for i := len(ts) - 1; i >= 0; i-- {
@@ -49,7 +49,8 @@ func begin(o tagged.Op, ts ...Tensor) (*Context, Tensor) {
 	return c, Tensor{}
 }
 
-// operand adds t to the call in progress.
+// operand adds t to the call in progress. The call holds a reference to t's memory until
+// leave.
 func (c *Context) operand(t Tensor) error {
 	o, err := t.use()
 	if err != nil {
@@ -71,7 +72,7 @@ func (c *Context) operand(t Tensor) error {
 	return nil
 }
 
-// foreign returns the error of a tensor that belongs to another engine than c, or nil.
+// foreign returns an error if t does not belong to c's engine.
 func (c *Context) foreign(t Tensor) error {
 	if t.h.e == c.e {
 		return nil
@@ -79,7 +80,7 @@ func (c *Context) foreign(t Tensor) error {
 	return &opError{fmt.Sprintf("%s belongs to %s, the context to %s", t, t.h.e, c.e), ErrEngine}
 }
 
-// endMoved ends the operands with the mark of Move, after a call that did not begin.
+// endMoved ends the moved operands of an operation for which begin failed.
 func (c *Context) endMoved(ts []Tensor) {
 	for _, t := range ts {
 		if t.epoch&moved == 0 || c.enter() != nil {
@@ -92,8 +93,8 @@ func (c *Context) endMoved(ts []Tensor) {
 	}
 }
 
-// leave gives the operands of the call back, ends those with the mark of Move, and makes
-// the context idle.
+// leave releases the operands of the call, ends those that are moved, and makes the context
+// idle.
 func (c *Context) leave() {
 	for i := range c.call.NIn {
 		c.call.In(i).Release()
@@ -138,7 +139,8 @@ func (c *Context) run(d *DebugOptions, receiver []Tensor) (t Tensor, seen sight,
 	return c.wrapIn(c.innermost(), y.Raw, y.Names), seen, nil
 }
 
-// apply runs an operation without attributes but parameters and an axis.
+// apply runs an operation whose only attributes are parameters and an axis. axis is "" if
+// the operation has no axis.
 func apply(o tagged.Op, p op.Params, axis string, ts ...Tensor) Tensor {
 	c, failed := begin(o, ts...)
 	if c == nil {
@@ -148,24 +150,25 @@ func apply(o tagged.Op, p op.Params, axis string, ts ...Tensor) Tensor {
 	return c.finish()
 }
 
-// Add returns t + u, f32, aligned by name: the result has the axes of t, then those
-// that only u has. An axis that one side lacks, or has with size 1, repeats there.
+// Add returns t + u. All are f32. The operands are aligned by the names of their axes: the
+// result has the axes of t, followed by the axes that only u has. An axis that one operand
+// lacks, or has with size 1, repeats in that operand.
 func (t Tensor) Add(u Tensor) Tensor {
 	return apply(tagged.Add, op.Params{}, "", t, u)
 }
 
-// Sub returns the elementwise difference t - u, aligned as in Add. It rounds once: its bits
-// are those of the subtraction of two float32.
+// Sub returns t - u, aligned as in Add. Each element is rounded once, like a difference of
+// two float32.
 func (t Tensor) Sub(u Tensor) Tensor {
 	return apply(tagged.Sub, op.Params{}, "", t, u)
 }
 
-// Mul returns the elementwise product t * u, aligned as in Add.
+// Mul returns t * u elementwise, aligned as in Add.
 func (t Tensor) Mul(u Tensor) Tensor {
 	return apply(tagged.Mul, op.Params{}, "", t, u)
 }
 
-// SwiGLU returns t * silu(gate), aligned as in Add. silu(x) = x / (1 + exp(-x)).
+// SwiGLU returns t * silu(gate), aligned as in Add, with silu(x) = x / (1 + exp(-x)).
 func (t Tensor) SwiGLU(gate Tensor) Tensor {
 	return apply(tagged.SwiGLU, op.Params{}, "", t, gate)
 }
@@ -175,25 +178,26 @@ func (t Tensor) GeGLU(gate Tensor) Tensor {
 	return apply(tagged.GeGLU, op.Params{}, "", t, gate)
 }
 
-// Scale returns factor * t, f32.
+// Scale returns factor * t. t and the result are f32, and factor is rounded to f32.
 func (t Tensor) Scale(factor float64) Tensor {
 	return apply(tagged.Scale, op.Params{Scale: float32(factor)}, "", t)
 }
 
-// SoftCap returns limit * tanh(t/limit), f32: t kept between -limit and limit, which
-// is positive.
+// SoftCap returns limit * tanh(t/limit), which is between -limit and limit. t and the result
+// are f32, and limit is positive.
 func (t Tensor) SoftCap(limit float64) Tensor {
 	return apply(tagged.SoftCap, op.Params{SoftCap: float32(limit)}, "", t)
 }
 
-// Dot contracts the axes of t and u: it sums the products of their elements along them,
-// in f32. The result has the axes that both share and that are not contracted (batch axes,
-// of equal sizes), then those of t alone, then those of u alone, each in the operand's
-// order; two vectors give a scalar. The order of the operands' axes changes no result.
+// Dot contracts one or more axes that t and u both have: the result is the sum, in f32, of
+// the products of their elements along these axes. The other axes that both have are batch
+// axes, which have equal sizes. The result has the batch axes, then the other axes of t, then
+// the other axes of u, each in the order of the operand. The contraction of two vectors is a
+// scalar. The order of the operands' axes in memory does not change the result.
 //
-// t is f32. u is f32, f16, bf16 or a block format of weights, the one mix of dtypes
-// that needs no conversion; a block format has the last of the axes last and no batch
-// axes.
+// t is f32. u is f32, f16, bf16 or a block format of weights; no other operation takes
+// operands of different dtypes without a conversion. If u has a block format, its last axis
+// must be the last of the contracted axes, and there must be no batch axes.
 func (t Tensor) Dot(u Tensor, axis string, more ...string) Tensor {
 	c, failed := begin(tagged.Dot, t, u)
 	if c == nil {
@@ -206,36 +210,37 @@ func (t Tensor) Dot(u Tensor, axis string, more ...string) Tensor {
 	return c.finish()
 }
 
-// RMSNorm divides t, f32, along the axis by its root mean square, with eps added
-// under the root, and multiplies by weight {axis}, f32.
+// RMSNorm returns t * weight / sqrt(mean(t*t) + eps), with the mean along the axis. t, weight
+// {axis} and the result are f32. The result has the axes of t. eps is at least 0.
 func (t Tensor) RMSNorm(weight Tensor, axis string, eps float64) Tensor {
 	return apply(tagged.RMSNorm, op.Params{Eps: float32(eps)}, axis, t, weight)
 }
 
 // SoftmaxOptions are the parameters of Softmax.
 type SoftmaxOptions struct {
-	Scale float64 // of the elements, before; 0 stands for 1
+	Scale float64 // the elements are multiplied by it first; 0 means 1
 }
 
-// Softmax returns the softmax of t, f32, along the axis. A NaN, or nothing but -Inf,
-// along the axis gives NaN.
+// Softmax returns the softmax of t along the axis. t and the result are f32 with the same
+// axes. If the elements along the axis contain a NaN, or are all -Inf, their results are NaN.
+// Of several options only the first counts.
 func (t Tensor) Softmax(axis string, opt ...SoftmaxOptions) Tensor {
-	scale := 1.0
-	if len(opt) > 0 && opt[0].Scale != 0 {
-		scale = opt[0].Scale
+	var o SoftmaxOptions
+	if len(opt) > 0 {
+		o = opt[0]
 	}
-	return apply(tagged.Softmax, op.Params{Scale: float32(scale)}, axis, t)
+	return apply(tagged.Softmax, op.Params{Scale: float32(cmp.Or(o.Scale, 1))}, axis, t)
 }
 
-// Argmax returns the index of the first maximum of t, f32, along the axis, as i32,
-// without the axis. A NaN counts as the maximum.
+// Argmax returns the index of the first maximum along the axis. t is f32. The result is i32
+// and has the other axes of t. A NaN counts as the maximum.
 func (t Tensor) Argmax(axis string) Tensor {
 	return apply(tagged.Argmax, op.Params{}, axis, t)
 }
 
-// To returns a contiguous copy of t converted to d, even if that is its dtype.
-// Scalar dtypes convert to one another; block formats and FP8 decode to f32, and f32
-// encodes to q8_0.
+// To returns a contiguous copy of t with dtype d, also if t has that dtype already. Every
+// scalar dtype converts to every other. Block formats and FP8 convert to f32, and f32
+// converts to q8_0.
 func (t Tensor) To(d DType) Tensor {
 	return apply(tagged.To, op.Params{To: d}, "", t)
 }
@@ -251,10 +256,12 @@ func (t Tensor) Copy() Tensor {
 	return apply(tagged.Copy, op.Params{}, "", t)
 }
 
-// CopyFrom writes src into t's storage, where every view of it sees the change,
-// converted to t's dtype as To converts. Both have the same axes, in any order.
+// CopyFrom writes the elements of src into the memory of t, converted to t's dtype as To
+// converts. Every view of that memory sees them. t and src have the same axes, in any order.
+// It fails with ErrReadOnly if the memory is read-only, and if t is a view in which an axis
+// repeats.
 //
-// It returns t, or a failed tensor.
+// CopyFrom returns t, or a failed tensor.
 func (t Tensor) CopyFrom(src Tensor) Tensor {
 	c, failed := begin(tagged.CopyFrom, t, src)
 	if c == nil {
@@ -263,10 +270,11 @@ func (t Tensor) CopyFrom(src Tensor) Tensor {
 	return c.finish(t)
 }
 
-// Gather gathers along the axis: the result, f32, has the axes of ids in the
-// axis's place, in front, then the other axes of t. ids are i32, i64 or u16; t is of
-// any dtype that decodes to float. For table {vocab d} and ids {seq}, over "vocab",
-// it is {seq d}.
+// Gather returns the entries of t at the indices ids along the axis. ids is i32, i64 or u16,
+// and t has any dtype that converts to f32. The result is f32 and has the axes of ids,
+// followed by the other axes of t: a table {vocab d} and ids {seq} give {seq d} along "vocab".
+// An index outside of the axis is an error (ErrIndexOutOfBounds). If only a device has the
+// ids, the error appears when the elements of the result are read.
 func (t Tensor) Gather(ids Tensor, axis string) Tensor {
 	return apply(tagged.Gather, op.Params{}, axis, t, ids)
 }
@@ -281,9 +289,11 @@ const (
 	RoPENeoX = op.RoPENeoX
 )
 
-// RoPE rotates pairs of elements of t, f32, along dimAxis by the angles of table
-// {posAxis PairAxis CosSinAxis}, f32, whose positions are those of t; see
-// Engine.RoPETable. Elements past twice the table's pairs stay.
+// RoPE rotates pairs of elements of t along dimAxis. The entry i of table, along posAxis, has
+// the angles of the entry i of t. t is f32 with the axes posAxis, dimAxis and any others.
+// table is f32 {posAxis PairAxis CosSinAxis}; see Engine.RoPETable. If the table has fewer
+// pairs than t, the remaining elements along dimAxis are copied. The result is f32 and has
+// the axes of t.
 func (t Tensor) RoPE(table Tensor, mode RoPEMode, posAxis, dimAxis string) Tensor {
 	c, failed := begin(tagged.RoPE, t, table)
 	if c == nil {
@@ -295,30 +305,25 @@ func (t Tensor) RoPE(table Tensor, mode RoPEMode, posAxis, dimAxis string) Tenso
 
 // AttentionOptions are the parameters of Attention and the names of its axes.
 type AttentionOptions struct {
-	Scale   float64 // of the products of queries and keys; 1/sqrt(head size) as a rule
-	SoftCap float64 // scores become SoftCap*tanh(score/SoftCap); 0 is none
-	Past    int     // keys before the first query's own
-	Window  int     // keys that a query sees, its own included; 0 is all
+	Scale   float64 // the factor of the products of queries and keys, usually 1/sqrt(size of a head)
+	SoftCap float64 // scores become SoftCap*tanh(score/SoftCap); 0 means no cap
+	Past    int     // the number of keys before the key of the first query
+	Window  int     // the number of keys that a query sees, including its own; 0 means all
 
-	Query  string // of the queries' positions; "seq" if empty
-	Key    string // of the keys' positions; "key" if empty
-	Head   string // of the query heads; "head" if empty
-	KVHead string // of the key and value heads; "kv_head" if empty
-	Dim    string // of a head's elements; "d" if empty
+	Query  string // the axis of the queries' positions; "" means "seq"
+	Key    string // the axis of the keys' positions; "" means "key"
+	Head   string // the axis of the query heads; "" means "head"
+	KVHead string // the axis of the key and value heads; "" means "kv_head"
+	Dim    string // the axis of the elements of a head; "" means "d"
 }
 
-func either(name, fallback string) string {
-	if name == "" {
-		return fallback
-	}
-	return name
-}
-
-// Attention is causal scaled dot-product attention of q {Query Head Dim} over k and
-// v {Key KVHead Dim}, each in any order of axes, into {Query Head Dim}, whose Dim is
-// v's. q is f32; k and v are f32, f16 or q8_0. The number of query heads is n times
-// that of key heads, and query head h reads key head h/n. Query t sees the keys 0 to
-// Past+t, which must exist, or the last Window of them.
+// Attention returns the causal scaled dot-product attention of the queries q {Query Head Dim}
+// over the keys k and the values v {Key KVHead Dim}. The axes of each may have any order. q is
+// f32; k and v are f32, f16 or q8_0. The result is f32 {Query Head Dim}, with the Dim of v.
+//
+// The number of query heads is a multiple n of the number of key heads, and query head h uses
+// key head h/n. Query i sees the keys 0 to Past+i, which must exist, or the last Window of
+// these.
 func Attention(q, k, v Tensor, opt AttentionOptions) Tensor {
 	c, failed := begin(tagged.Attention, q, k, v)
 	if c == nil {
@@ -326,11 +331,8 @@ func Attention(q, k, v Tensor, opt AttentionOptions) Tensor {
 	}
 	c.call.Params = op.Params{Scale: float32(opt.Scale), SoftCap: float32(opt.SoftCap), Past: opt.Past, Window: opt.Window}
 	c.call.SetNames([]string{
-		tagged.QueryAxis: either(opt.Query, "seq"), tagged.KeyAxis: either(opt.Key, "key"), tagged.HeadAxis: either(opt.Head, "head"),
-		tagged.KVHeadAxis: either(opt.KVHead, "kv_head"), tagged.DimAxis: either(opt.Dim, "d"),
+		tagged.QueryAxis: cmp.Or(opt.Query, "seq"), tagged.KeyAxis: cmp.Or(opt.Key, "key"), tagged.HeadAxis: cmp.Or(opt.Head, "head"),
+		tagged.KVHeadAxis: cmp.Or(opt.KVHead, "kv_head"), tagged.DimAxis: cmp.Or(opt.Dim, "d"),
 	})
 	return c.finish()
 }
-
-// errNaN is the failure of DebugOptions.CheckNaN.
-var errNaN = errors.New("the result has a NaN or an infinity")
