@@ -78,13 +78,18 @@ func filled[T Element](c *Context, what string, axes []Axis, next func(i int) T)
 }
 
 // Zeros returns a tensor of zeros of dtype d.
-func (c *Context) Zeros(d DType, axes ...Axis) Tensor { return c.Full(d, 0, axes...) }
+func (c *Context) Zeros(d DType, axes ...Axis) Tensor { return c.full("zeros", d, 0, axes) }
 
 // Ones returns a tensor of ones of dtype d.
-func (c *Context) Ones(d DType, axes ...Axis) Tensor { return c.Full(d, 1, axes...) }
+func (c *Context) Ones(d DType, axes ...Axis) Tensor { return c.full("ones", d, 1, axes) }
 
 // Full returns a tensor of dtype d whose elements are v, converted as To converts.
-func (c *Context) Full(d DType, v float64, axes ...Axis) Tensor {
+func (c *Context) Full(d DType, v float64, axes ...Axis) Tensor { return c.full("full", d, v, axes) }
+
+func (c *Context) full(what string, d DType, v float64, axes []Axis) Tensor {
+	if _, _, err := layout(what, axes); err != nil {
+		return c.fail(err)
+	}
 	f := c.Frame()
 	return f.Return(FromSlice(c, []float64{v}).To(d).BroadcastTo(axes...).Copy())
 }
@@ -156,38 +161,39 @@ func copyTo[T Element](t Tensor, what string, dst []T) error {
 
 // Item returns the only element of t. It fails with ErrShapeMismatch if t does not have
 // exactly one element.
-func Item[T Scalar](t Tensor) (T, error) {
-	var v [1]T
-	if n := t.Len(); t.live() && n != 1 {
-		return v[0], wrong("item", &opError{fmt.Sprintf("%s has %d elements, want one", t, n), ErrShapeMismatch})
-	}
-	err := copyTo(t, "item", v[:])
-	return v[0], err
-}
+func Item[T Scalar](t Tensor) (T, error) { return item[T](t, "item") }
 
-// Float returns the only element of t, converted to f64 as To converts.
-func (t Tensor) Float() (float64, error) { return converted[float64](t, F64) }
+// Float returns the only element of t, converted to f64 as To converts. It fails like Item.
+func (t Tensor) Float() (float64, error) { return converted[float64](t, "float", F64) }
 
-// Int returns the only element of t, converted to i64 as To converts.
+// Int returns the only element of t, converted to i64 as To converts. It fails like Item.
 func (t Tensor) Int() (int, error) {
-	v, err := converted[int64](t, I64)
+	v, err := converted[int64](t, "int", I64)
 	return int(v), err
 }
 
-func converted[T Scalar](t Tensor, d DType) (T, error) {
-	if t.failure() != nil || t.DType() == d {
-		return Item[T](t)
+// item implements Item. what is the name of the call in errors.
+func item[T Scalar](t Tensor, what string) (T, error) {
+	var v [1]T
+	if n := t.Len(); t.live() && n != 1 {
+		return v[0], wrong(what, &opError{fmt.Sprintf("%s has %d elements, want one", t, n), ErrShapeMismatch})
 	}
-	var zero T
-	switch {
-	case !t.live():
-		return zero, wrong("item", errEnded(t))
-	case t.c == nil:
-		return zero, wrong("item", errNoContext)
+	err := copyTo(t, what, v[:])
+	return v[0], err
+}
+
+// converted implements Float and Int. d is the dtype of T.
+func converted[T Scalar](t Tensor, what string, d DType) (T, error) {
+	if t.failure() != nil || t.DType() == d || t.Len() != 1 {
+		return item[T](t, what)
+	}
+	if t.c == nil {
+		var zero T
+		return zero, wrong(what, errNoContext)
 	}
 	f := t.c.Frame()
 	defer f.Close()
-	return Item[T](t.To(d))
+	return item[T](t.To(d), what)
 }
 
 // All yields the indices and the value of each element, in the order of the axes. The slice

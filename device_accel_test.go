@@ -101,7 +101,7 @@ func TestDeviceFailureIsFound(t *testing.T) {
 		{"float", func(_ *fucina.Context, y fucina.Tensor) error {
 			_, err := y.Narrow("d", 0, 1).Float()
 			return err
-		}, "item: f64 {d:1}: "},
+		}, "float: f64 {d:1}: "},
 		{"read of what comes from it", func(_ *fucina.Context, y fucina.Tensor) error {
 			_, err := fucina.Data[float32](y.Scale(2).Permute("d"))
 			return err

@@ -303,7 +303,7 @@ func TestPowerProgram(t *testing.T) {
 		_, _, err = power(x.Rename("row", "rows"), 100)
 		refused(t, err, fucina.ErrTag, `dot over "row": left {rows:3}, right {rows:3 d:2}: no axis "row"`)
 		_, _, err = power(x.Rename("d", "e"), 100)
-		refused(t, err, fucina.ErrInvalidShape, "to {d:0}")
+		refused(t, err, fucina.ErrInvalidShape, "ones {d:0}")
 		refused(t, c.Err(), fucina.ErrTag, `program_test.go:`, `dim of f32 {row:3 e:2}: no axis "d"`) // the first failure
 		v.Release()
 		if n := c.Engine().Stats().Handles - before; n != 2 { // the two renamed arguments

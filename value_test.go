@@ -115,7 +115,8 @@ func TestItem(t *testing.T) {
 		look := func(_ any, err error) error { return err }
 		bad := c.Fail(errors.New("mine"))
 		refused(t, look(fucina.Item[float32](x)), fucina.ErrShapeMismatch, "item: f32 {a:1 b:3} has 3 elements, want one")
-		refused(t, look(x.Float()), fucina.ErrShapeMismatch, "3 elements, want one")
+		refused(t, look(x.Float()), fucina.ErrShapeMismatch, ": float: f32 {a:1 b:3} has 3 elements, want one")
+		refused(t, look(x.Int()), fucina.ErrShapeMismatch, ": int: f32 {a:1 b:3} has 3 elements, want one")
 		refused(t, look(fucina.Item[float64](mid)), fucina.ErrDType, "f32 {a:1 b:1} read as f64")
 		refused(t, look(bad.Float()), bad.Err(), "mine")
 		refused(t, look(fucina.Item[bool](bad)), bad.Err())
