@@ -16,7 +16,8 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// A model generated from a seed, whose text means nothing but is always the same.
+// The weights of the model come from a seed, so its text means nothing, but it is always the
+// same.
 func Example() {
 	dir, err := os.MkdirTemp("", "fucina")
 	if err != nil {
@@ -59,8 +60,8 @@ func Example() {
 	// tokens held: 35
 }
 
-// A fine-tune whose file has an architecture of its own, while its network is that of
-// llama: described in a registered family, the file runs and says the same.
+// A file has an architecture of its own, and the network of llama. With a registered family
+// that describes this network, it generates the same tokens as a file of llama.
 func ExampleRegisterFamily() {
 	err := llm.RegisterFamily("tinystory", llm.Family{
 		RoPE:    fucina.RoPEInterleaved,
@@ -108,8 +109,8 @@ func ExampleRegisterFamily() {
 	// [gemma2 gemma3 llama phi3 qwen2 qwen3 tinystory]
 }
 
-// A server that keeps nothing between requests: each one brings the whole
-// conversation. The session still decodes only what it does not hold from before.
+// A server stores no conversations, so each request has the whole conversation. The session
+// still decodes only the tokens that it does not hold yet.
 func ExampleConversation_SetMessages() {
 	dir, err := os.MkdirTemp("", "fucina")
 	if err != nil {
@@ -174,7 +175,7 @@ func ExampleConversation_SetMessages() {
 	// assistant "ait and wasanayu" (token limit)
 }
 
-// The tokens of a text, by the vocabulary of a file whose network stays unread.
+// NewTokenizer needs only the vocabulary of a file.
 func ExampleNewTokenizer() {
 	f, err := gguf.Parse(tinyllama.GGUF(tinyllama.Options{}))
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"github.com/fucina-go/fucina"
 )
 
-// logitRows is how many tokens of a batch DecodeAll takes through the output matrix
-// at once. A row of logits is as long as the vocabulary, so that those of a whole
-// batch would outgrow everything else.
+// logitRows is the number of tokens that DecodeAll takes through the output matrix at once. A
+// row of logits is as long as the vocabulary, so the rows of a whole batch would need more
+// memory than everything else.
 const logitRows = 32
 
-// DecodeAll is [Session.Decode] with the logits that follow every token: it calls
-// yield with those after ids[i], one per vocabulary entry, in order. The slice
-// is the session's, which keeps room for up to 32 of them until Close, and is used
-// again for the next call. An error of yield ends DecodeAll, which returns it;
-// the sequence then is as Decode leaves it after an error. DecodeAll looks at ctx where
-// Decode does, and before each call of yield.
+// DecodeAll is like [Session.Decode], with the logits that follow every token. For each i in
+// order, it calls yield with the logits that follow ids[i], one for each vocabulary entry. The
+// slice is valid only during the call. The session keeps memory for up to 32 rows of logits
+// until Close.
 //
-// yield runs inside of the session: it must not use it.
+// If yield returns an error, DecodeAll ends and returns that error unchanged. The sequence is
+// then the same as after an error of Decode. DecodeAll checks ctx like Decode, and also before
+// each call of yield. yield must not use the session, whose methods fail with fucina.ErrBusy.
 func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, logits []float32) error) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 	return nil
 }
 
-// allRows runs one batch of DecodeAll, whose first token is number done of all.
+// allRows runs one batch of DecodeAll. done is the number of tokens in earlier batches.
 func (s *Session) allRows(ctx context.Context, ids []int32, done int, logits []float32, yield func(i int, logits []float32) error) error {
 	f := s.c.Frame()
 	defer f.Close()

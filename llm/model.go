@@ -13,31 +13,31 @@ import (
 	"github.com/fucina-go/fucina/llm/tokenizer"
 )
 
-// ErrFileChanged reports a model whose file changed its size while it was in use.
-// The model and its sessions can only be closed.
+// ErrFileChanged reports a model whose file was truncated or overwritten while the model was
+// open. The model and its sessions can only be closed.
 var ErrFileChanged = gguf.ErrFileChanged
 
 // Options configure Open.
 type Options struct {
-	// Context is the longest sequence that sessions can ask for; 0 is the length
-	// that the model was trained for, Params.Context. More than that is allowed, but
-	// what a model says beyond it is seldom good.
+	// Context is the largest length that a session can request, in tokens. 0 means the
+	// length that the model was trained for, Params.Context. A greater length is allowed,
+	// but few models write good text beyond the length that they were trained for.
 	Context int
-	// Progress, if set, is called as the weights are taken in, with the bytes so
-	// far and in all, on the goroutine that called Open.
+	// Progress, if set, is called while the weights are loaded, on the goroutine that
+	// called Open: with the bytes loaded so far and the bytes of all weights.
 	Progress func(done, total int64)
 }
 
-// Model is a network and its tokenizer. It is immutable and may be shared by
-// goroutines; its weights live once per engine.
+// Model is a network and its tokenizer on one engine. It is immutable, and goroutines may
+// share it.
 type Model struct {
 	eng     *fucina.Engine
-	source  gguf.Source // the files that the weights lie in
+	source  gguf.Source // the files of the weights
 	tok     *tokenizer.Tokenizer
 	net     *net.Network
 	context int
-	// chatTemplate is the template text that the file carries, or empty; templateErr says
-	// what is wrong with one that is no text.
+	// chatTemplate is the text of the file's chat template, or empty. templateErr is set if
+	// the template is not a string.
 	chatTemplate string
 	templateErr  error
 
@@ -46,17 +46,16 @@ type Model struct {
 	closed   bool
 }
 
-// Open maps the GGUF file at path and returns its model on eng. The weights stay
-// in the file's mapping, which lives until the model is closed; a device takes
-// copies as they are first used. Errors match ErrUnsupportedModel, ErrInvalidModel
-// or those of package gguf, and nothing is held after one.
+// Open maps the GGUF file at path and returns its model on eng. The weights remain in the
+// mapping of the file, which lives until the model is closed. A device copies a weight at its
+// first use. Errors wrap ErrUnsupportedModel, ErrInvalidModel or an error of package gguf.
+// After an error nothing remains open.
 //
-// While the model is open, another file may replace the file by a rename, but nothing
-// may cut it or write over it. If its size changes, whatever needs the weights fails
-// with ErrFileChanged.
+// While the model is open, a rename may replace the file, but the file must not be truncated
+// or overwritten: everything that needs the weights then fails with ErrFileChanged.
 //
-// The caller closes the model before the engine, whose Close otherwise reports its
-// weights with fucina.ErrLeak.
+// Close the model before the engine. Otherwise the engine's Close reports the weights with
+// fucina.ErrLeak.
 func Open(eng *fucina.Engine, path string, opt Options) (*Model, error) {
 	f, err := gguf.Open(path)
 	if err != nil {
@@ -73,8 +72,8 @@ func Open(eng *fucina.Engine, path string, opt Options) (*Model, error) {
 	return m, nil
 }
 
-// New returns the model of an open file, which the caller may close at once. See
-// Open.
+// New is like Open for a file that is open already. The caller may close the file when New
+// returns.
 func New(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	m, err := newModel(eng, f, opt)
 	if err != nil {
@@ -107,9 +106,9 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	return m, nil
 }
 
-// NewTokenizer returns the tokenizer of an open file, which the caller may close at
-// once and which need hold no network: a vocabulary is enough. Errors match
-// ErrUnsupportedModel or ErrInvalidModel.
+// NewTokenizer returns the tokenizer of an open file. The file needs a vocabulary, but no
+// network. The caller may close it when NewTokenizer returns. Errors wrap ErrUnsupportedModel
+// or ErrInvalidModel.
 func NewTokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	tok, err := newTokenizer(f)
 	if err != nil {
@@ -139,7 +138,8 @@ func newTokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	return tok, nil
 }
 
-// vocabularyError says what an error of the tokenizer means for the model.
+// vocabularyError wraps an error of the tokenizer with the error of this package that
+// corresponds to it.
 func vocabularyError(err error) error {
 	if errors.Is(err, tokenizer.ErrModel) {
 		return fmt.Errorf("%w: %w", ErrUnsupportedModel, err)
@@ -147,7 +147,7 @@ func vocabularyError(err error) error {
 	return fmt.Errorf("%w: %w", ErrInvalidModel, err)
 }
 
-// Params returns the network's dimensions. The slices are the caller's.
+// Params returns the dimensions of the network. The caller may change the slices.
 func (m *Model) Params() Params {
 	p := *m.net.Params()
 	p.RoPE.FreqFactors = slices.Clone(p.RoPE.FreqFactors)
@@ -157,24 +157,24 @@ func (m *Model) Params() Params {
 	return p
 }
 
-// Context returns the longest sequence that a session can hold.
+// Context returns the largest length that a session can request, in tokens.
 func (m *Model) Context() int { return m.context }
 
 // Tokenizer returns the model's tokenizer.
 func (m *Model) Tokenizer() *tokenizer.Tokenizer { return m.tok }
 
-// ChatTemplate returns the text of the chat template that the file carries, and
-// whether there is one: a value that is not a text counts as none. The template is a
-// program, which chat.Recognise identifies.
+// ChatTemplate returns the text of the file's chat template, and whether the file has one. A
+// template that is not a string counts as none. The template is a program, which
+// chat.Recognise identifies.
 func (m *Model) ChatTemplate() (text string, ok bool) {
 	return m.chatTemplate, m.chatTemplate != ""
 }
 
-// Engine returns the engine that the model lives on.
+// Engine returns the engine of the model.
 func (m *Model) Engine() *fucina.Engine { return m.eng }
 
-// Close gives the weights back. It fails, and closes nothing, while sessions are
-// open. A second Close does nothing.
+// Close releases the weights. While sessions are open, it fails and releases nothing. A second
+// Close does nothing.
 func (m *Model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,33 +12,35 @@ import (
 	"github.com/fucina-go/fucina/llm/internal/net"
 )
 
-// ErrContextFull reports a sequence that has reached its session's length.
+// ErrContextFull reports that a sequence would exceed the length of its session.
 var ErrContextFull = errors.New("context is full")
 
-// defaultBatch is how many prompt tokens go through the network at once: enough
-// that reading the weights is shared, few enough that activations stay small.
+// defaultBatch is the default of SessionOptions.Batch. It is large enough that the tokens of a
+// batch share the time to read the weights, and small enough that activations need little
+// memory.
 const defaultBatch = 512
 
-// SessionOptions configure a session; zero fields take their defaults.
+// defaultContext is the largest default of SessionOptions.Context.
+const defaultContext = 4096
+
+// SessionOptions are the options of NewSession. Zero fields mean their defaults.
 type SessionOptions struct {
-	// Context is the longest sequence, prompt and generated text together. 0 is the
-	// model's, but at most 4096, because a cache is as large as its sequence may
-	// become; Model.Context() asks for all of it.
+	// Context is the largest length of the sequence in tokens, including the prompt and the
+	// generated text. The default is Model.Context(), but at most 4096, because the cache
+	// has room for a sequence of this length.
 	Context int
-	// Batch is how many prompt tokens are processed at once; 512 by default.
+	// Batch is the number of prompt tokens that go through the network at once. The default
+	// is 512.
 	Batch int
-	// KV is the dtype of the cache, f16, f32 or q8_0. By default f16, or f32 on an
-	// engine in exact mode. q8_0 takes about half of what f16 does; the lengths of
-	// heads must be multiples of its blocks of 32.
+	// KV is the dtype of the cache: f16, f32 or q8_0. The default is f16, or f32 on an
+	// engine in exact mode. A cache in q8_0 needs about half as much memory as one in f16,
+	// and the sizes of the heads must be multiples of 32.
 	KV dtype.DType
 }
 
-// defaultContext bounds the cache that a session takes without being asked to.
-const defaultContext = 4096
-
-// Session is one sequence of tokens on a model: a context of the engine and a KV
-// cache. One goroutine at a time drives it: a method that finds another inside, a
-// generation under way included, fails with fucina.ErrBusy. Past, Context and Model
+// Session is one sequence of tokens on a model, with a context of the engine and a KV cache.
+// One goroutine at a time drives it. A method that is called while another method or a
+// generation uses the session fails with fucina.ErrBusy, except Past, Context and Model, which
 // may be called at any time.
 type Session struct {
 	m      *Model
@@ -48,18 +50,17 @@ type Session struct {
 	angles net.Angles
 	busy   atomic.Bool
 	closed bool      // guarded by busy
-	ids    []int32   // the tokens that the cache holds; guarded by busy
-	logits []float32 // see room; guarded by busy
+	ids    []int32   // the tokens in the cache; guarded by busy
+	logits []float32 // the slice of room; guarded by busy
 }
 
-// NewSession returns an empty session. The memory of its cache is taken when the
-// first tokens are decoded, which fails with fucina.ErrNoMemory, or on a device
-// fucina.ErrOutOfMemory, where there is too little. The table of rotary angles is
-// made now, and anew for every session: a sine and a cosine for each position and
-// rotated pair, which is 4 bytes times opt.Context times the rotated elements of a
-// head, and as much again in families whose blocks with a window have other angles.
+// NewSession returns an empty session. Close it before the model.
 //
-// Close the session before the model.
+// The memory of the cache is allocated when the first tokens are decoded. If there is too
+// little, that call fails with fucina.ErrNoMemory, or on a device with fucina.ErrOutOfMemory.
+// NewSession itself computes the session's table of rotary angles, with a sine and a cosine
+// for each position and rotated pair: 4 bytes times opt.Context times the rotated elements of
+// a head. A family whose blocks with a window have other angles has two such tables.
 func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	if opt.Context == 0 {
 		opt.Context = min(m.context, defaultContext)
@@ -103,13 +104,13 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 		cache.Release()
 		return nil, fmt.Errorf("llm: %w", err)
 	}
-	// A longer sequence grows the slice: its length may be out of all proportion.
+	// The slice grows with a longer sequence, because opt.Context may be very large.
 	ids := make([]int32, 0, min(opt.Context, defaultContext))
 	m.sessions++
 	return &Session{m: m, c: c, batch: opt.Batch, cache: cache, angles: angles, ids: ids}, nil
 }
 
-// enter claims the session for the calling goroutine until exit.
+// enter claims the session for the caller until exit.
 func (s *Session) enter() error {
 	if !s.busy.CompareAndSwap(false, true) {
 		return fmt.Errorf("llm: session: %w", fucina.ErrBusy)
@@ -123,9 +124,8 @@ func (s *Session) enter() error {
 
 func (s *Session) exit() { s.busy.Store(false) }
 
-// Close gives the cache back and ends the session. It fails with fucina.ErrBusy, and
-// closes nothing, while another call or a generation uses the session. A second Close
-// does nothing.
+// Close ends the session and releases its cache. While another call or a generation uses the
+// session, it fails with fucina.ErrBusy and releases nothing. A second Close does nothing.
 func (s *Session) Close() error {
 	if err := s.enter(); errors.Is(err, fucina.ErrClosed) {
 		return nil
@@ -147,13 +147,13 @@ func (s *Session) Close() error {
 // Model returns the session's model.
 func (s *Session) Model() *Model { return s.m }
 
-// Past returns how many tokens the session holds.
+// Past returns the number of tokens in the session.
 func (s *Session) Past() int { return s.cache.Len() }
 
-// Context returns how many tokens the session can hold.
+// Context returns the largest number of tokens that the session can hold.
 func (s *Session) Context() int { return s.cache.Cap() }
 
-// Rewind forgets all but the first n tokens.
+// Rewind removes all tokens except the first n.
 func (s *Session) Rewind(n int) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (s *Session) Rewind(n int) error {
 	return s.rewind(n)
 }
 
-// rewind is Rewind for a caller that has claimed the session.
+// rewind implements Rewind. The caller has claimed the session.
 func (s *Session) rewind(n int) error {
 	if err := s.cache.Rewind(n); err != nil {
 		return fmt.Errorf("llm: %w", err)
@@ -171,9 +171,10 @@ func (s *Session) rewind(n int) error {
 	return nil
 }
 
-// Resume rewinds to what the sequence has in common with ids, less the last of ids
-// if all of them are there, and returns the rest of ids: what is left to decode for
-// the sequence to be ids. A conversation that grows decodes only what is new.
+// Resume rewinds the session to the longest prefix that it has in common with ids, and returns
+// the rest of ids. When these have been decoded, the sequence is ids. The rest has at least
+// the last token, so that decoding it gives the logits that follow ids. Use Resume to decode
+// only the new part of a conversation that grows.
 func (s *Session) Resume(ids []int32) ([]int32, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (s *Session) Resume(ids []int32) ([]int32, error) {
 	return s.resume(ids)
 }
 
-// resume is Resume for a caller that has claimed the session.
+// resume implements Resume. The caller has claimed the session.
 func (s *Session) resume(ids []int32) ([]int32, error) {
 	if len(ids) == 0 {
 		return nil, errors.New("llm: resume with no tokens")
@@ -194,23 +195,23 @@ func (s *Session) resume(ids []int32) ([]int32, error) {
 	return ids[n:], s.rewind(n)
 }
 
-// keep records that the cache holds ids, behind what it held. The caller has claimed
-// the session.
+// keep adds ids, whose keys and values are in the cache, to the sequence. The caller has
+// claimed the session.
 func (s *Session) keep(ids []int32) {
 	s.ids = append(s.ids, ids...)
 	s.cache.Advance(len(ids))
 }
 
-// Decode appends ids to the sequence and writes the logits that follow the last of
-// them to logits, one per vocabulary entry; a nil slice skips them. If a batch fails,
-// the batches before it remain in the sequence and the rest are not added.
+// Decode appends ids to the sequence, and writes the logits that follow the last of them to
+// logits, one for each vocabulary entry. If logits is nil, they are not computed. If a batch
+// fails, the batches before it remain in the sequence and the rest are not added.
 //
-// It fails with ErrContextFull if the sequence would outgrow the session, with
-// ErrFileChanged if the model's file was cut or written over, and with ctx's error if
-// ctx is done. Decode looks at ctx between ops, in waits and, on the CPU, at least
-// every 5 ms of work inside an op, whatever the batch; a device finishes the work that
-// it was given. The session remains usable: decoding the missing tokens gives the same
-// logits as an uninterrupted Decode.
+// Decode fails with ErrContextFull if the sequence would exceed the length of the session,
+// with ErrFileChanged if the model's file was truncated or overwritten, and with ctx's error
+// if ctx is done. It checks ctx between operations and while it waits. On the CPU it also
+// checks ctx within operations, at least every 5 ms; a device first ends the work that it was
+// given. After an error the session remains usable: decoding the missing tokens gives the
+// same logits as an uninterrupted Decode.
 func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -219,7 +220,7 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 	return s.decode(ctx, ids, logits)
 }
 
-// decode is Decode for a caller that has claimed the session.
+// decode implements Decode. The caller has claimed the session.
 func (s *Session) decode(ctx context.Context, ids []int32, logits []float32) error {
 	if err := s.check(ids); err != nil {
 		return err
@@ -244,7 +245,7 @@ func (s *Session) decode(ctx context.Context, ids []int32, logits []float32) err
 	return nil
 }
 
-// check returns an error if ids cannot follow the sequence.
+// check returns an error if ids cannot be appended to the sequence.
 func (s *Session) check(ids []int32) error {
 	if len(ids) == 0 {
 		return errors.New("llm: decode of no tokens")
@@ -260,8 +261,8 @@ func (s *Session) check(ids []int32) error {
 	return nil
 }
 
-// room returns space for the logits after n tokens, which the session keeps. The
-// caller has claimed the session.
+// room returns a slice for the logits of n tokens. The session reuses it. The caller has
+// claimed the session.
 func (s *Session) room(n int) []float32 {
 	if n *= s.m.net.Params().Vocabulary; n > len(s.logits) {
 		s.logits = make([]float32, n)
@@ -276,18 +277,18 @@ func (s *Session) step(ids []int32, logits []float32) error {
 	x := s.m.net.Forward(s.c, ids, s.cache, s.angles)
 	err := x.Err()
 	if err == nil && logits != nil {
-		// Only the last token's row is wanted, so only it goes through the output.
+		// Only the row of the last token goes through the output matrix.
 		err = fucina.CopyOut(s.m.net.Logits(x.Narrow("seq", len(ids)-1, 1)), logits)
 	}
 	return s.checked(err)
 }
 
-// checked returns the error of a batch that ended with err: that of the model's file if
-// it is no longer what it was, so that what was computed may be wrong.
+// checked returns the error of a batch that ended with err. If the model's file has changed,
+// that is the error of the file, even if err is nil, because the results may be wrong.
 func (s *Session) checked(err error) error {
 	if err == nil || errors.Is(err, ErrFileChanged) {
 		if changed := s.m.source.Check(); changed != nil {
-			return changed // in place of the op that met the change
+			return changed // it names the file; err names the operation that read it
 		}
 	}
 	return err
