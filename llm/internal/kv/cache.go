@@ -9,17 +9,17 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 )
 
-// Shape is what a cache has room for.
+// Shape has the format and the dimensions of a cache.
 type Shape struct {
-	Format      dtype.DType // of keys and values: one that attention reads
-	Tokens      int         // the longest sequence
-	Blocks      int         // of the network
-	Heads       int         // of keys and values, in a block
-	KeyLength   int         // elements of a key head; whole blocks of Format
-	ValueLength int         // elements of a value head; whole blocks of Format
+	Format      dtype.DType // the dtype of keys and values, which attention must support
+	Tokens      int         // the largest length of the sequence
+	Blocks      int         // the number of blocks of the network
+	Heads       int         // the number of key heads of a block, and of value heads
+	KeyLength   int         // the elements of a key head; a multiple of Format's block size
+	ValueLength int         // the elements of a value head; a multiple of Format's block size
 }
 
-// check returns an error if Format does not suit.
+// check returns an error if a cache cannot have the format s.Format.
 func (s *Shape) check() error {
 	if caches := op.Attention.Inputs()[1].Formats; !caches.Has(s.Format) {
 		return fmt.Errorf("KV cache of %s, want %s", s.Format, caches)
@@ -30,10 +30,10 @@ func (s *Shape) check() error {
 	return nil
 }
 
-// Cache is the keys and values of one sequence. One goroutine at a time uses it, but
-// Len and Cap may be called at any time.
+// Cache has the keys and values of one sequence. One goroutine at a time uses it. Len and Cap
+// may be called at any time.
 type Cache struct {
-	tokens int // room
+	tokens int // the capacity
 	length atomic.Int64
 	blocks []Block
 }
@@ -45,8 +45,8 @@ type Block struct {
 	values fucina.Tensor // {key kv_head d_head}
 }
 
-// New returns an empty cache on eng, which the caller releases. Its memory is taken when
-// the first tokens are appended.
+// New returns an empty cache on eng. Its memory is allocated when the first tokens are appended.
+// The caller releases the cache.
 func New(eng *fucina.Engine, s Shape) (*Cache, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func New(eng *fucina.Engine, s Shape) (*Cache, error) {
 	return c, nil
 }
 
-// Release gives the memory back.
+// Release releases the memory of the cache.
 func (c *Cache) Release() {
 	for i := range c.blocks {
 		c.blocks[i].release()
@@ -83,20 +83,20 @@ func (b *Block) release() {
 	b.values.Release()
 }
 
-// Len returns how many tokens the cache holds.
+// Len returns the number of tokens in the cache.
 func (c *Cache) Len() int { return int(c.length.Load()) }
 
-// Cap returns how many tokens the cache has room for.
+// Cap returns the number of tokens that the cache has room for.
 func (c *Cache) Cap() int { return c.tokens }
 
-// Block returns the part of block i of the network.
+// Block returns the part of the cache that belongs to block i of the network.
 func (c *Cache) Block(i int) *Block { return &c.blocks[i] }
 
 // Advance counts n tokens whose keys and values were appended to every block.
 func (c *Cache) Advance(n int) { c.length.Add(int64(n)) }
 
-// Rewind forgets all but the first n tokens. It fails, and changes nothing, if the cache
-// does not hold as many.
+// Rewind removes all tokens except the first n. If the cache has fewer, it fails and changes
+// nothing.
 func (c *Cache) Rewind(n int) error {
 	if held := c.Len(); n < 0 || n > held {
 		return fmt.Errorf("rewind to %d tokens of %d", n, held)
@@ -105,21 +105,20 @@ func (c *Cache) Rewind(n int) error {
 	return nil
 }
 
-// Len returns how many tokens the cache holds: the position of the first row that is
-// appended.
+// Len returns the number of tokens in the cache, which is the position of the next row.
 func (b *Block) Len() int { return b.cache.Len() }
 
-// Append writes the keys k and the values v, {seq kv_head d_head}, behind those that the
-// cache holds, and returns all of them, the new ones last, as {key kv_head d_head}. The
-// results are views that belong to the innermost frame of k's context. They are failed
-// tensors if k or v is, or if there is no room.
+// Append writes the keys k and the values v, {seq kv_head d_head}, after those in the cache. It
+// returns views {key kv_head d_head} of all keys and of all values, the new ones last. The
+// innermost frame of k's context owns the views. A view is a failed tensor if k or v has
+// failed or if there is no room.
 //
-// Append does not count the tokens: see [Cache.Advance].
+// Append does not count the tokens; see [Cache.Advance].
 func (b *Block) Append(k, v fucina.Tensor) (keys, values fucina.Tensor) {
 	return b.write(b.keys, k), b.write(b.values, v)
 }
 
-// write is Append for one half.
+// write implements Append for the keys or for the values.
 func (b *Block) write(half, rows fucina.Tensor) fucina.Tensor {
 	if !rows.Valid() {
 		return rows

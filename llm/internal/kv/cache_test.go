@@ -13,8 +13,8 @@ import (
 	"github.com/fucina-go/fucina/tests/harness/engine"
 )
 
-// open returns a cache for 2 blocks with 1 head, keys of 2 and values of 1 element, and a
-// context in a frame, until the test ends.
+// open returns a cache for 2 blocks with 1 head, keys of 2 elements and values of 1 element, and
+// a context with an open frame. It closes them at the end of the test.
 func open(t *testing.T, tokens int) (*kv.Cache, *fucina.Context) {
 	t.Helper()
 	eng := engine.Open(t)
@@ -30,7 +30,7 @@ func open(t *testing.T, tokens int) (*kv.Cache, *fucina.Context) {
 	f := c.Frame()
 	t.Cleanup(func() {
 		f.Close()
-		_ = c.Close() // the tests look at what fails
+		_ = c.Close() // returns the failures that the tests provoke
 	})
 	return cache, c
 }
@@ -40,7 +40,7 @@ func heads(c *fucina.Context, length int, values ...float32) fucina.Tensor {
 	return fucina.FromSlice(c, values, fucina.Ax("seq", len(values)/length), fucina.Ax("kv_head", 1), fucina.Ax("d_head", length))
 }
 
-// checkHeld requires x to be {key kv_head d_head} and to hold want.
+// checkHeld checks that x has the axes {key kv_head d_head} and the elements want.
 func checkHeld(t *testing.T, what string, x fucina.Tensor, want ...float32) {
 	t.Helper()
 	got, err := fucina.Data[float32](x.Expect("key", "kv_head", "d_head"))
@@ -49,8 +49,8 @@ func checkHeld(t *testing.T, what string, x fucina.Tensor, want ...float32) {
 	}
 }
 
-// What is appended comes behind what was counted, and is overwritten if it is not
-// counted itself; each block holds its own.
+// Append writes after the rows that were counted, and overwrites rows that were not counted.
+// Each block has its own rows.
 func TestAppend(t *testing.T) {
 	cache, c := open(t, 3)
 	k, v := cache.Block(0).Append(heads(c, 2, 1, 2, 3, 4), heads(c, 1, 5, 6))
@@ -74,15 +74,15 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// Rows without room, of another shape or failed give failed tensors, which say why, and
-// leave what the cache holds.
+// Append of rows that have failed, have another shape or find no room gives failed tensors, and
+// leaves the rows that were counted unchanged.
 func TestAppendFails(t *testing.T) {
 	boom := errors.New("boom")
 	for _, tc := range []struct {
 		name string
 		rows func(c *fucina.Context) (k, v fucina.Tensor)
 		is   error
-		half string // that fails
+		half string // the halves that fail: "k", "v" or "kv"
 	}{
 		{"no room", func(c *fucina.Context) (k, v fucina.Tensor) {
 			return heads(c, 2, 1, 2, 3, 4, 5, 6), heads(c, 1, 1, 2, 3)
@@ -114,7 +114,7 @@ func TestAppendFails(t *testing.T) {
 	}
 }
 
-// A cache forgets tokens that it holds, and no others.
+// Rewind removes tokens, and fails for a number of tokens that the cache does not have.
 func TestRewind(t *testing.T) {
 	cache, _ := open(t, 3)
 	cache.Advance(3)
@@ -130,7 +130,7 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// A cache that cannot be had is an error that says why, and nothing is held after it.
+// New fails for a shape that no cache can have, and leaks nothing.
 func TestNewRefuses(t *testing.T) {
 	eng := engine.Open(t)
 	good := kv.Shape{Format: dtype.F32, Tokens: 2, Blocks: 2, Heads: 1, KeyLength: 32, ValueLength: 32}

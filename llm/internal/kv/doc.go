@@ -1,10 +1,10 @@
-// Package kv holds the keys and values of a sequence: what attention remembers of the
-// tokens that a network has seen.
+// Package kv stores the keys and values of a sequence, which attention needs of the tokens
+// that a network has processed.
 //
-// A [Cache] has room for a fixed number of tokens, in each block of a network. A step of
-// the network writes its rows with [Block.Append], and is part of the sequence only once
-// [Cache.Advance] counts its tokens. So a step that fails leaves the cache as it was, and
-// its rows are overwritten by the next. [Cache.Rewind] forgets the last tokens.
+// A [Cache] has room for a fixed number of tokens in each block of a network. A step of the
+// network writes rows with [Block.Append]. They become part of the sequence when
+// [Cache.Advance] counts their tokens. A step that fails therefore leaves the cache unchanged,
+// and the next step overwrites its rows. [Cache.Rewind] removes the last tokens.
 //
-// The package knows neither networks nor tokens.
+// The package depends neither on networks nor on token ids.
 package kv

@@ -6,7 +6,7 @@ import (
 	"github.com/fucina-go/fucina/llm/internal/kv"
 )
 
-// attention is the first half of a block: each token looks at those before it.
+// attention is the first half of a block. Each token uses the tokens before it.
 type attention struct {
 	params *arch.Params
 
@@ -15,19 +15,19 @@ type attention struct {
 	qNorm   norm       // {d_head}
 	kNorm   norm       // {d_head}
 	out     projection // {d o}
-	post    norm       // {d}, of the result
+	post    norm       // {d}, applied to the result
 
-	window int // the tokens that a token sees, itself included; 0 is all
+	window int // the number of tokens that a token sees, including itself; 0 means all
 }
 
-// forward returns what the half adds to the tokens x {seq d}, {seq d}:
+// forward returns the tensor {seq d} that the block adds to the tokens x {seq d}:
 //
 //	h = norm(x)
-//	q, k, v = q(h), k(h), v(h), by heads
+//	q, k, v = q(h), k(h), v(h), split into heads
 //	post(out(softmax(rope(q) rope(K)' scale) V))
 //
-// K and V are the keys and values of past, and behind them those of x, which forward
-// appends.
+// K and V are the keys and values of past, followed by those of x, which forward appends to
+// past.
 func (a *attention) forward(x fucina.Tensor, angles Angles, past *kv.Block) fucina.Tensor {
 	p := a.params
 	f := x.Frame()

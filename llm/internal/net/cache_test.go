@@ -16,10 +16,10 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// prompt is some ids of the seeded vocabulary.
+// prompt has ids of the vocabulary of seeded models.
 var prompt = []int32{1, 292, 82, 298, 305, 293, 286, 272, 261, 259, 297, 288}
 
-// blocksOf returns the q8_0 blocks of a tensor, and what they decode to.
+// blocksOf returns the bytes of a q8_0 tensor, and the values that they decode to.
 func blocksOf(t *testing.T, x fucina.Tensor) ([]byte, []float32) {
 	t.Helper()
 	if d := x.DType(); d != dtype.Q8_0 {
@@ -37,7 +37,7 @@ func blocksOf(t *testing.T, x fucina.Tensor) ([]byte, []float32) {
 	return coded, values
 }
 
-// encoded returns an f32 tensor in q8_0.
+// encoded returns the values of an f32 tensor, encoded in q8_0.
 func encoded(t *testing.T, x fucina.Tensor) []byte {
 	t.Helper()
 	values := make([]float32, x.Len())
@@ -51,9 +51,9 @@ func encoded(t *testing.T, x fucina.Tensor) []byte {
 	return coded
 }
 
-// rounded gives ids to a sequence with a q8_0 cache and to one with an f32 cache, and
-// requires the former's keys and values to be those of the latter in q8_0. It returns
-// both, the f32 cache overwritten with what the q8_0 cache decodes to.
+// rounded decodes ids with a q8_0 cache and with an f32 cache, and checks that the q8_0 cache
+// of the first block has the keys and values of the f32 cache, encoded in q8_0. It returns
+// both sequences, and overwrites the f32 cache with the values that the q8_0 cache decodes to.
 func rounded(t *testing.T, eng *fucina.Engine, n *net.Network, ids []int32) (q8, f32 *sequence) {
 	t.Helper()
 	q8, f32 = begin(t, eng, n, dtype.Q8_0, 64), begin(t, eng, n, dtype.F32, 64)
@@ -70,7 +70,7 @@ func rounded(t *testing.T, eng *fucina.Engine, n *net.Network, ids []int32) (q8,
 			coded, decoded := blocksOf(t, pair[0])
 			// Only the first block's input is the same in both.
 			if i == 0 && !bytes.Equal(coded, encoded(t, pair[1])) {
-				t.Errorf("half %d of the first block's cache is not that of an f32 cache, in q8_0", half)
+				t.Errorf("half %d of the first block's q8_0 cache differs from the f32 cache encoded in q8_0", half)
 			}
 			over[i][half] = fucina.FromSlice(f32.c, decoded, pair[1].Axes()...).Rename("key", "seq")
 		}
@@ -88,10 +88,9 @@ func rounded(t *testing.T, eng *fucina.Engine, n *net.Network, ids []int32) (q8,
 	return q8, f32
 }
 
-// A q8_0 cache gives the very logits of an f32 cache that holds what the blocks decode
-// to. The last token is made to have keys and values of zero, which both hold as they
-// are, but a query of its own: its embedding is zero, and so is what its layer adds to
-// the biases.
+// A q8_0 cache and an f32 cache with the values that it decodes to give the same logits. The
+// keys and values of the last token are zero, which both formats store exactly, because its
+// embedding and the biases of keys and values are zero. Its query is the bias of the queries.
 func TestQuantizedCacheIsDecoded(t *testing.T) {
 	for _, head := range []int{32, 64, 128} {
 		const last = 290
@@ -113,8 +112,9 @@ func TestQuantizedCacheIsDecoded(t *testing.T) {
 	}
 }
 
-// In every family, with windows and caps, a q8_0 cache differs from an f32 cache of
-// what it decodes to by the rounding of the last token's own keys and values.
+// In every family, with windows and caps, the logits of a q8_0 cache and of an f32 cache with
+// the values that it decodes to differ only by the rounding of the last token's own keys and
+// values.
 func TestQuantizedCache(t *testing.T) {
 	eng := engine.Open(t, fucina.WithExact(true))
 	for _, f := range tinyllama.Families() {

@@ -2,16 +2,16 @@ package net
 
 import "github.com/fucina-go/fucina"
 
-// feedForward is the second half of a block: a gated MLP of each token by itself.
+// feedForward is the second half of a block, a gated MLP. It computes each token separately.
 type feedForward struct {
 	norm     norm       // {d}
 	gate, up projection // {ff d}
 	down     projection // {d ff}
-	post     norm       // {d}, of the result
-	gelu     bool       // the gate is a GELU, otherwise a SiLU
+	post     norm       // {d}, applied to the result
+	gelu     bool       // the activation of the gate is GELU; otherwise it is SiLU
 }
 
-// forward returns what the half adds to the tokens x {seq d}, {seq d}:
+// forward returns the tensor {seq d} that the block adds to the tokens x {seq d}:
 //
 //	h = norm(x)
 //	post(down(activation(gate(h)) * up(h)))

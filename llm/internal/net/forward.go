@@ -6,16 +6,15 @@ import (
 	"github.com/fucina-go/fucina/llm/internal/kv"
 )
 
-// Network is the weights of a transformer. It is immutable and may be shared by
-// goroutines.
+// Network has the weights of a transformer. It is immutable, and goroutines may share it.
 type Network struct {
 	params    arch.Params
 	embedding fucina.Tensor // {vocab d}
 	blocks    []block
 	norm      norm       // {d}
-	output    projection // {vocab d}; of the embedding itself where they are tied
+	output    projection // {vocab d}; its weight is the embedding if the file has no output matrix
 
-	weights []fucina.Tensor // all of them, for Release
+	weights []fucina.Tensor // all weights, for Release
 }
 
 // block is a transformer block.
@@ -24,23 +23,23 @@ type block struct {
 	feedForward feedForward
 }
 
-// Params returns the network's dimensions, which the caller must not change.
+// Params returns the dimensions of the network. The caller must not change them.
 func (n *Network) Params() *arch.Params { return &n.params }
 
-// Release gives the weights back. Nothing may use the network any more.
+// Release releases the weights. The network must not be used afterwards.
 func (n *Network) Release() {
 	for _, t := range n.weights {
 		t.Release()
 	}
 }
 
-// Forward runs tokens through all blocks, behind those that cache holds, and returns what
-// comes out of the last block, {seq d}, in the innermost frame of c. ids are rows of the
-// embedding. cache and angles are the sequence's and have room for the tokens.
+// Forward runs the tokens ids, which follow the tokens in cache, through all blocks. It
+// returns the output of the last block, {seq d}, which the innermost frame of c owns. ids are
+// rows of the embedding. cache and angles belong to the sequence and have room for the tokens.
 //
-// The keys and values of the tokens then lie in the cache, behind those that it counts: the
-// caller counts them (kv.Cache.Advance). What Forward leaves there when it fails is
-// overwritten by the next call.
+// Forward writes the keys and values of the tokens into the cache, after the tokens that the
+// cache counts. The caller counts the new ones with kv.Cache.Advance. If Forward fails, the
+// next call overwrites what it has written.
 func (n *Network) Forward(c *fucina.Context, ids []int32, cache *kv.Cache, angles Angles) fucina.Tensor {
 	f := c.Frame()
 	x := n.embedding.On(c).Gather(fucina.FromSlice(c, ids, fucina.Ax("seq", len(ids))), "vocab")
@@ -57,8 +56,8 @@ func (n *Network) Forward(c *fucina.Context, ids []int32, cache *kv.Cache, angle
 	return f.Return(x)
 }
 
-// forward returns x {seq d} with what the two halves add to it. It ends x, and the result
-// belongs to the innermost frame as x did.
+// forward returns x {seq d} plus the results of attention and of the MLP. It ends x. The
+// innermost frame owns x and the result.
 func (b *block) forward(x fucina.Tensor, angles Angles, past *kv.Block) fucina.Tensor {
 	y := b.attention.forward(x, angles, past)
 	x = x.Move().Add(y.Move())
@@ -66,8 +65,8 @@ func (b *block) forward(x fucina.Tensor, angles Angles, past *kv.Block) fucina.T
 	return x.Move().Add(y.Move())
 }
 
-// Logits returns the scores {seq vocab} of what follows each of x {seq d}, which are rows
-// of what Forward returns. The result belongs to the innermost frame of x's context.
+// Logits returns the scores {seq vocab} of the tokens that may follow each row of x {seq d}.
+// x has rows of a result of Forward. The innermost frame of x's context owns the result.
 func (n *Network) Logits(x fucina.Tensor) fucina.Tensor {
 	f := x.Frame()
 	y := n.output.apply(n.norm.apply(x, "d").Move(), "d")

@@ -13,7 +13,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// load returns the network of a seeded model until the test ends.
+// load returns the network of a seeded model, and releases it at the end of the test.
 func load(t *testing.T, eng *fucina.Engine, m *tinyllama.Model) *net.Network {
 	t.Helper()
 	f, err := gguf.Parse(m.Bytes())
@@ -33,7 +33,7 @@ func load(t *testing.T, eng *fucina.Engine, m *tinyllama.Model) *net.Network {
 	return n
 }
 
-// sequence is some tokens on a network.
+// sequence is a sequence of tokens on a network.
 type sequence struct {
 	n      *net.Network
 	c      *fucina.Context
@@ -47,7 +47,7 @@ func shape(n *net.Network, format dtype.DType, tokens int) kv.Shape {
 	return kv.Shape{Format: format, Tokens: tokens, Blocks: p.Layers, Heads: p.KVHeads, KeyLength: p.KeyLength, ValueLength: p.ValueLength}
 }
 
-// begin returns an empty sequence until the test ends.
+// begin returns an empty sequence, and closes it at the end of the test.
 func begin(t *testing.T, eng *fucina.Engine, n *net.Network, format dtype.DType, tokens int) *sequence {
 	t.Helper()
 	c, err := eng.NewContext()
@@ -72,7 +72,7 @@ func begin(t *testing.T, eng *fucina.Engine, n *net.Network, format dtype.DType,
 	return &sequence{n, c, cache, angles}
 }
 
-// decode runs ids behind the sequence and returns the logits that follow the last.
+// decode appends ids to the sequence and returns the logits that follow the last of them.
 func (s *sequence) decode(t *testing.T, ids ...int32) []float32 {
 	t.Helper()
 	f := s.c.Frame()
@@ -86,8 +86,8 @@ func (s *sequence) decode(t *testing.T, ids ...int32) []float32 {
 	return logits
 }
 
-// held returns the keys and the values that block i of the cache holds. They belong to
-// the innermost frame. A row behind them, which is not counted, asks for them.
+// held returns the keys and the values of block i of the cache, which the innermost frame owns.
+// To get them, it appends a row that it does not count.
 func (s *sequence) held(i int) (keys, values fucina.Tensor) {
 	p, past := s.n.Params(), s.cache.Len()
 	row := func(length int) fucina.Tensor {
@@ -97,7 +97,8 @@ func (s *sequence) held(i int) (keys, values fucina.Tensor) {
 	return keys.Narrow("key", 0, past), values.Narrow("key", 0, past)
 }
 
-// distance returns the largest difference of two lists, NaN if there is one.
+// distance returns the largest difference between elements of a and b, or NaN if an element is
+// NaN.
 func distance(a, b []float32) float64 {
 	d := 0.0
 	for i := range a {

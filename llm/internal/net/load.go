@@ -8,21 +8,21 @@ import (
 	"github.com/fucina-go/fucina/llm/internal/arch"
 )
 
-// Config says which network a file holds.
+// Config describes the network of a file.
 type Config struct {
-	Params arch.Params // as the metadata gives them: those that come with tensors are not set
+	Params arch.Params // as arch.Read returns them, without those that the tensors give
 	Family arch.Family
-	// Tokens is how many tokens the vocabulary has. The embedding may have more rows.
+	// Tokens is the number of tokens in the vocabulary. The embedding may have more rows.
 	Tokens int
-	// Progress, if set, is called as the weights are taken in, with the bytes so far and
-	// in all.
+	// Progress, if set, is called while the weights are loaded, with the bytes loaded so
+	// far and the bytes of all weights.
 	Progress func(done, total int64)
 }
 
-// Load returns the network whose weights lie in f, which the caller may close at once. The
-// caller releases the network. The weights stay in the file's mapping; a device takes
-// copies as they are first used. Errors match arch.ErrUnsupportedModel,
-// arch.ErrInvalidModel or those of package gguf, and nothing is held after one.
+// Load returns the network with the weights in f. The caller may close f when Load returns, and
+// releases the network. The weights remain in the mapping of the file, and a device copies a
+// weight at its first use. Errors wrap arch.ErrUnsupportedModel, arch.ErrInvalidModel or an
+// error of package gguf. After an error no memory is held.
 func Load(eng *fucina.Engine, f *gguf.File, cfg Config) (*Network, error) {
 	n := &Network{params: cfg.Params}
 	l := loader{
@@ -41,7 +41,7 @@ func Load(eng *fucina.Engine, f *gguf.File, cfg Config) (*Network, error) {
 	return n, nil
 }
 
-// network takes all weights, and requires the file to have no others.
+// network loads all weights. It fails if the file has other tensors.
 func (l *loader) network() {
 	l.p.Vocabulary = l.vocabulary()
 	d, vocab := fucina.Ax("d", l.p.Embedding), fucina.Ax("vocab", l.p.Vocabulary)
@@ -65,8 +65,8 @@ func (l *loader) network() {
 
 const embeddingName = "token_embd.weight"
 
-// vocabulary returns the number of rows of the embedding: the vocabulary is as large as
-// that says, and the tokenizer must agree.
+// vocabulary returns the number of rows of the embedding, which is the number of logits. It
+// fails if the tokenizer has more tokens.
 func (l *loader) vocabulary() int {
 	embedding, ok := l.f.Tensor(embeddingName)
 	if !ok {
@@ -87,7 +87,7 @@ func (l *loader) vocabulary() int {
 	return rows
 }
 
-// attention takes the first half of block i.
+// attention loads the first half of block i.
 func (l *loader) attention(i int) attention {
 	p, name := l.p, func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 	d := fucina.Ax("d", p.Embedding)
@@ -117,7 +117,7 @@ func (l *loader) attention(i int) attention {
 	return a
 }
 
-// feedForward takes the second half of block i.
+// feedForward loads the second half of block i.
 func (l *loader) feedForward(i int) feedForward {
 	p, name := l.p, func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 	d, ff, bias := fucina.Ax("d", p.Embedding), fucina.Ax("ff", p.FeedForward), l.family.FFNBias
@@ -130,7 +130,7 @@ func (l *loader) feedForward(i int) feedForward {
 	}
 	m.down = l.projection(name("ffn_down"), bias, d, ff)
 	for _, p := range []*projection{&m.gate, &m.up, &m.down} {
-		p.scalesBias = true // as in llama.cpp, which does so in the MLP only
+		p.scalesBias = true // as in llama.cpp, which does so only in the MLP
 	}
 	if l.family.PostNorms {
 		m.post = l.norm(name("post_ffw_norm"), d)
@@ -138,7 +138,7 @@ func (l *loader) feedForward(i int) feedForward {
 	return m
 }
 
-// factors reads the divisors of rotary frequencies that a family may have.
+// factors reads the divisors of the rotary frequencies, if the family has them.
 func (l *loader) factors() {
 	switch l.family.Factors {
 	case arch.FixedFactors:

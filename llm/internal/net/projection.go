@@ -2,18 +2,17 @@ package net
 
 import "github.com/fucina-go/fucina"
 
-// projection is a matrix, and what its product is multiplied by and what is added to it,
-// if anything.
+// projection is a matrix with an optional scale and an optional bias for its products.
 type projection struct {
 	weight fucina.Tensor
-	bias   fucina.Tensor // along the first axis of weight
-	scale  float32       // 1 if there is none
-	// scalesBias says that the bias is added first, and multiplied too.
+	bias   fucina.Tensor // along the first axis of weight; zero if there is no bias
+	scale  float32       // 1 if there is no scale
+	// scalesBias says that the bias is added before the scale is applied.
 	scalesBias bool
 }
 
-// apply returns x times the projection over the axis, with its scale and bias. The result
-// belongs to the innermost frame.
+// apply returns the product of x and the matrix over the axis, with the scale and the bias.
+// The innermost frame owns the result.
 func (p *projection) apply(x fucina.Tensor, axis string) fucina.Tensor {
 	y := x.Dot(p.weight, axis)
 	if p.scale != 1 && !p.scalesBias {
@@ -28,7 +27,7 @@ func (p *projection) apply(x fucina.Tensor, axis string) fucina.Tensor {
 	return y
 }
 
-// norm is an RMS norm. It is zero if the family does not have it.
+// norm is an RMS norm. Its weight is the zero Tensor if the family does not have the norm.
 type norm struct {
 	weight  fucina.Tensor
 	epsilon float64
@@ -36,7 +35,7 @@ type norm struct {
 
 func (n norm) isZero() bool { return n.weight.IsZero() }
 
-// apply returns the norm of x over the axis. The result belongs to the innermost frame.
+// apply returns x, normalised along the axis. The innermost frame owns the result.
 func (n norm) apply(x fucina.Tensor, axis string) fucina.Tensor {
 	return x.RMSNorm(n.weight, axis, n.epsilon)
 }

@@ -12,19 +12,20 @@ import (
 	"github.com/fucina-go/fucina/llm/internal/arch"
 )
 
-// loader takes the weights of a network from a file and keeps the first error.
+// loader loads the weights of a network from a file and keeps the first error. After an error
+// its methods do nothing.
 type loader struct {
 	eng      *fucina.Engine
 	f        *gguf.File
 	family   *arch.Family
-	tokens   int // of the vocabulary
+	tokens   int // the number of tokens in the vocabulary
 	n        *Network
-	p        *arch.Params    // of n
-	views    *fucina.Context // for parts of weights; nil until there is one
-	used     map[string]bool
+	p        *arch.Params    // the dimensions of n
+	views    *fucina.Context // for views of weights; nil until the first view
+	used     map[string]bool // the names of the tensors that the network uses
 	progress func(done, total int64)
-	done     int64
-	total    int64
+	done     int64 // bytes
+	total    int64 // bytes
 	err      error
 }
 
@@ -40,8 +41,7 @@ func (l *loader) failIf(err error) {
 	}
 }
 
-// wants reports whether the tensor is one to load: if it may be absent, whether it
-// is there.
+// wants reports whether to load the tensor. An optional tensor is loaded if the file has it.
 func (l *loader) wants(has arch.Presence, name string) bool {
 	if has == arch.Optional {
 		_, ok := l.f.Tensor(name)
@@ -50,7 +50,7 @@ func (l *loader) wants(has arch.Presence, name string) bool {
 	return has == arch.Required && l.err == nil
 }
 
-// took records that the model has what it needs of t.
+// took records that the network uses t.
 func (l *loader) took(t gguf.TensorInfo) {
 	l.used[t.Name] = true
 	l.done += t.Size
@@ -59,6 +59,7 @@ func (l *loader) took(t gguf.TensorInfo) {
 	}
 }
 
+// take loads a weight with the given axes.
 func (l *loader) take(name string, axes ...fucina.Axis) fucina.Tensor {
 	if l.err != nil {
 		return fucina.Tensor{}
@@ -96,7 +97,7 @@ func (l *loader) take(name string, axes ...fucina.Axis) fucina.Tensor {
 	return w
 }
 
-// matrix takes a weight of any dtype that may stand right in a product.
+// matrix loads the weight of a product.
 func (l *loader) matrix(name string, axes ...fucina.Axis) fucina.Tensor {
 	if t, ok := l.f.Tensor(name); ok && l.err == nil {
 		if weights := op.MatMul.Inputs()[1].Formats; !weights.Has(t.DType) {
@@ -106,7 +107,7 @@ func (l *loader) matrix(name string, axes ...fucina.Axis) fucina.Tensor {
 	return l.take(name, axes...)
 }
 
-// vector takes a weight that ops want in f32.
+// vector loads a weight that must be f32.
 func (l *loader) vector(name string, axis fucina.Axis) fucina.Tensor {
 	if t, ok := l.f.Tensor(name); ok && l.err == nil && t.DType != dtype.F32 {
 		l.fail(fmt.Errorf("%w: %s is %s, want f32", arch.ErrUnsupportedModel, name, t.DType))
@@ -114,7 +115,7 @@ func (l *loader) vector(name string, axis fucina.Axis) fucina.Tensor {
 	return l.take(name, axis)
 }
 
-// bias takes the vector name.bias {out}, if there is one to take.
+// bias loads the vector name.bias {out}, if the network has it.
 func (l *loader) bias(name string, has arch.Presence, out fucina.Axis) fucina.Tensor {
 	if !l.wants(has, name+".bias") {
 		return fucina.Tensor{}
@@ -122,10 +123,10 @@ func (l *loader) bias(name string, has arch.Presence, out fucina.Axis) fucina.Te
 	return l.vector(name+".bias", out)
 }
 
-// projection takes the matrix name.weight {out in} and, if they are there, the vector
-// name.bias {out} and the number name.scale, which NVFP4 files have beside the scales in
-// the blocks. Such files also have a name.input_scale, for products whose activations
-// are in NVFP4 too: nothing needs it here.
+// projection loads the matrix name.weight {out in}, the vector name.bias {out} if the network
+// has it, and the number name.scale if the file has it. NVFP4 files have this scale in
+// addition to the scales of the blocks. They also have name.input_scale, for products with
+// activations in NVFP4, which do not exist here.
 func (l *loader) projection(name string, bias arch.Presence, out, in fucina.Axis) projection {
 	p := projection{weight: l.matrix(name+".weight", out, in), bias: l.bias(name, bias, out), scale: 1}
 	if l.wants(arch.Optional, name+".scale") {
@@ -137,20 +138,19 @@ func (l *loader) projection(name string, bias arch.Presence, out, in fucina.Axis
 	return p
 }
 
-// norm takes the vector name.weight, the weight of a norm over the axis.
+// norm loads the vector name.weight, the weight of a norm along the axis.
 func (l *loader) norm(name string, axis fucina.Axis) norm {
 	return norm{l.vector(name+".weight", axis), float64(l.p.NormEpsilon)}
 }
 
-// part is a range of rows of a matrix that holds several projections.
+// part is a range of rows of a matrix that consists of several projections.
 type part struct {
 	into *projection
 	out  fucina.Axis
 }
 
-// fused takes a matrix that holds the rows of several projections one after the
-// other, and a bias likewise. The parts are views: a device has one copy of the
-// whole.
+// fused loads a matrix that has the rows of several projections one after the other, and its
+// bias, which has the same order. The parts are views, so a device has one copy of the matrix.
 func (l *loader) fused(name string, bias arch.Presence, in fucina.Axis, parts ...part) {
 	all := fucina.Ax("fused", 0)
 	for _, p := range parts {
@@ -160,7 +160,7 @@ func (l *loader) fused(name string, bias arch.Presence, in fucina.Axis, parts ..
 	start := 0
 	for _, p := range parts {
 		p.into.weight = l.rows(whole.weight, start, all, p.out)
-		if whole.bias != (fucina.Tensor{}) {
+		if !whole.bias.IsZero() {
 			p.into.bias = l.rows(whole.bias, start, all, p.out)
 		}
 		p.into.scale = whole.scale
@@ -168,9 +168,9 @@ func (l *loader) fused(name string, bias arch.Presence, in fucina.Axis, parts ..
 	}
 }
 
-// rows returns the view of the entries of t from start on along the axis of, called
-// as and of its size.
-func (l *loader) rows(t fucina.Tensor, start int, of, as fucina.Axis) fucina.Tensor {
+// rows returns a view of t in which the axis out replaces the axis whole. It has the entries
+// of whole from start on.
+func (l *loader) rows(t fucina.Tensor, start int, whole, out fucina.Axis) fucina.Tensor {
 	if l.err == nil && l.views == nil {
 		c, err := l.eng.NewContext()
 		l.views = c
@@ -179,7 +179,7 @@ func (l *loader) rows(t fucina.Tensor, start int, of, as fucina.Axis) fucina.Ten
 	if l.err != nil {
 		return fucina.Tensor{}
 	}
-	v := t.On(l.views).Narrow(of.Name, start, as.Size).Rename(of.Name, as.Name).Shared()
+	v := t.On(l.views).Narrow(whole.Name, start, out.Size).Rename(whole.Name, out.Name).Shared()
 	if err := v.Err(); err != nil {
 		l.fail(err)
 		return fucina.Tensor{}
@@ -188,14 +188,14 @@ func (l *loader) rows(t fucina.Tensor, start int, of, as fucina.Axis) fucina.Ten
 	return v
 }
 
-// close ends the context of views, which outlive it.
+// close closes the context of views. The views are Shared and live on.
 func (l *loader) close() {
 	if l.views != nil {
 		l.failIf(l.views.Close())
 	}
 }
 
-// number reads a tensor that is one finite number in f32.
+// number reads a tensor that must be one finite number in f32.
 func (l *loader) number(name string) float32 {
 	t, _ := l.f.Tensor(name)
 	if t.DType != dtype.F32 || t.Elements() != 1 {
@@ -210,7 +210,7 @@ func (l *loader) number(name string) float32 {
 	return v
 }
 
-// divisors reads a tensor with one positive number per rotated pair.
+// divisors reads a tensor that must have one positive number for each rotated pair.
 func (l *loader) divisors(has arch.Presence, name string) []float32 {
 	if !l.wants(has, name) {
 		return nil

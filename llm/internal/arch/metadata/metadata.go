@@ -1,8 +1,8 @@
-// Package metadata reads the keys that the metadata of a model file has under the name
-// of its architecture, such as llama.block_count. It takes any architecture, whether or
-// not llm runs it, and depends on the file format alone.
+// Package metadata reads the metadata keys of a model file that begin with the name of its
+// architecture, such as llama.block_count. It reads files of any architecture, also of those
+// that llm does not support, and depends only on the file format.
 //
-// Files are untrusted: each value is read with its bounds.
+// Files are untrusted, so each value is read with bounds.
 package metadata
 
 import (
@@ -14,8 +14,7 @@ import (
 	"github.com/fucina-go/fucina/internal/untrusted"
 )
 
-// Names of keys that files of most architectures have, without the architecture in
-// front.
+// Names of keys that files of most architectures have, without the name of the architecture.
 const (
 	BlockCount  = "block_count"
 	HeadCount   = "attention.head_count"
@@ -23,9 +22,9 @@ const (
 	ExpertCount = "expert_count"
 )
 
-// Reader reads typed values of one file and keeps the first error. A method that fails
-// returns a value that its callers may go on with; what was read counts only if Err is
-// nil at the end. Names of keys come without the architecture.
+// Reader reads typed values of one file and keeps the first error. A method that fails returns
+// a value within its bounds, so that callers can continue. The values are valid only if Err
+// returns nil at the end. Methods take the name of a key without the architecture.
 type Reader struct {
 	m       *gguf.Metadata
 	arch    string
@@ -33,8 +32,9 @@ type Reader struct {
 	err     error
 }
 
-// NewReader returns a reader of m's values under its general.architecture. Errors, also
-// those of the reader, wrap invalid, and the error of package gguf if there is one.
+// NewReader returns a reader of the keys of m that begin with the value of
+// general.architecture. Its errors, and those of the reader, wrap invalid and the error of
+// package gguf, if there is one.
 func NewReader(m *gguf.Metadata, invalid error) (*Reader, error) {
 	arch, err := m.String("general.architecture")
 	if err != nil {
@@ -46,8 +46,8 @@ func NewReader(m *gguf.Metadata, invalid error) (*Reader, error) {
 // Architecture returns the value of general.architecture.
 func (r *Reader) Architecture() string { return r.arch }
 
-// Key returns the key of that name in full, in the form for an error: a key that could
-// drive a terminal, or that is very long, is quoted and cut.
+// Key returns the complete key for use in an error. A key that is very long or has control
+// characters is shortened and quoted.
 func (r *Reader) Key(name string) string { return untrusted.Name(r.key(name)) }
 
 func (r *Reader) key(name string) string { return r.arch + "." + name }
@@ -55,37 +55,37 @@ func (r *Reader) key(name string) string { return r.arch + "." + name }
 // Err returns the first error.
 func (r *Reader) Err() error { return r.err }
 
-// Fail makes err the reader's error if it has none.
+// Fail sets the error of the reader to err, if it has none.
 func (r *Reader) Fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-// Invalidf is Fail with the reader's sentinel and a text.
+// Invalidf is Fail with an error that wraps the sentinel of NewReader.
 func (r *Reader) Invalidf(format string, args ...any) {
 	r.Fail(fmt.Errorf("%w: %w", r.invalid, fmt.Errorf(format, args...)))
 }
 
-// Value returns the value under name, and whether there is one.
+// Value returns the value of the key, and whether the file has the key.
 func (r *Reader) Value(name string) (gguf.Value, bool) { return r.m.Value(r.key(name)) }
 
-// Has reports whether there is a value under name.
+// Has reports whether the file has the key.
 func (r *Reader) Has(name string) bool {
 	_, ok := r.Value(name)
 	return ok
 }
 
-// Size returns the integer under name, which must lie in [1, limit]. If the key is
-// absent it returns def, or fails if def is 0. After an error it returns 1.
+// Size returns an integer, which must be in [1, limit]. If the key is missing, it returns def,
+// or fails if def is 0. After an error it returns 1.
 func (r *Reader) Size(name string, def, limit int) int { return r.integer(name, def, 1, limit) }
 
-// Count returns the integer under name, which must lie in [0, limit]. If the key is
-// absent it returns def, or fails if def is -1. After an error it returns 0.
+// Count returns an integer, which must be in [0, limit]. If the key is missing, it returns def,
+// or fails if def is -1. After an error it returns 0.
 func (r *Reader) Count(name string, def, limit int) int { return r.integer(name, def, 0, limit) }
 
-// integer returns the integer under name, which must lie in [low, limit]. If the key is
-// absent it returns def, or fails if def is below low. After an error it returns low.
+// integer returns an integer, which must be in [low, limit]. If the key is missing, it returns
+// def, or fails if def is less than low. After an error it returns low.
 func (r *Reader) integer(name string, def, low, limit int) int {
 	v, err := r.m.Int(r.key(name))
 	if errors.Is(err, gguf.ErrNoKey) && def >= low {
@@ -102,9 +102,8 @@ func (r *Reader) integer(name string, def, low, limit int) int {
 	return int(v)
 }
 
-// PerBlock returns the numbers of the blocks, of which there are n, under name: a number
-// for all, as Size reads it, or an array with one for each. A number of an array may be
-// 0, for a block that lacks what is counted.
+// PerBlock returns one number for each of the n blocks. The value of the key is an array with a
+// number in [0, limit] for each block, or one number for all blocks, which is read like Size.
 func (r *Reader) PerBlock(name string, def, limit, n int) []int {
 	list := make([]int, n)
 	if !r.isArray(name) {
@@ -132,8 +131,8 @@ func (r *Reader) PerBlock(name string, def, limit, n int) []int {
 	return list
 }
 
-// First returns the number of the first block under name: that of all, as Count reads
-// it, or the first of an array, whose other entries may be anything that is an integer.
+// First returns the number of the first block. The value of the key is an array of integers, of
+// which First checks only the first, or one number for all blocks, which is read like Count.
 func (r *Reader) First(name string, def, limit int) int {
 	if !r.isArray(name) {
 		return r.Count(name, def, limit)
@@ -153,7 +152,7 @@ func (r *Reader) First(name string, def, limit int) int {
 	return int(values[0])
 }
 
-// isArray reports whether the value under name is an array of integers or bools.
+// isArray reports whether the value of the key is an array of integers, bools or arrays.
 func (r *Reader) isArray(name string) bool {
 	v, ok := r.Value(name)
 	if !ok || v.Type() != gguf.TypeArray {
@@ -166,8 +165,7 @@ func (r *Reader) isArray(name string) bool {
 	return true
 }
 
-// Number returns the float under name, or def if the key is absent. It must be finite
-// and at least low.
+// Number returns a float, which must be finite and at least low, or def if the key is missing.
 func (r *Reader) Number(name string, def, low float64) float64 {
 	if !r.Has(name) {
 		return def
@@ -175,7 +173,7 @@ func (r *Reader) Number(name string, def, low float64) float64 {
 	return r.Needed(name, low)
 }
 
-// Needed is Number for a key that must be there. After an error it returns low.
+// Needed is like Number for a key that must exist. After an error it returns low.
 func (r *Reader) Needed(name string, low float64) float64 {
 	v, err := r.m.Float(r.key(name))
 	if err != nil {
@@ -189,7 +187,7 @@ func (r *Reader) Needed(name string, low float64) float64 {
 	return v
 }
 
-// Text returns the string under name, or def if the key is absent or after an error.
+// Text returns a string, or def if the key is missing. After an error it returns def.
 func (r *Reader) Text(name, def string) string {
 	s, err := r.m.StringOr(r.key(name), def)
 	if err != nil {
