@@ -65,7 +65,7 @@ func TestChatErrors(t *testing.T) {
 		"go with -chat":                  {"run", "-m", m, "-p", "x", "-sys", "y"},
 		"-chat does not go with -o json": {"run", "-m", m, "--chat", "-o", "json"},
 		"-n 0":                           {"run", "-m", m, "--chat", "-n", "0"},
-		"want f32, f16":                  {"run", "-m", m, "-p", "x", "--cache-type", "q4_0"},
+		"want f16, f32":                  {"run", "-m", m, "-p", "x", "--cache-type", "q4_0"},
 		"the id of a token":              {"run", "-m", m, "-p", "x", "--logit-bias", "7"},
 		"from 0 to 1":                    {"run", "-m", m, "-p", "x", "--top-p", "1.5"},
 		"of at least 0":                  {"run", "-m", m, "-p", "x", "--repeat-penalty", "NaN"},

@@ -230,7 +230,7 @@ func TestUsageErrors(t *testing.T) {
 		{"version --o=jsn", `fucina: version: invalid value "jsn" for flag -o: want text or json; did you mean "json"?` + "\n"},
 		{"run -m x --chat=maybe", "invalid value \"maybe\" for flag -chat: want true or false\n"},
 		{"run -m x --no-escape=maybe", "invalid value \"maybe\" for flag -no-escape: want true or false\n"},
-		{"run -m x -p a --cache-type q80", `want f32, f16 or q8_0; did you mean "q8_0"?`},
+		{"run -m x -p a --cache-type q80", `want f16, f32 or q8_0; did you mean "q8_0"?`},
 		{"run -m x --chat --chat-template chatlm", `did you mean "chatml"?`},
 		{"run -m x -p a --samplers top_k;temprature", `no stage is named "temprature", want names from penalties;`},
 		{"run -m x -p a --samplers top_k;temprature", `did you mean "temperature"?`},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/providers"
@@ -53,12 +54,23 @@ type modelFlags struct {
 	keys, values cacheType
 }
 
+// cacheFormats are the dtypes that a KV cache can have.
+var cacheFormats = op.Attention.Inputs()[1].Formats
+
 // cacheType is the dtype of the KV cache. Zero means the session's default.
 type cacheType dtype.DType
 
 func (v *cacheType) String() string { return "" }
 
-func (v *cacheType) words() []string { return []string{"f32", "f16", "q8_0"} }
+func (v *cacheType) words() []string {
+	var names []string
+	for _, d := range dtype.All() {
+		if cacheFormats.Has(d) {
+			names = append(names, d.String())
+		}
+	}
+	return names
+}
 
 func (v *cacheType) Set(s string) error {
 	if err := oneOf(s, v.words()); err != nil {
@@ -97,7 +109,7 @@ func (f *flags) model() *modelFlags {
 	f.alias("t", "threads")
 	m.batch = f.size("b", 0, 0, maxTokens, "`tokens` of a prompt to process at once; 0 and -1 mean 512, which is the default")
 	f.alias("b", "batch-size")
-	f.Var(&m.cache, "cache-type", "`dtype` of the KV cache: f16, f32 or q8_0 (default f16, or f32 with -exact)")
+	f.Var(&m.cache, "cache-type", "`dtype` of the KV cache: "+cacheFormats.String()+" (default f16, or f32 with -exact)")
 	f.Var(&m.keys, "cache-type-k", "`dtype` of the keys in the KV cache, as in llama.cpp; -cache-type-v must give the same")
 	f.alias("cache-type-k", "ctk")
 	f.Var(&m.values, "cache-type-v", "`dtype` of the values in the KV cache; see -cache-type-k")
