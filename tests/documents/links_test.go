@@ -89,10 +89,11 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*)?$`)
+var identifier = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*)*$`)
 
 // strangers returns the Go names in backquotes that known does not have. A Go name has upper
-// and lower case letters. For pkg.Name, strangers checks Name.
+// and lower case letters. For a name with dots, such as pkg.Name, strangers checks what
+// follows the last dot.
 func strangers(text string, known map[string]bool) []string {
 	var bad []string
 	for _, span := range repo.Code(text) {
@@ -109,8 +110,8 @@ func strangers(text string, known map[string]bool) []string {
 
 func TestStrangers(t *testing.T) {
 	known := map[string]bool{"Plan": true, "matVec": true}
-	text := "`Plan` `op.Plan` `matVec` `MXFP4` `lower` `go test ./Gone` `p.Gone` `goneToo` `Gone`"
-	if got := strings.Join(strangers(text, known), " "); got != "p.Gone goneToo Gone" {
+	text := "`Plan` `op.Plan` `matVec` `MXFP4` `lower` `go test ./Gone` `p.Gone` `p.Plan.Gone` `goneToo` `Gone`"
+	if got := strings.Join(strangers(text, known), " "); got != "p.Gone p.Plan.Gone goneToo Gone" {
 		t.Errorf("strangers %q", got)
 	}
 }
