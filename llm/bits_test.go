@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// bitsPath holds the SHA-256 of the first logits of the golden tests, as little-endian
-// f32, by the test's name. Exact mode gives the same bits on every provider, with any
-// number of threads, and before and after a change that is not meant to change results.
-// They are those of amd64: where the processor fuses products and sums, bits differ.
+// bitsPath is a file with the SHA-256 of the first logits of the golden tests, as little-endian
+// f32, by the name of the test. Exact mode gives the same bits on every provider, with any
+// number of threads, and before and after a change that is not meant to change results. They
+// are the bits of amd64. They differ on processors on which Go fuses products and sums.
 const bitsPath = "testdata/bits.json"
 
 //go:embed testdata/bits.json
@@ -24,7 +24,7 @@ var bitsJSON []byte
 
 var recordBits = flag.Bool("record-bits", false, "write the bits of the golden tests that run to "+bitsPath)
 
-// checkBits requires the first logits of the running test to be the recorded ones.
+// checkBits checks that the first logits of the running test have the recorded digest.
 func checkBits(t *testing.T, logits []float32) {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -59,6 +59,6 @@ func checkBits(t *testing.T, logits []float32) {
 		return
 	}
 	if got != all[t.Name()] {
-		t.Errorf("the first logits have the digest %s, recorded is %q: the change alters results, or they are not recorded", got, all[t.Name()])
+		t.Errorf("the first logits have the digest %s, recorded is %q: the change alters results, or none is recorded", got, all[t.Name()])
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// cuts are lengths that a model's file may be left with. Only the size tells of the
-// last.
+// cuts returns lengths to which tests truncate a model's file. The last one is detected only by
+// the size of the file, because no page is missing.
 func cuts(size int) map[string]int {
 	page := os.Getpagesize()
 	return map[string]int{
@@ -28,7 +28,7 @@ func cuts(size int) map[string]int {
 	}
 }
 
-// wantChanged wants an error that says in one line that the file changed.
+// wantChanged checks that err says in one line that the file at path changed.
 func wantChanged(t testing.TB, err error, path string) {
 	t.Helper()
 	if !errors.Is(err, llm.ErrFileChanged) || !errors.Is(err, fucina.ErrFileChanged) {
@@ -39,8 +39,8 @@ func wantChanged(t testing.TB, err error, path string) {
 	}
 }
 
-// A model whose file is cut gives errors and no wrong text, from whatever runs it, on
-// every thread; its sessions can be closed, and nothing leaks.
+// After its file was truncated, every use of a model fails, and gives no wrong text. Its
+// sessions can be closed, and nothing leaks.
 func TestModelFileIsCut(t *testing.T) {
 	sigbus.Need(t)
 	ids := []int32{1, 265, 270, 280, 262}
@@ -99,8 +99,7 @@ func TestModelFileIsCut(t *testing.T) {
 	}
 }
 
-// A generation whose file is cut in the middle gives the tokens before the cut, then
-// the error.
+// If the file is truncated during a generation, the generation ends with the error.
 func TestGenerateWhileFileIsCut(t *testing.T) {
 	sigbus.Need(t)
 	path := writeModel(t, tinyllama.New(tinyllama.Options{}))
@@ -127,7 +126,7 @@ func TestGenerateWhileFileIsCut(t *testing.T) {
 	wantChanged(t, last, path)
 }
 
-// When another file replaces that of a model, the model gives the same results as before.
+// After a rename has replaced the file of a model, the model gives the same results as before.
 func TestModelFileIsReplaced(t *testing.T) {
 	path := writeModel(t, tinyllama.New(tinyllama.Options{}))
 	s := openSession(t, openModel(t, openExact(t), path, llm.Options{}), llm.SessionOptions{})
@@ -147,7 +146,7 @@ func TestModelFileIsReplaced(t *testing.T) {
 	}
 }
 
-// The divisors of rotary frequencies are read when a model is made.
+// New reads the divisors of the rotary frequencies, and fails if the file was truncated before.
 func TestFactorsOfCutFile(t *testing.T) {
 	sigbus.Need(t)
 	m := tinyllama.New(tinyllama.Options{})
@@ -168,7 +167,7 @@ func TestFactorsOfCutFile(t *testing.T) {
 	wantChanged(t, err, path)
 }
 
-// Reading a tensor of a mapped file that was cut is an error without a model, too.
+// A read of a tensor of a truncated file fails without a model too.
 func TestTensorOfCutFile(t *testing.T) {
 	sigbus.Need(t)
 	path := writeModel(t, tinyllama.New(tinyllama.Options{}))

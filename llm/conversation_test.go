@@ -37,8 +37,8 @@ func send(c *llm.Conversation, text string, opt llm.GenerateOptions) (string, er
 	return answer.String(), nil
 }
 
-// A conversation decodes only what its session does not hold, and answers as a fresh
-// session would after the whole of it.
+// A conversation decodes only tokens that its session does not hold, and gives the same answers
+// as a new session that decodes the whole conversation.
 func TestConversation(t *testing.T) {
 	m := openChat(t, chatML)
 	s := openSession(t, m, llm.SessionOptions{})
@@ -90,7 +90,8 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// What breaks off an answer keeps it; an error takes the question back.
+// If the caller leaves the loop, the conversation keeps the part of the answer. After an error it
+// keeps neither the question nor the answer.
 func TestConversationBreaksOff(t *testing.T) {
 	m := openChat(t, "")
 	s := openSession(t, m, llm.SessionOptions{})
@@ -129,8 +130,8 @@ func TestConversationBreaksOff(t *testing.T) {
 	}
 }
 
-// A marker that the model writes, where the vocabulary takes it for a token in any text,
-// is shown, but would make the next prompt another one: the turn is kept without.
+// If the vocabulary recognises a marker in any text and the model writes the marker, the caller
+// gets it, but the turn does not, because it would change the frame of the next prompt.
 func TestConversationMarkerAnswered(t *testing.T) {
 	const marker, id = "<|im_start|>", 270
 	model := tinyllama.New(tinyllama.Options{Context: 1024})
@@ -162,8 +163,8 @@ func TestConversationMarkerAnswered(t *testing.T) {
 	}
 }
 
-// Special tokens that are shown to the caller are no part of the turn that is kept,
-// which the next one is laid out with.
+// Special tokens are shown to the caller, but are not part of the turn, from which the next
+// prompt is made.
 func TestConversationSpecial(t *testing.T) {
 	const hello, again = "hello", "again"
 	plainModel := openChat(t, chatML)
@@ -231,8 +232,8 @@ func TestConversationSpecial(t *testing.T) {
 	}
 }
 
-// force makes a generation say text: it returns a GenerateOptions.OnLogits that chooses
-// ids one after the other.
+// force returns a function for GenerateOptions.OnLogits that makes a generation choose ids, one
+// after the other.
 func force(ids []int32) func(logits []float32) {
 	n := 0
 	return func(logits []float32) {
@@ -243,8 +244,8 @@ func force(ids []int32) func(logits []float32) {
 	}
 }
 
-// A template that cuts the thoughts of earlier answers has them in no later prompt, be
-// their marks text or tokens without text, and the answers are kept whole.
+// If the template removes the thoughts of earlier answers, they are in no later prompt, whether
+// their marks are text or tokens without text. The turns keep the whole answers.
 func TestConversationCutsThoughts(t *testing.T) {
 	const template = "{%- for message in messages %}" +
 		"{%- if message.role == 'assistant' and '</think>' in message.content %}" +
@@ -317,7 +318,7 @@ func TestConversationCutsThoughts(t *testing.T) {
 	}
 }
 
-// A mark of thoughts that ends the answer as a stop token is no part of the turn.
+// A mark of thoughts that is a stop token is not part of the turn.
 func TestConversationStopsAtThought(t *testing.T) {
 	model := tinyllama.New(tinyllama.Options{Context: 1024})
 	model.Set("tokenizer.chat_template", "<|im_start|>{{ content.split('</think>')[-1] }}")
@@ -346,7 +347,7 @@ func TestConversationStopsAtThought(t *testing.T) {
 	}
 }
 
-// A template with a system message of its own says it where none is given.
+// A template with its own system message uses it if the conversation has none.
 func TestConversationDefaultSystem(t *testing.T) {
 	const template = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}" +
 		"{{ '<|im_start|>system\nBe kind.<|im_end|>\n' }}{% endif %}" +
@@ -371,7 +372,7 @@ func TestConversationDefaultSystem(t *testing.T) {
 	}
 }
 
-// A stop that is a token ends the turn before it, shown or not.
+// A stop token is not part of the turn, whether it is shown or not.
 func TestConversationStopsAtTokens(t *testing.T) {
 	const marker = "<|sep|>"
 	ids, err := func() ([]int32, error) {
@@ -411,7 +412,7 @@ func TestConversationStopsAtTokens(t *testing.T) {
 	}
 }
 
-// A conversation that begins with the messages of another answers as that one does.
+// Conversations with the same messages give the same answer.
 func TestConversationSetMessages(t *testing.T) {
 	m := openChat(t, chatML)
 	opt := llm.GenerateOptions{MaxTokens: 6, Sampling: sample.Params{Temperature: 1, Seed: 3}}
@@ -487,7 +488,7 @@ func TestConversationTemplates(t *testing.T) {
 	}
 }
 
-// Resume keeps what is common and leaves something to decode.
+// Resume keeps the common prefix, and leaves at least one token to decode.
 func TestResume(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	s := openSession(t, m, llm.SessionOptions{})
@@ -523,7 +524,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Stop strings end the text before them, also across tokens.
+// A stop string ends the text before it, even if it extends over several tokens.
 func TestGenerateStopsAtStrings(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	m := openTiny(t, g.Options)
@@ -539,7 +540,7 @@ func TestGenerateStopsAtStrings(t *testing.T) {
 			t.Errorf("stopped at %q: %q, want %q", stop, text, want)
 		}
 	}
-	// The beginning of a stop string is held back, and told where nothing follows.
+	// The beginning of a stop string is held back, and is given at the end of the text.
 	s := openSession(t, m, llm.SessionOptions{})
 	_, text, err := collect(context.Background(), s, g.Prompt, llm.GenerateOptions{MaxTokens: len(g.IDs), Stop: []string{whole[len(whole)-3:] + "\x00"}})
 	if err != nil || text != whole {
@@ -552,8 +553,8 @@ func TestGenerateStopsAtStrings(t *testing.T) {
 	}
 }
 
-// The penalties look back on the whole conversation, whether it was decoded for this
-// turn or before.
+// The penalties apply to the tokens of the whole conversation, whether they were decoded for this
+// turn or earlier.
 func TestConversationHistory(t *testing.T) {
 	m := openChat(t, chatML)
 	sampling := sample.Params{RepeatPenalty: 3, PenaltyWindow: -1, Temperature: 1, Seed: 5}
@@ -579,8 +580,8 @@ func TestConversationHistory(t *testing.T) {
 	}
 }
 
-// Every turn draws numbers of its own: those of its place in the conversation and the
-// seed, which options that are used again keep.
+// Each turn uses other random numbers, which depend on the seed and on the place of the turn. Send
+// does not change the caller's options.
 func TestConversationSeeds(t *testing.T) {
 	m := openChat(t, chatML)
 	s := openSession(t, m, llm.SessionOptions{})
@@ -588,7 +589,7 @@ func TestConversationSeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The hottest of draws: the logits, and so the prompt, hardly matter to them.
+	// At this temperature the logits, and therefore the prompt, have almost no effect.
 	opt := llm.GenerateOptions{MaxTokens: 12, Sampling: sample.Params{Temperature: 1e6, Seed: 5}}
 	var turns [2][]int32
 	for i := range turns {

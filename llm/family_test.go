@@ -44,7 +44,7 @@ func TestFamilyGoldens(t *testing.T) {
 			if !slices.Equal(got, f.IDs) {
 				t.Errorf("ids %v\nwant %v", got, f.IDs)
 			}
-			// The same through batches that begin inside the windows.
+			// Batches that begin within the windows give the same logits.
 			batches := openSession(t, m, llm.SessionOptions{Context: f.Context, Batch: 5})
 			checkLogits(t, "batches of 5", decode(t, batches, ids...), first, 1e-5)
 		})
@@ -56,7 +56,7 @@ func TestFamilyGoldens(t *testing.T) {
 	}
 }
 
-// RegisterFamily refuses what is no family, and leaves the others as they are.
+// RegisterFamily refuses invalid families, and leaves the table unchanged.
 func TestRegisterFamilyRefuses(t *testing.T) {
 	before := llm.Architectures()
 	for _, c := range []struct {
@@ -78,7 +78,7 @@ func TestRegisterFamilyRefuses(t *testing.T) {
 	}
 }
 
-// tinyFamily returns a small model of a family, with all tensors that it must have.
+// tinyFamily returns a small model of a family with all required tensors.
 func tinyFamily(arch string) *tinyllama.Model {
 	s := tinyllama.Shape{Architecture: arch, Embedding: 32, FeedForward: 16, Heads: 2, KVHeads: 1, HeadLength: 8}
 	switch arch {
@@ -100,7 +100,8 @@ func tinyFamily(arch string) *tinyllama.Model {
 	return m
 }
 
-// What a family's files must have, and must not.
+// Open fails if a file lacks a tensor that its family requires, or has one that the family does
+// not use.
 func TestOpenBadFamilies(t *testing.T) {
 	eng := openExact(t)
 	nan := float32(math.NaN())
@@ -161,7 +162,7 @@ func TestOpenBadFamilies(t *testing.T) {
 	}
 }
 
-// withValue returns the file of m with a value that m itself cannot hold under key.
+// withValue returns the file of m with a value of a type that m cannot hold.
 func withValue(t testing.TB, m *tinyllama.Model, key string, v gguf.Value) *gguf.File {
 	t.Helper()
 	src, err := gguf.Parse(m.Bytes())
@@ -188,8 +189,8 @@ func withValue(t testing.TB, m *tinyllama.Model, key string, v gguf.Value) *gguf
 	return f
 }
 
-// An array that says of each block whether it has a window leaves the default pattern,
-// as in llama.cpp, and the model says so where the two differ.
+// An array that says for each block whether it has a window is ignored, as in llama.cpp. If it
+// differs from the default pattern, the model has a note.
 func TestWindowPatternArray(t *testing.T) {
 	eng := openExact(t)
 	m := tinyllama.NewShape(tinyllama.Shape{Architecture: "gemma3", Layers: 7, Embedding: 32, FeedForward: 16, Heads: 2, KVHeads: 1, HeadLength: 8, QKNorm: true, PostNorms: true})
@@ -235,7 +236,7 @@ func floats(name string, values ...float32) func(*tinyllama.Model) {
 	return func(m *tinyllama.Model) { m.AddFloats(name, values...) }
 }
 
-// One matrix of all projections gives the very logits of one for each, in any
+// A model with fused projections and a model with separate ones give the same logits, in each
 // format, with and without a bias.
 func TestFusedProjections(t *testing.T) {
 	eng := openExact(t)
@@ -270,8 +271,7 @@ func TestFusedProjections(t *testing.T) {
 	}
 }
 
-// Every constant of a family has its effect: a model that differs in one says
-// something else.
+// Every constant of a family has an effect: a change of one changes the logits.
 func TestFamilyConstantsTakeEffect(t *testing.T) {
 	eng := openExact(t)
 	run := func(m *tinyllama.Model) []float32 {
@@ -316,8 +316,7 @@ func TestFamilyConstantsTakeEffect(t *testing.T) {
 	checkLogits(t, "scaling of blocks with a window", far(set("gemma3.rope.scaling.factor", float32(8))), local, 0)
 }
 
-// The choice between phi3's two sets of angles is the session's length against the
-// original context.
+// phi3 uses the long factors in sessions that are longer than the original context.
 func TestLongFactors(t *testing.T) {
 	eng := openExact(t)
 	run := func(m *tinyllama.Model, context int) []float32 {
@@ -342,7 +341,7 @@ func TestLongFactors(t *testing.T) {
 	checkLogits(t, "beyond the original context", run(model(a, b), 33), long, 0)
 }
 
-// The parts of a fused weight are views of one upload.
+// The parts of a fused weight are views, and the weight is uploaded once.
 func TestFusedWeightsGoOverOnce(t *testing.T) {
 	if engine.Provider() == "cpu" {
 		t.Skip("nothing goes over")

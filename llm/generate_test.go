@@ -19,7 +19,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// collect runs Generate to its end.
+// collect runs Generate and returns all tokens and the text.
 func collect(ctx context.Context, s *llm.Session, prompt string, opt llm.GenerateOptions) (ids []int32, text string, err error) {
 	for tok, e := range s.Generate(ctx, prompt, opt) {
 		if e != nil {
@@ -30,7 +30,7 @@ func collect(ctx context.Context, s *llm.Session, prompt string, opt llm.Generat
 	return ids, text, nil
 }
 
-// spell is the text of generated ids.
+// spell returns the text of generated ids.
 func spell(m *llm.Model, ids []int32) string {
 	var b []byte
 	for _, id := range ids {
@@ -39,12 +39,12 @@ func spell(m *llm.Model, ids []int32) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// Stops are tokens as well as strings: a string that spells a control token, which has
-// no text, ends the text at that token, and so does an id.
+// A stop string that is the spelling of a control token stops at that token, although the token
+// has no text. A stop id stops at its token.
 func TestGenerateStopsAtTokens(t *testing.T) {
 	const marker = "<|sep|>"
 	g := tinyllama.Goldens()[0]
-	stop := slices.Index(g.IDs, g.IDs[5]) // the first of its kind
+	stop := slices.Index(g.IDs, g.IDs[5]) // the first occurrence of the token
 	id := g.IDs[stop]
 	for _, tc := range []struct {
 		name    string
@@ -127,8 +127,8 @@ func TestPromptHasNoEnd(t *testing.T) {
 	}
 }
 
-// Generate streams the golden ids, and pieces of text that join to theirs, also
-// where tokens are single bytes of characters.
+// Generate streams the recorded ids. The texts of its tokens join to the text of the ids, even
+// if tokens are single bytes of characters.
 func TestGenerate(t *testing.T) {
 	for _, g := range tinyllama.Goldens() {
 		t.Run(g.Name, func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// Where a text is cut off, within a character (after 8 and 15 tokens) or not, the
-// pieces join to the text of the ids.
+// The texts of the tokens join to the text of the ids wherever the generation ends, even within a
+// character (after 8 and 15 tokens).
 func TestGenerateCutOff(t *testing.T) {
 	for _, g := range tinyllama.Goldens() {
 		if g.Name != "bf16-tied" { // most of its tokens are bytes
@@ -194,7 +194,7 @@ func TestGenerateCutOff(t *testing.T) {
 	}
 }
 
-// Options that do not suit the model are refused before anything is computed.
+// Generate refuses options that do not fit the model, before it computes anything.
 func TestOptionsChecked(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	s := openSession(t, m, llm.SessionOptions{})
@@ -218,7 +218,7 @@ func TestOptionsChecked(t *testing.T) {
 	}
 }
 
-// A session goes on where the last text ended, without another BOS.
+// A second Generate continues the text, without another BOS.
 func TestGenerateGoesOn(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	s := openSession(t, m, llm.SessionOptions{})
@@ -248,8 +248,7 @@ func TestGenerateGoesOn(t *testing.T) {
 	}
 }
 
-// The token that ends a text is the last, and silent unless special tokens are
-// wanted.
+// An end token is the last token, and has text only if special tokens are shown.
 func TestGenerateEnds(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	const at = 3
@@ -275,7 +274,7 @@ func TestGenerateEnds(t *testing.T) {
 	}
 }
 
-// A full context ends the text without an error; a prompt that is too long is one.
+// A full context ends the text without an error. A prompt that is too long is an error.
 func TestGenerateFillsContext(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	m := openTiny(t, g.Options)
@@ -295,7 +294,7 @@ func TestGenerateFillsContext(t *testing.T) {
 	}
 }
 
-// The caller may stop, and the session goes on from there.
+// The caller may leave the loop, and a second Generate continues from there.
 func TestGenerateStops(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	s := openSession(t, openTiny(t, g.Options), llm.SessionOptions{})
@@ -319,7 +318,7 @@ func TestGenerateStops(t *testing.T) {
 	}
 }
 
-// A generation has the session to itself until its loop ends, however it ends.
+// A generation claims the session until its loop ends, in every way that a loop can end.
 func TestGenerateClaims(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	m := openTiny(t, g.Options)
@@ -421,7 +420,7 @@ func TestGenerateClaims(t *testing.T) {
 	free("after an answer")
 }
 
-// drain is the ids of a sequence up to its error.
+// drain returns the ids of a sequence and its error.
 func drain(tokens iter.Seq2[llm.Token, error]) (ids []int32, err error) {
 	for tok, err := range tokens {
 		if err != nil {
@@ -432,7 +431,7 @@ func drain(tokens iter.Seq2[llm.Token, error]) (ids []int32, err error) {
 	return ids, nil
 }
 
-// The last token says why it is the last.
+// The last token has the reason for the end.
 func TestGenerateEndReasons(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	const n = 4
@@ -489,7 +488,7 @@ func TestGenerateEndReasons(t *testing.T) {
 	}
 }
 
-// OnLogits sees the logits before the choice, and what it changes counts.
+// OnLogits gets the logits before each choice, and its changes affect the choice.
 func TestGenerateMasks(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	s := openSession(t, openTiny(t, g.Options), llm.SessionOptions{})
@@ -547,7 +546,7 @@ func TestGenerateErrors(t *testing.T) {
 	}
 }
 
-// Sampling follows from the seed.
+// The same seed gives the same tokens.
 func TestGenerateSampling(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	run := func(temperature float32, seed uint64) []int32 {
@@ -570,17 +569,18 @@ func TestGenerateSampling(t *testing.T) {
 	}
 }
 
-// Rows of the embedding beyond the tokens, which pad some files, are never chosen.
+// Generate never chooses a row of the embedding beyond the tokens of the vocabulary. Some files
+// have such rows as padding.
 func TestGenerateWithinTokens(t *testing.T) {
 	model := tinyllama.New(tinyllama.Options{Tied: true})
 	embd := model.Tensor("token_embd.weight")
-	// Louder copies of all rows, so that each of them would win.
+	// Scaled copies of all rows, whose logits would be the largest.
 	rows := embd.Shape[0]
 	embd.Shape = []int{2 * rows, embd.Shape[1]}
 	loud := slices.Clone(embd.Data)
 	for i := 3; i < len(loud); i += 4 {
 		if loud[i]&0x7f != 0 {
-			loud[i]++ // the exponent, twice
+			loud[i]++ // adds to the exponent
 		}
 	}
 	embd.Data = append(embd.Data, loud...)
@@ -603,8 +603,8 @@ func TestGenerateWithinTokens(t *testing.T) {
 	}
 }
 
-// Without exact mode the text of a seeded model is that of exact mode as long as
-// nothing is rounded that matters: f32 weights and an f32 cache.
+// With f32 weights and an f32 cache, a seeded model gives the same text without exact mode,
+// because no rounding changes a choice.
 func TestDefaultMode(t *testing.T) {
 	g := tinyllama.Goldens()[0]
 	m := openModel(t, engine.Open(t, fucina.WithExact(false)), writeModel(t, tinyllama.New(g.Options)), llm.Options{})
@@ -617,8 +617,8 @@ func TestDefaultMode(t *testing.T) {
 	}
 }
 
-// A context that ends while a long prompt is tokenized ends the call, which says so and
-// leaves the session as it was.
+// If the context ends while a long prompt is tokenized, the call ends with its error and leaves
+// the session unchanged.
 func TestTokenizingIsCancelled(t *testing.T) {
 	s := openSession(t, openTiny(t, tinyllama.Options{}), llm.SessionOptions{})
 	text := strings.Repeat("the and ", 1<<17)

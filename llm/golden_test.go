@@ -10,7 +10,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// checkGolden requires a model to say what was recorded.
+// checkGolden checks that a model gives the recorded ids and logits.
 func checkGolden(t *testing.T, path string, want golden, tol float64) {
 	t.Helper()
 	m := openModel(t, openExact(t), path, llm.Options{})

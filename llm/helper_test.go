@@ -17,10 +17,10 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// openExact returns an engine in exact mode, whatever the environment says.
+// openExact returns an engine in exact mode, also if FUCINA_EXACT is set.
 func openExact(t testing.TB) *fucina.Engine { return engine.Open(t, fucina.WithExact(true)) }
 
-// openModel opens the file at path until the test ends.
+// openModel opens the file at path, and closes the model at the end of the test.
 func openModel(t testing.TB, eng *fucina.Engine, path string, opt llm.Options) *llm.Model {
 	t.Helper()
 	m, err := llm.Open(eng, path, opt)
@@ -31,7 +31,7 @@ func openModel(t testing.TB, eng *fucina.Engine, path string, opt llm.Options) *
 	return m
 }
 
-// openSession returns a session until the test ends.
+// openSession returns a session, and closes it at the end of the test.
 func openSession(t testing.TB, m *llm.Model, opt llm.SessionOptions) *llm.Session {
 	t.Helper()
 	s, err := m.NewSession(opt)
@@ -81,7 +81,7 @@ func argmax(logits []float32) int32 {
 	return int32(best)
 }
 
-// decode is Session.Decode into fresh logits, or the end of the test.
+// decode returns the logits of Session.Decode. It ends the test if Decode fails.
 func decode(t testing.TB, s *llm.Session, ids ...int32) []float32 {
 	t.Helper()
 	logits := make([]float32, s.Model().Params().Vocabulary)
@@ -91,7 +91,7 @@ func decode(t testing.TB, s *llm.Session, ids ...int32) []float32 {
 	return logits
 }
 
-// checkLogits requires got to be within tol of want, entry by entry.
+// checkLogits checks that each entry of got is within tol of that of want.
 func checkLogits(t testing.TB, what string, got, want []float32, tol float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -106,7 +106,7 @@ func checkLogits(t testing.TB, what string, got, want []float32, tol float64) {
 	}
 }
 
-// golden is what a model says, greedily, without rounded activations.
+// golden is the greedy output of a model if activations are not rounded.
 type golden struct {
 	Prompt      string    `json:"prompt"`
 	PromptIDs   []int32   `json:"prompt_ids"`
@@ -118,7 +118,7 @@ type golden struct {
 var storiesJSON []byte
 
 // storiesGoldens returns the results for real models, by their path in
-// ../shared/models; testdata/README.md tells where they come from.
+// ../shared/models. testdata/README.md describes their origin.
 func storiesGoldens(t testing.TB) map[string]golden {
 	t.Helper()
 	var all map[string]golden
@@ -128,7 +128,8 @@ func storiesGoldens(t testing.TB) map[string]golden {
 	return all
 }
 
-// sharedModel returns the path of a model that lies beside the module, or skips.
+// sharedModel returns the path of a model in ../shared/models. It skips the test if the model is
+// not there.
 func sharedModel(t testing.TB, name string) string {
 	t.Helper()
 	return repo.Shared(t, "TestTinyGoldens and TestFormatGoldens do the same with seeded models", "models", filepath.FromSlash(name))

@@ -12,7 +12,7 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// DecodeAll yields what Decode gives token by token, whatever the batches.
+// DecodeAll gives the logits that Decode gives token by token, for each size of batches.
 func TestDecodeAll(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	ids := make([]int32, 70)
@@ -86,7 +86,7 @@ func TestDecodeAllErrors(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	// A caller that takes its time with each row need not look itself.
+	// DecodeAll checks the context before each row, so yield does not have to.
 	past, calls := s.Past(), 0
 	if err := s.DecodeAll(ctx, []int32{5, 6}, func(int, []float32) error { calls++; cancel(); return nil }); !errors.Is(err, context.Canceled) || calls != 1 || s.Past() != past {
 		t.Errorf("cancelled by the first row: %v after %d rows, past %d, want canceled after 1 and %d", err, calls, s.Past(), past)
@@ -96,7 +96,7 @@ func TestDecodeAllErrors(t *testing.T) {
 	}
 }
 
-// DecodeAll allocates no logits but in its first call.
+// DecodeAll allocates memory for logits only in its first call.
 func TestDecodeAllAllocations(t *testing.T) {
 	if invariants.Enabled || invariants.RaceEnabled {
 		t.Skip("checked builds record every use")

@@ -21,12 +21,12 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// badModel is a seeded model with one thing wrong.
+// badModel is a seeded model with one fault.
 type badModel struct {
 	name string
 	edit func(m *tinyllama.Model)
 	is   error  // sentinel of the error
-	say  string // part of its message: the key or tensor at fault
+	say  string // a part of its message: the key or the tensor that is wrong
 }
 
 func set(key string, value any) func(*tinyllama.Model) {
@@ -45,7 +45,7 @@ func remove(name string) func(*tinyllama.Model) {
 	return func(m *tinyllama.Model) { m.Delete(name) }
 }
 
-// replace puts a tensor of zeros in the place of one.
+// replace replaces a tensor by one of zeros.
 func replace(name string, d dtype.DType, shape ...int) func(*tinyllama.Model) {
 	return func(m *tinyllama.Model) {
 		m.Delete(name)
@@ -57,7 +57,7 @@ func add(name string, d dtype.DType, shape ...int) func(*tinyllama.Model) {
 	return func(m *tinyllama.Model) { m.Add(name, d, shape...) }
 }
 
-// addFactors adds frequency divisors.
+// addFactors adds divisors of the rotary frequencies.
 func addFactors(values ...float32) func(*tinyllama.Model) {
 	return func(m *tinyllama.Model) {
 		m.Add("rope_freqs.weight", dtype.F32, len(values))
@@ -67,8 +67,8 @@ func addFactors(values ...float32) func(*tinyllama.Model) {
 	}
 }
 
-// badModels returns every kind of file whose tensors make no model, and some whose
-// metadata does not: the tests of internal/arch have all of those.
+// badModels returns models with each fault of tensors, and with some faults of metadata. The
+// tests of llm/internal/arch have all faults of metadata.
 func badModels() []badModel {
 	nan := float32(math.NaN())
 	const (
@@ -138,8 +138,7 @@ func badModels() []badModel {
 	return bad
 }
 
-// Whatever is wrong with a file, the error says what and where, and nothing is
-// held.
+// The error of a bad file says what is wrong and where. Nothing leaks.
 func TestOpenBadModels(t *testing.T) {
 	eng := openExact(t)
 	good := tinyllama.New(tinyllama.Options{})
@@ -171,7 +170,7 @@ func TestOpenBadModels(t *testing.T) {
 	}
 }
 
-// Variations of a good model that are good models.
+// Open accepts models with optional or unusual parts.
 func TestOpenGoodModels(t *testing.T) {
 	eng := openExact(t)
 	for name, edit := range map[string]func(*tinyllama.Model){
@@ -207,8 +206,8 @@ func TestOpenGoodModels(t *testing.T) {
 	}
 }
 
-// Metadata that nothing uses may be anything: a model that has it in another type than
-// its users want says the same as one without.
+// Unused metadata may have any type. A model with a key of the wrong type that nothing uses has
+// the same logits as a model without the key.
 func TestUnusedMetadata(t *testing.T) {
 	eng := openExact(t)
 	open := func(t *testing.T, m *tinyllama.Model) []float32 {
@@ -219,7 +218,7 @@ func TestUnusedMetadata(t *testing.T) {
 	scaling := func(kind string) func(*tinyllama.Model) { return set("llama.rope.scaling.type", kind) }
 	for _, tc := range []struct {
 		arch string
-		with func(*tinyllama.Model) // what makes the key one that nothing uses
+		with func(*tinyllama.Model) // changes the model so that nothing uses the key
 		key  string
 	}{
 		{"llama", none, "general.name"},
@@ -250,7 +249,7 @@ func TestUnusedMetadata(t *testing.T) {
 	}
 }
 
-// A chat template that is not a text is an error only for a conversation that uses it.
+// A chat template that is not a string is an error only for a conversation that uses it.
 func TestTemplateOfAnotherType(t *testing.T) {
 	const key = "tokenizer.chat_template"
 	m := tinyllama.New(tinyllama.Options{})
@@ -268,7 +267,7 @@ func TestTemplateOfAnotherType(t *testing.T) {
 	}
 }
 
-// For a frequency base of 0 the default is used, and the model has a note about it.
+// If the frequency base of a file is 0, the default is used, and the model has a note.
 func TestZeroFrequencyBase(t *testing.T) {
 	eng := openExact(t)
 	for _, tc := range []struct {
@@ -283,7 +282,7 @@ func TestZeroFrequencyBase(t *testing.T) {
 		open := func(base float32) *llm.Model {
 			m := tinyllama.NewShape(tinyllama.Shape{Architecture: tc.arch, HeadLength: 32, QKNorm: tc.arch == "gemma3", PostNorms: tc.arch == "gemma3", Output: true})
 			m.Set(key, base)
-			m.Set(tc.arch+".attention.sliding_window", uint32(4)) // without, nothing uses a base of its own
+			m.Set(tc.arch+".attention.sliding_window", uint32(4)) // otherwise no block has its own base
 			return openModel(t, eng, writeModel(t, m), llm.Options{})
 		}
 		zero, standIn := open(0), open(tc.standIn)
@@ -299,7 +298,7 @@ func TestZeroFrequencyBase(t *testing.T) {
 	}
 }
 
-// The ways to stretch the context change the angles, and so the text.
+// Each kind of RoPE scaling changes the logits.
 func TestScalingTakesEffect(t *testing.T) {
 	eng := openExact(t)
 	run := func(edit func(*tinyllama.Model)) []float32 {
@@ -351,7 +350,8 @@ func TestOpenOptions(t *testing.T) {
 	}
 }
 
-// A tokenizer needs a vocabulary and no weights; the file may be closed.
+// NewTokenizer needs a vocabulary but no weights. The tokenizer remains usable after the file is
+// closed.
 func TestNewTokenizer(t *testing.T) {
 	m := tinyllama.New(tinyllama.Options{})
 	m.Tensors = nil
@@ -405,8 +405,8 @@ func TestOpenNoModel(t *testing.T) {
 	}
 }
 
-// Progress counts up to the size of all tensors, those with factors of frequencies
-// included.
+// Progress reaches the size of all tensors, including those with divisors of the rotary
+// frequencies.
 func TestProgress(t *testing.T) {
 	models := map[string]*tinyllama.Model{"llama": tinyllama.New(tinyllama.Options{})}
 	for _, f := range tinyllama.Families() {
@@ -440,7 +440,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// What Params returns is the caller's.
+// A change of the result of Params does not change the model.
 func TestParamsAreCopies(t *testing.T) {
 	for _, f := range tinyllama.Families() {
 		m := openModel(t, openExact(t), writeModel(t, f.Model()), llm.Options{})
@@ -459,7 +459,7 @@ func TestParamsAreCopies(t *testing.T) {
 	}
 }
 
-// A model outlives the file that it was made from.
+// A model remains usable after its file is closed.
 func TestNewOutlivesFile(t *testing.T) {
 	path := writeModel(t, tinyllama.New(tinyllama.Options{}))
 	f, err := gguf.Open(path)
@@ -482,12 +482,11 @@ func TestNewOutlivesFile(t *testing.T) {
 	checkLogits(t, "after the file's close", first, g.FirstLogits, 1e-4)
 }
 
-// FuzzNew feeds whatever parses as a file to the loader: it must refuse it or run
-// it, without a panic and without holding anything.
+// New refuses or runs every file that parses. It does not panic, and leaks nothing.
 func FuzzNew(f *testing.F) {
 	f.Add(tinyllama.GGUF(tinyllama.Options{Layers: 1, Embedding: 8, FeedForward: 8, Heads: 2, KVHeads: 1}))
 	for _, c := range badModels() {
-		if len(c.name)%7 == 0 { // enough of them
+		if len(c.name)%7 == 0 { // a part of them is enough
 			m := tinyllama.New(tinyllama.Options{Layers: 1, Embedding: 8, FeedForward: 8, Heads: 2, KVHeads: 1})
 			if c.edit(m); m.Tensor("token_embd.weight") != nil {
 				f.Add(m.Bytes())

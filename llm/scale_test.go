@@ -13,9 +13,9 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// The number that an NVFP4 file has beside a matrix multiplies its product, before a
-// bias or, in the MLP, with it, and that of the activations changes nothing: half of
-// the product is the product of half of the matrix, to the bit.
+// The scale that an NVFP4 file has for a matrix multiplies the product, before the bias is added
+// or, in the MLP, after. The scale of the activations has no effect. The test compares bits: a
+// scale of a half gives the product of the halved matrix.
 func TestScalesOfMatrices(t *testing.T) {
 	eng := openExact(t)
 	run := func(m *tinyllama.Model) []float32 {
@@ -66,7 +66,7 @@ func TestScalesOfMatrices(t *testing.T) {
 	}
 }
 
-// The blocks of NVFP4 and the number beside them are multiplied.
+// The scales of NVFP4 blocks and the scale of the matrix are multiplied.
 func TestNVFP4WithScales(t *testing.T) {
 	eng := openExact(t)
 	m := tinyllama.NewShape(tinyllama.Shape{DType: dtype.NVFP4, FeedForward: 128, Output: true})

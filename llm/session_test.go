@@ -22,10 +22,10 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// prompt is some ids of the seeded vocabulary.
+// prompt has ids of the vocabulary of seeded models.
 var prompt = []int32{1, 292, 82, 298, 305, 293, 286, 272, 261, 259, 297, 288}
 
-// A prompt gives the same text however it is cut into batches and calls.
+// The division of a prompt into batches and calls does not change the text.
 func TestPromptBatches(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	var want []int32
@@ -53,7 +53,7 @@ func TestPromptBatches(t *testing.T) {
 	}
 }
 
-// The number of threads changes no bit of the result.
+// The number of threads does not change the bits of the result.
 func TestThreads(t *testing.T) {
 	path := writeModel(t, tinyllama.New(tinyllama.Options{DType: dtype.Q8_0}))
 	var want []float32
@@ -69,7 +69,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// Sessions of one model do not disturb each other.
+// Two sessions of one model that decode in turn give the same results as each alone.
 func TestInterleavedSessions(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	other := []int32{1, 295, 296, 297}
@@ -94,8 +94,8 @@ func TestInterleavedSessions(t *testing.T) {
 	}
 }
 
-// After Rewind a session goes on as if the tokens had never been, although their
-// keys and values are still in the cache.
+// After Rewind, the removed tokens have no effect, although their keys and values are still in
+// the cache.
 func TestRewind(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	s := openSession(t, m, llm.SessionOptions{})
@@ -123,8 +123,7 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// The cache may be f16: the text is then much the same, and exact mode's default
-// is f32.
+// An f16 cache gives nearly the logits of an f32 cache. The default in exact mode is f32.
 func TestKVTypes(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	want := decode(t, openSession(t, m, llm.SessionOptions{KV: dtype.F32}), prompt...)
@@ -138,8 +137,8 @@ func TestKVTypes(t *testing.T) {
 	}
 }
 
-// A session takes exactly as many tokens as its context, and says so when it is
-// full; the failed call changes nothing.
+// A session accepts exactly as many tokens as its context. A call that exceeds it fails with
+// ErrContextFull and changes nothing.
 func TestContextFull(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	s := openSession(t, m, llm.SessionOptions{Context: len(prompt) + 1})
@@ -157,7 +156,7 @@ func TestContextFull(t *testing.T) {
 	decode(t, s, 5)
 }
 
-// Every error of Decode leaves the session where it was, and usable.
+// After an error of Decode, the session is unchanged and usable.
 func TestDecodeErrors(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	vocab := m.Params().Vocabulary
@@ -196,9 +195,10 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// Wherever a context is found done, in an op, between ops or in a wait, Decode ends with
-// its error and leaves whole batches, and what is decoded next has the bits that it has
-// without the interruption. The looks are counted, not timed.
+// Decode ends with the context's error at whichever check the context is done: within an
+// operation, between operations or in a wait. Whole batches remain, and the logits of the
+// missing tokens have the same bits as without the interruption. The test counts checks of the
+// context, and measures no time.
 func TestCancelAnywhere(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	want := decode(t, openSession(t, m, llm.SessionOptions{Batch: 4}), prompt...)
@@ -206,13 +206,13 @@ func TestCancelAnywhere(t *testing.T) {
 	if err := openSession(t, m, llm.SessionOptions{Batch: 4}).Decode(total, prompt, nil); err != nil {
 		t.Fatal(err)
 	}
-	// A device is only given its ops: the looks are those between blocks and in waits.
+	// With a device, the context is checked only between operations and in waits.
 	if n := total.Looks(); engine.Provider() == "cpu" && n < 60 {
 		t.Fatalf("%d looks at the context during the ops of six blocks, want one for each op", n)
 	}
 	s := openSession(t, m, llm.SessionOptions{Batch: 4})
 	logits := make([]float32, len(want))
-	seen := make(map[int]bool) // tokens that were left
+	seen := make(map[int]bool) // the numbers of tokens in the session after a cancellation
 	step := 1
 	if testing.Short() {
 		step = total.Looks()/50 + 1
@@ -247,7 +247,7 @@ func TestCancelAnywhere(t *testing.T) {
 	}
 }
 
-// Generate and DecodeAll end as Decode does.
+// Generate and DecodeAll end like Decode when the context is done.
 func TestCancelGenerate(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	s := openSession(t, m, llm.SessionOptions{})
@@ -276,8 +276,8 @@ func TestCancelGenerate(t *testing.T) {
 	}
 }
 
-// BenchmarkCancelDecode reports how long Decode of 512 tokens goes on after its context
-// is done, on a seeded model with blocks of a usual width.
+// BenchmarkCancelDecode reports the time from the end of the context to the end of Decode of 512
+// tokens, on a seeded model whose blocks have the width of real models.
 func BenchmarkCancelDecode(b *testing.B) {
 	m := openTiny(b, tinyllama.Options{Layers: 2, Embedding: 2048, FeedForward: 5632, Heads: 32, KVHeads: 8, Context: 1024, DType: dtype.Q4_0})
 	s := openSession(b, m, llm.SessionOptions{})
@@ -319,7 +319,8 @@ func TestSessionOptions(t *testing.T) {
 	}
 }
 
-// Closing is idempotent, in order, and ends the use.
+// A second Close does nothing, a model with sessions does not close, and calls after Close fail
+// with ErrClosed.
 func TestClose(t *testing.T) {
 	eng := openExact(t)
 	m := openModel(t, eng, writeModel(t, tinyllama.New(tinyllama.Options{})), llm.Options{})
@@ -353,8 +354,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A forward pass releases all it makes: only the weights, the cache and the
-// angles are alive between steps.
+// A step releases every tensor that it makes. Between steps only the weights, the cache and the
+// angles exist.
 func TestNothingAliveBetweenSteps(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	s := openSession(t, m, llm.SessionOptions{})
@@ -396,7 +397,7 @@ func TestDecodeAllocations(t *testing.T) {
 	}
 }
 
-// Sessions in two goroutines share the model's weights and give the golden ids.
+// Sessions on two goroutines share the weights of the model and give the recorded ids.
 func TestParallelSessions(t *testing.T) {
 	for _, g := range tinyllama.Goldens() {
 		t.Run(g.Name, func(t *testing.T) {
@@ -422,8 +423,8 @@ func TestParallelSessions(t *testing.T) {
 			}
 			stats := m.Engine().Stats()
 			if engine.Provider() == "cpu" {
-				// The weights stay in the file's mapping: what was allocated is
-				// the caches, the angles and the activations.
+				// The weights remain in the mapping of the file, so only the caches, the
+				// angles and the activations were allocated.
 				p := m.Params()
 				caches := int64(2 * 64 * 4 * (p.Layers*p.KVHeads*(p.KeyLength+p.ValueLength) + p.KeyLength))
 				if grown := offheap.Stats().LiveBytes - before; grown > caches+256<<10 {
@@ -436,8 +437,7 @@ func TestParallelSessions(t *testing.T) {
 	}
 }
 
-// A session that two goroutines use at once refuses one of them and serves the
-// other.
+// If two goroutines use a session at once, one call fails with ErrBusy and the other succeeds.
 func TestBusySession(t *testing.T) {
 	m := openTiny(t, tinyllama.Options{})
 	s := openSession(t, m, llm.SessionOptions{Context: 64, Batch: 1})
@@ -473,7 +473,7 @@ func TestBusySession(t *testing.T) {
 	checkLogits(t, "the one inside", got, want, 1e-5)
 }
 
-// gate is a context whose first call of Err waits.
+// gate is a context whose first call of Err waits until the test opens it.
 type gate struct {
 	context.Context
 	once    sync.Once
