@@ -92,8 +92,8 @@ func (c *Context) Engine() *Engine {
 }
 
 // SetCancel makes later calls on c fail with ctx's error once ctx is done: operations that
-// would start or wait, and reads of elements that would wait. context.Background(), like nil, removes ctx.
-// Only the goroutine that drives the context may call it.
+// would start or wait, and reads of elements that would wait. context.Background(), like nil,
+// removes ctx. Only the goroutine that drives the context may call it.
 func (c *Context) SetCancel(ctx context.Context) {
 	if c.none() {
 		return

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
@@ -341,7 +340,7 @@ func (e *Engine) shut() ([]*Context, error) {
 // On success Weight takes the caller's reference to buf. Several tensors may share a buffer.
 // The buffer belongs to the engine whose Weight used it first; Weight of another engine
 // fails with ErrEngine. The caller releases the tensor, even if frames or scopes are open.
-func (e *Engine) Weight(buf *storage.Buffer, d dtype.DType, axes ...Axis) (Tensor, error) {
+func (e *Engine) Weight(buf *storage.Buffer, d DType, axes ...Axis) (Tensor, error) {
 	names, s, err := layout("weight", axes)
 	if err != nil {
 		return Tensor{}, err
@@ -353,7 +352,7 @@ func (e *Engine) Weight(buf *storage.Buffer, d dtype.DType, axes ...Axis) (Tenso
 	return x, nil
 }
 
-func (e *Engine) weight(buf *storage.Buffer, d dtype.DType, s shape.Shape, names tags.List) (Tensor, error) {
+func (e *Engine) weight(buf *storage.Buffer, d DType, s shape.Shape, names tags.List) (Tensor, error) {
 	if e.none() {
 		return Tensor{}, e.isClosed()
 	}
@@ -383,7 +382,7 @@ func (e *Engine) weight(buf *storage.Buffer, d dtype.DType, s shape.Shape, names
 // pool, which suits values that live long, such as a KV cache. The memory is allocated at
 // the first write, on the host or on the device that writes. The caller releases the tensor,
 // even if frames or scopes are open.
-func (e *Engine) Empty(d dtype.DType, axes ...Axis) (Tensor, error) {
+func (e *Engine) Empty(d DType, axes ...Axis) (Tensor, error) {
 	names, s, err := layout("empty", axes)
 	if err != nil {
 		return Tensor{}, err

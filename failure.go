@@ -64,12 +64,16 @@ func (f *Failure) Unwrap() error {
 // Format prints Error, and with %+v the callers too.
 func (f *Failure) Format(s fmt.State, _ rune) {
 	_, _ = io.WriteString(s, f.Error())
-	if !s.Flag('+') {
-		return
+	if s.Flag('+') {
+		f.writeCallers(s)
 	}
+}
+
+// writeCallers writes a line for each caller of the place in Error.
+func (f *Failure) writeCallers(w io.Writer) {
 	for i, at := range f.places(1 + shownCallers) {
 		if i > 0 {
-			fmt.Fprintf(s, "\n\tcalled from %s", at)
+			fmt.Fprintf(w, "\n\tcalled from %s", at)
 		}
 	}
 }

@@ -35,11 +35,7 @@ func (t Tensor) Format(s fmt.State, verb rune) {
 		return
 	}
 	if f := t.failure(); f != nil {
-		for i, at := range f.places(1 + shownCallers) {
-			if i > 0 {
-				fmt.Fprintf(s, "\n\tcalled from %s", at)
-			}
-		}
+		f.writeCallers(s)
 		return
 	}
 	if !t.live() {

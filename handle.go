@@ -218,7 +218,7 @@ func (t Tensor) failure() *Failure {
 // Errors of operands that an operation cannot use.
 var (
 	errNoTensor  = fmt.Errorf("the zero Tensor: %w", ErrReleased)
-	errNoContext = errors.New("no operand has a context; choose one with On")
+	errNoContext = errors.New("no context; choose one with On")
 )
 
 // live reports whether t has neither ended nor failed.

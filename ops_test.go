@@ -663,7 +663,7 @@ func TestRefusals(t *testing.T) {
 		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 3, FreqBase: 1}, 2, "seq")), nil, "rope table: 3 rotated elements"},
 		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, 2, "pair")), fucina.ErrTag, "rope table"},
 		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, math.MaxInt/8, "seq")), fucina.ErrNoMemory, "rope table"},
-		{ab.On(nil).Add(ab.On(nil)), nil, "add: no operand has a context; choose one with On"},
+		{ab.On(nil).Add(ab.On(nil)), nil, "add: no context; choose one with On"},
 		{ab.Add(fucina.Tensor{}), fucina.ErrReleased, "add: the right: the zero Tensor"},
 		{fucina.Attention(ab, fucina.Tensor{}, ab, fucina.AttentionOptions{}), fucina.ErrReleased, "attention: the key: the zero Tensor"},
 		{fucina.FromSlice(new(fucina.Context), []float32{1}), fucina.ErrClosed, "no context"},

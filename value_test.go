@@ -255,7 +255,7 @@ func TestContexts(t *testing.T) {
 				t.Errorf("%s: driven by %v", tt.name, tt.z.Context())
 			}
 		}
-		if a := w.Add(w).Err(); a == nil || !strings.Contains(a.Error(), "add: no operand has a context; choose one with On") {
+		if a := w.Add(w).Err(); a == nil || !strings.Contains(a.Error(), "add: no context; choose one with On") {
 			t.Errorf("no context: %v", a)
 		}
 		if w.Context() != nil || w.On(c).Shared().Context() != nil || !w.On(c).Same(w) || x.On(c2).Context() != c2 {
