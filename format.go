@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/fucina-go/fucina/tagged"
@@ -41,29 +42,39 @@ func (t Tensor) Format(s fmt.State, verb rune) {
 	if !t.live() {
 		return
 	}
-	v, err := t.values()
+	if t.DType().SupportsIntMath() {
+		printElements(s, t, I64, func(v int64) string { return strconv.FormatInt(v, 10) })
+	} else {
+		printElements(s, t, F64, number)
+	}
+}
+
+// printElements writes the elements of t, converted to d, which is the dtype of T, on lines of
+// their own.
+func printElements[T Scalar](w io.Writer, t Tensor, d DType, text func(T) string) {
+	v, err := elementsAs[T](t, d)
 	if err != nil {
-		fmt.Fprintf(s, "\n%v", err)
+		fmt.Fprintf(w, "\n%v", err)
 		return
 	}
 	axes := t.Axes()
 	if len(axes) == 0 {
-		fmt.Fprintf(s, "\n%s", number(v[0]))
+		fmt.Fprintf(w, "\n%s", text(v[0]))
 		return
 	}
-	_, _ = io.WriteString(s, "\n")
-	p := printer{w: s, axes: axes, brief: len(v) > briefFrom}
+	_, _ = io.WriteString(w, "\n")
+	p := printer[T]{w: w, axes: axes, brief: len(v) > briefFrom, text: text}
 	p.axis(0, v, "")
 }
 
-// values returns the elements as f64.
-func (t Tensor) values() ([]float64, error) {
+// elementsAs returns the elements of t, converted to d, which is the dtype of T.
+func elementsAs[T Scalar](t Tensor, d DType) ([]T, error) {
 	if t.c == nil {
 		c, err := t.h.e.NewContext()
 		if err != nil {
 			return nil, err
 		}
-		v, err := t.On(c).values()
+		v, err := elementsAs[T](t.On(c), d)
 		if closeErr := c.Close(); err == nil {
 			err = closeErr
 		}
@@ -75,7 +86,7 @@ func (t Tensor) values() ([]float64, error) {
 	if t.DType().IsBlockQuantized() {
 		y = y.To(F32)
 	}
-	return Data[float64](y.To(F64))
+	return Data[T](y.To(d))
 }
 
 const (
@@ -85,13 +96,14 @@ const (
 
 // printer prints the elements of a tensor. Each entry of an outer axis begins with the name
 // of the axis and the index. The entries of the last axis follow its name, in brackets.
-type printer struct {
+type printer[T Scalar] struct {
 	w     io.Writer
 	axes  []tagged.Axis
 	brief bool
+	text  func(T) string // formats an element
 }
 
-func (p *printer) axis(i int, v []float64, indent string) {
+func (p *printer[T]) axis(i int, v []T, indent string) {
 	n := p.axes[i].Size
 	step := len(v) / n
 	last := i == len(p.axes)-1
@@ -113,7 +125,7 @@ func (p *printer) axis(i int, v []float64, indent string) {
 			if j > 0 {
 				_, _ = io.WriteString(p.w, " ")
 			}
-			_, _ = io.WriteString(p.w, number(v[j]))
+			_, _ = io.WriteString(p.w, p.text(v[j]))
 			continue
 		}
 		if j > 0 {
@@ -128,7 +140,7 @@ func (p *printer) axis(i int, v []float64, indent string) {
 	}
 }
 
-// number formats an element with up to six digits.
+// number formats a float with up to six digits.
 func number(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e6 {
 		return fmt.Sprintf("%g", v)

@@ -239,8 +239,8 @@ func (t Tensor) Argmax(axis string) Tensor {
 }
 
 // To returns a contiguous copy of t with dtype d, also if t has that dtype already. Every
-// scalar dtype converts to every other. Block formats and FP8 convert to f32, and f32
-// converts to q8_0.
+// scalar dtype converts to every other. Block formats convert to f32, and f32 converts to
+// q8_0.
 func (t Tensor) To(d DType) Tensor {
 	return apply(tagged.To, op.Params{To: d}, "", t)
 }

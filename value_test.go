@@ -182,6 +182,8 @@ func TestPrinting(t *testing.T) {
 			{c.Full(fucina.F32, 0.1), "f32 {}", "\n0.1"},
 			{c.Full(fucina.F64, 1e7), "f64 {}", "\n1e+07"},
 			{c.Ones(fucina.Bool, ax("d:2")...), "bool {d:2}", "\nd [1 1]"},
+			{fucina.FromSlice(c, []int64{math.MaxInt64, -1234567}, ax("d:2")...), "i64 {d:2}", "\nd [9223372036854775807 -1234567]"},
+			{fucina.FromSlice(c, []int32{1234567}), "i32 {}", "\n1234567"},
 			{shared, "i32 {d:2}", "\nd [0 1]"},
 			{fucina.FromSlice(c, []float32{1, -2.5, 1.0 / 3, inf, -inf, float32(math.NaN()), 123456789}, ax("d:7")...), "f32 {d:7}",
 				"\nd [1 -2.5 0.333333 +Inf -Inf NaN 1.23457e+08]"},
