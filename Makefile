@@ -1,5 +1,5 @@
-# Every target works in a clean clone. Tools that a target needs are fetched by
-# package name into .cache, or the target says what is missing.
+# Every target works in a clean clone. A target fetches the tools that it needs into .cache, or
+# says what is missing.
 
 GO          ?= go
 CACHE       := $(CURDIR)/.cache
@@ -10,12 +10,12 @@ FUZZTIME    ?= 10s
 GOTEST := $(CACHE)/bin/gotest
 export GO
 
-# The build tags that this repository knows besides the default of none.
+# The build tag of the simulated device.
 ACCEL := -tags accel
 
-# One in how many of the runs of make faults to run, chosen by FUCINA_TEST_SEED.
+# make faults runs one of FAULT_SHARDS runs, which FUCINA_TEST_SEED chooses.
 FAULT_SHARDS ?= 1
-# How long each of the two runs of make soak takes.
+# The duration of each of the two runs of make soak.
 SOAKTIME     ?= 30m
 
 .PHONY: all build cross test full race invariants discrete conformance faults soak arm64 fuzz bench lint fmt generated clean $(GOTEST)
@@ -26,7 +26,7 @@ build:
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) build $(ACCEL) ./...
 
-# Type-checks and builds for the other supported systems, tests included.
+# Builds and vets for the other supported systems, tests included.
 cross:
 	for target in linux/arm64 darwin/arm64 windows/amd64; do \
 		echo "$$target"; \
@@ -34,12 +34,12 @@ cross:
 		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./... || exit 1; \
 	done
 
-# noasm leaves the assembly out, which no package but quant has.
+# Only quant has assembly, which noasm leaves out.
 test: $(GOTEST)
 	$(GOTEST) ./...
 	$(GOTEST) -tags noasm ./quant
 
-# What takes seconds and shows little that make test does not.
+# The cases that take seconds and rarely fail if make test passes.
 full: $(GOTEST)
 	FUCINA_TEST_FULL=1 $(GOTEST) ./core/dtype ./llm/quantize
 
@@ -54,41 +54,40 @@ invariants: $(GOTEST)
 	$(GOTEST) -tags invariants ./...
 	FUCINA_TEST_PROVIDER=discrete $(GOTEST) -tags 'invariants accel' ./...
 
-# The tests that have a device, on the simulated discrete one.
+# The tests on the simulated device.
 discrete: $(GOTEST)
 	FUCINA_TEST_PROVIDER=discrete $(GOTEST) $(ACCEL) ./...
 
-# The suite that every provider passes, all of it on the CPU with each number of threads
-# and on the simulated device with each kind of delay.
+# The whole suite of operations and queues, on the CPU and on the simulated device.
 conformance:
 	$(GO) test -count=1 ./core/conformance/...
 	FUCINA_TEST_FULL=1 $(GO) test -count=1 -v $(ACCEL) ./tests/conformance
 
-# Random triples of faults, delays and cancellations against two sessions: 2000 runs,
-# 200 under the race detector, 300 with invariants. A run is repeated by the variables
-# that its failure prints (tests/faults/doc.go).
+# Two sessions with random triples of faults, delays and cancellations: 2000 runs, 200 runs under
+# the race detector, and 300 runs with invariants. A failure prints the variables that repeat
+# its run (tests/faults/doc.go).
 faults: export FUCINA_FAULT_SHARDS := $(FAULT_SHARDS)
 faults:
 	FUCINA_FAULT_RUNS=2000 $(GO) test -count=1 -v $(ACCEL) ./tests/faults
 	CGO_ENABLED=1 FUCINA_FAULT_RUNS=200 $(GO) test -count=1 -v -race $(ACCEL) ./tests/faults
 	FUCINA_FAULT_RUNS=300 $(GO) test -count=1 -v -tags 'invariants accel' ./tests/faults
 
-# Sessions that come and go on one model for an hour, half of it on the CPU and half on
-# the simulated device: memory, goroutines and the time of an op stay where they are.
+# Opens and closes sessions on one model for an hour, half of it on the CPU and half on the
+# simulated device. Memory, goroutines and the time of an operation must not grow.
 soak:
 	FUCINA_SOAK_TIME=$(SOAKTIME) $(GO) test -count=1 -v -timeout 0 $(ACCEL) ./tests/soak
 
-# The tests as arm64 code, by user-mode emulation. -short leaves out what takes
-# minutes there.
+# The tests as arm64 code, by user-mode emulation. -short leaves out tests that take minutes
+# there.
 arm64: $(GOTEST)
 	@command -v qemu-aarch64-static >/dev/null || command -v qemu-aarch64 >/dev/null || { \
 		echo "make arm64 needs qemu-aarch64 (Debian package qemu-user-static)"; exit 1; }
 	CGO_ENABLED=0 GOARCH=arm64 $(GOTEST) -short \
 		-exec "$$(command -v qemu-aarch64-static || command -v qemu-aarch64)" ./...
 
-# One short run of every fuzz target. When the time is up while a worker is at an
-# input, the go command calls that a failure ("context deadline exceeded") although
-# no input failed; such an end counts as the end of the run.
+# One short run of every fuzz target. If the time ends while a worker runs an input, the go
+# command reports a failure ("context deadline exceeded") although no input failed. The target
+# does not count that as a failure.
 fuzz:
 	@set -e; mkdir -p $(CACHE); log=$(CACHE)/fuzz.log; for pkg in $$($(GO) list ./...); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
@@ -112,8 +111,8 @@ fmt:
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt would change:" $$files; exit 1; fi
 
-# The assembly is what its generator, a module of its own, writes. A cached result would
-# not see a change of the assembly, which is outside of that module.
+# The generator is a module of its own, whose test compares the assembly with its output. The
+# assembly is outside of that module, so a cached result would not see a change of it.
 generated:
 	cd quant/_asm && $(GO) vet . && $(GO) test -count=1 .
 

@@ -84,11 +84,12 @@
 //     "defer f.Close()" and returns f.Keep of each result. A loop ranges over
 //     [Context.Frames], which gives each iteration a frame that also closes on break,
 //     return and panic.
-//  3. [Frame.Keep] gives a tensor to the owner around the frame. [Frame.Return] keeps a
-//     tensor and closes the frame. If the frame does not own the tensor, as with an
-//     argument or a weight, the result is a new tensor over the same memory, so the caller
-//     always owns the result. A view keeps the whole storage of its tensor alive: return a
-//     [Tensor.Copy] of a small view of a large tensor.
+//  3. [Frame.Keep] gives a tensor of the frame, or of a frame inside it, to the owner around
+//     the frame. [Frame.Return] keeps a tensor and closes the frame. If neither the frame nor
+//     a frame inside it owns the tensor, as with an argument or a weight, the result is a new
+//     tensor over the same memory, so the caller always owns the result. A view keeps the
+//     whole storage of its tensor alive: return a [Tensor.Copy] of a small view of a large
+//     tensor.
 //  4. A struct holds tensors that come from [Tensor.Shared] or [Replace]. A Shared tensor
 //     has no frame and no context. It lives until its Release, and any context of the
 //     engine may use it; [Tensor.On] selects the context. Replace gives the new value the
