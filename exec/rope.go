@@ -32,39 +32,17 @@ type RoPE struct {
 }
 
 // RoPETable returns the host tensor [n, r.Dims/2, 2] of (cos, sin) for positions 0 to
-// n-1, f32, with stable contents. It fails if an angle or an element is not finite. Angles are computed in float64: a device's own
-// sine would be wrong at long positions.
+// n-1, f32, with stable contents. Angles are computed in float64: a device's own
+// sine would be wrong at long positions. It fails if an angle or an element is not finite.
 func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
-	if r.Dims < 2 || r.Dims%2 != 0 {
-		return tensor.Tensor{}, fmt.Errorf("%d rotated elements, want an even number of at least 2", r.Dims)
+	if r.FreqScale == 0 {
+		r.FreqScale = 1
 	}
-	if !(r.FreqBase > 0) || math.IsInf(r.FreqBase, 1) {
-		return tensor.Tensor{}, fmt.Errorf("frequency base %v, want a positive number", r.FreqBase)
+	if r.AttnFactor == 0 {
+		r.AttnFactor = 1
 	}
-	if r.FreqFactors != nil && len(r.FreqFactors) != r.Dims/2 {
-		return tensor.Tensor{}, fmt.Errorf("%d frequency factors, want %d", len(r.FreqFactors), r.Dims/2)
-	}
-	freqScale, attn := r.FreqScale, r.AttnFactor
-	if freqScale == 0 {
-		freqScale = 1
-	}
-	if attn == 0 {
-		attn = 1
-	}
-	if !(freqScale > 0) || !(attn > 0) {
-		return tensor.Tensor{}, fmt.Errorf("frequency scale %v and attention factor %v, want positive numbers", r.FreqScale, r.AttnFactor)
-	}
-	low, high := 0.0, 0.0
-	if r.ExtFactor != 0 {
-		if r.OriginalContext < 1 || !(r.BetaFast > 0) || !(r.BetaSlow > 0) {
-			return tensor.Tensor{}, fmt.Errorf("yarn with original context %d, beta %v and %v, want positive numbers", r.OriginalContext, r.BetaFast, r.BetaSlow)
-		}
-		low = max(0, math.Floor(r.correction(r.BetaFast)))
-		high = min(float64(r.Dims-1), math.Ceil(r.correction(r.BetaSlow)))
-		attn *= 1 + 0.1*max(0, math.Log(1/freqScale)) // only longer contexts need it
-	}
-	if attn > math.MaxFloat32 {
-		return tensor.Tensor{}, fmt.Errorf("attention factor %v, want a number within float32", attn)
+	if err := r.check(); err != nil {
+		return tensor.Tensor{}, err
 	}
 	t, err := newTable(n, r.Dims/2)
 	if err != nil {
@@ -77,22 +55,10 @@ func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
 		t.Release()
 		return tensor.Tensor{}, err
 	}
-	freq := make([]float64, r.Dims/2)
-	for i := range freq {
-		f := math.Pow(r.FreqBase, -2*float64(i)/float64(r.Dims))
-		if r.FreqFactors != nil {
-			f /= float64(r.FreqFactors[i])
-		}
-		scaled := freqScale * f
-		if r.ExtFactor != 0 {
-			y := (float64(i) - low) / max(0.001, high-low)
-			mix := (1 - min(1, max(0, y))) * r.ExtFactor
-			scaled = scaled*(1-mix) + f*mix
-		}
-		if freq[i] = scaled; !(math.Abs(scaled)*float64(n) <= math.MaxFloat64) {
-			t.Release()
-			return tensor.Tensor{}, fmt.Errorf("pair %d rotates by %v for each position, want a number that stays finite over %d positions", i, scaled, n)
-		}
+	freq, attn, err := r.frequencies(n)
+	if err != nil {
+		t.Release()
+		return tensor.Tensor{}, err
 	}
 	for pos := range n {
 		row := values[pos*r.Dims:][:r.Dims]
@@ -103,6 +69,55 @@ func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
 	}
 	t.Buffer().MarkStable()
 	return t, nil
+}
+
+// check returns an error if a field is out of its range. FreqScale and AttnFactor are set.
+func (r *RoPE) check() error {
+	switch {
+	case r.Dims < 2 || r.Dims%2 != 0:
+		return fmt.Errorf("%d rotated elements, want an even number of at least 2", r.Dims)
+	case !(r.FreqBase > 0) || math.IsInf(r.FreqBase, 1):
+		return fmt.Errorf("frequency base %v, want a finite positive number", r.FreqBase)
+	case r.FreqFactors != nil && len(r.FreqFactors) != r.Dims/2:
+		return fmt.Errorf("%d frequency factors, want %d", len(r.FreqFactors), r.Dims/2)
+	case !(r.FreqScale > 0) || !(r.AttnFactor > 0):
+		return fmt.Errorf("frequency scale %v and attention factor %v, want positive numbers", r.FreqScale, r.AttnFactor)
+	case r.ExtFactor != 0 && (r.OriginalContext < 1 || !(r.BetaFast > 0) || !(r.BetaSlow > 0)):
+		return fmt.Errorf("yarn with original context %d, beta %v and %v, want positive numbers", r.OriginalContext, r.BetaFast, r.BetaSlow)
+	}
+	return nil
+}
+
+// frequencies returns the angle of each pair at position 1, and the factor on the cosines
+// and sines. It fails if an angle of n positions, or the factor as f32, is not finite.
+func (r *RoPE) frequencies(n int) (freq []float64, attn float64, err error) {
+	attn = r.AttnFactor
+	low, high := 0.0, 0.0
+	if r.ExtFactor != 0 {
+		low = max(0, math.Floor(r.correction(r.BetaFast)))
+		high = min(float64(r.Dims-1), math.Ceil(r.correction(r.BetaSlow)))
+		attn *= 1 + 0.1*max(0, math.Log(1/r.FreqScale)) // only longer contexts need it
+	}
+	if attn > math.MaxFloat32 {
+		return nil, 0, fmt.Errorf("attention factor %v, want a number within float32", attn)
+	}
+	freq = make([]float64, r.Dims/2)
+	for i := range freq {
+		f := math.Pow(r.FreqBase, -2*float64(i)/float64(r.Dims))
+		if r.FreqFactors != nil {
+			f /= float64(r.FreqFactors[i])
+		}
+		scaled := r.FreqScale * f
+		if r.ExtFactor != 0 {
+			y := (float64(i) - low) / max(0.001, high-low)
+			mix := (1 - min(1, max(0, y))) * r.ExtFactor
+			scaled = scaled*(1-mix) + f*mix
+		}
+		if freq[i] = scaled; !(math.Abs(scaled)*float64(n) <= math.MaxFloat64) {
+			return nil, 0, fmt.Errorf("pair %d rotates by %v for each position, want a number that stays finite over %d positions", i, scaled, n)
+		}
+	}
+	return freq, attn, nil
 }
 
 // newTable returns an unwritten f32 tensor [n, pairs, 2].

@@ -3,6 +3,7 @@ package quant
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // gridFormat describes the search for the codes of an IQ2 or IQ3 format. A group of 16 or
@@ -172,10 +173,7 @@ func (f *gridFormat) load(group *gridGroup, b *block, first int, meanSquare floa
 // zeros.
 func (f *gridFormat) search(l *lattice, group *gridGroup) bool {
 	x, w := group.x[:f.group], group.w[:f.group]
-	top := x[0]
-	for _, v := range x[1:] {
-		top = max(top, v)
-	}
+	top := slices.Max(x)
 	if top < f.eps || top == 0 {
 		return false
 	}
@@ -217,16 +215,7 @@ func (f *gridFormat) search(l *lattice, group *gridGroup) bool {
 		}
 	}
 	if scale > 0 && (offGrid != 0 || f.refine == refineFitted) {
-		inv := 1 / scale
-		for k := range points {
-			if f.refine == refineOff && offGrid>>k&1 == 0 {
-				continue
-			}
-			words[k], _ = l.snap(group, k, inv, scale)
-		}
-		if qx, q2 := l.sums(group, words, points); q2 > 0 {
-			scale = qx / q2
-		}
+		scale = f.again(l, group, scale, offGrid)
 	}
 	if scale < 0 {
 		scale = -scale
@@ -236,6 +225,23 @@ func (f *gridFormat) search(l *lattice, group *gridGroup) bool {
 	}
 	group.scale = scale
 	return true
+}
+
+// again chooses the points that f.refine says again, for the given scale, and returns the
+// best scale for them. offGrid has bit k set for a point k that was off the grid.
+func (f *gridFormat) again(l *lattice, group *gridGroup, scale float32, offGrid uint8) float32 {
+	points := f.group / l.values
+	inv := 1 / scale
+	for k := range points {
+		if f.refine == refineOff && offGrid>>k&1 == 0 {
+			continue
+		}
+		group.words[k], _ = l.snap(group, k, inv, scale)
+	}
+	if qx, q2 := l.sums(group, &group.words, points); q2 > 0 {
+		return qx / q2
+	}
+	return scale
 }
 
 // snap returns a point on the grid for the values of point k at a scale. on says that the
