@@ -25,7 +25,7 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 	case dim < 0:
 		return Tensor{}, noAxis(c.Axis2)
 	case pos == dim:
-		return Tensor{}, because(tags.ErrTag, "positions and rotated elements both along %q", c.Axis)
+		return Tensor{}, because(tags.ErrTag, "axis %q appears twice: for the positions and for the rotated elements", c.Axis)
 	}
 	if err := table.order3(c.Axis, PairAxis, CosSinAxis); err != nil {
 		return Tensor{}, err
@@ -88,14 +88,15 @@ func attention(c *Call, q *exec.Queue) (Tensor, error) {
 // order3 puts the view with the three given axes, which are all of t's, in this order in
 // t's place.
 func (t *working) order3(i, j, k string) error {
+	want, err := tags.Of(i, j, k)
+	if err != nil {
+		return err
+	}
 	var order [3]int
-	for n, name := range [3]string{i, j, k} {
+	for n, name := range want.Slice() {
 		if order[n] = t.Names.Index(name); order[n] < 0 || t.Names.Len() != 3 {
 			return because(tags.ErrTag, "want axes %q, %q and %q, got %s", i, j, k, t.Describe())
 		}
-	}
-	if i == j || j == k || i == k {
-		return because(tags.ErrTag, "axes %q, %q and %q: one appears twice", i, j, k)
 	}
 	return t.permute(order[:])
 }

@@ -36,7 +36,7 @@ func rename(c *Call, _ *exec.Queue) (Tensor, error) {
 	}
 	names, err := x.Names.Renamed(i, c.Axis2)
 	if err != nil {
-		return Tensor{}, because(tags.ErrTag, "the new name is empty or another axis has it")
+		return Tensor{}, err
 	}
 	return Tensor{x.Raw.Retained(), names}, nil
 }
@@ -51,7 +51,7 @@ func permute(c *Call, _ *exec.Queue) (Tensor, error) {
 		}
 		var err error
 		if seen, err = seen.Append(a.Name); err != nil {
-			return Tensor{}, because(tags.ErrTag, "axis %q appears twice", a.Name)
+			return Tensor{}, err
 		}
 	}
 	if seen.Len() != x.Names.Len() {
@@ -176,12 +176,17 @@ func merge(c *Call, _ *exec.Queue) (Tensor, error) {
 		return Tensor{}, because(tags.ErrTag, "no axes")
 	}
 	at := x.Names.Index(axes[0].Name)
+	var merged tags.List
 	for i, a := range axes {
 		if x.Names.Index(a.Name) < 0 {
 			return Tensor{}, noAxis(a.Name)
 		}
+		var err error
+		if merged, err = merged.Append(a.Name); err != nil {
+			return Tensor{}, err
+		}
 		if at+i >= x.Names.Len() || x.Names.At(at+i) != a.Name {
-			return Tensor{}, because(tags.ErrTag, "axis %q: merged axes stand side by side, in their order", a.Name)
+			return Tensor{}, because(tags.ErrTag, "axis %q does not follow axis %q; want neighbours, in their order", a.Name, axes[i-1].Name)
 		}
 	}
 	end := at + len(axes)

@@ -30,31 +30,36 @@ type List struct {
 // Of returns the list of names. It fails with ErrTag if a name is empty or repeated, or if
 // there are more than shape.MaxRank names.
 func Of(names ...string) (List, error) {
-	var l List
 	if len(names) > shape.MaxRank {
 		return List{}, invalid("%d axes, want at most %d", len(names), shape.MaxRank)
 	}
+	var l List
 	for _, name := range names {
-		if name == "" {
-			return List{}, invalid("empty name")
+		var err error
+		if l, err = l.Append(name); err != nil {
+			return List{}, err
 		}
-		if l.Index(name) >= 0 {
-			return List{}, invalid("axis %q appears twice", strings.Clone(name))
-		}
-		l.names[l.n] = name
-		l.n++
 	}
 	return l, nil
 }
 
+// accepts returns an error if name is empty or is the name of an axis other than i.
+func (l *List) accepts(name string, i int) error {
+	if name == "" {
+		return invalid("empty name")
+	}
+	if j := l.Index(name); j >= 0 && j != i {
+		return invalid("axis %q appears twice", strings.Clone(name))
+	}
+	return nil
+}
+
 // Append returns l with name appended. It fails as Of does.
 func (l List) Append(name string) (List, error) {
-	switch {
-	case name == "":
-		return List{}, invalid("empty name")
-	case l.Index(name) >= 0:
-		return List{}, invalid("axis %q appears twice", strings.Clone(name))
-	case l.n == shape.MaxRank:
+	if err := l.accepts(name, -1); err != nil {
+		return List{}, err
+	}
+	if l.n == shape.MaxRank {
 		return List{}, invalid("more than %d axes", shape.MaxRank)
 	}
 	l.names[l.n] = name
@@ -89,10 +94,10 @@ func (l List) Without(i int) List {
 	return l
 }
 
-// Renamed returns l with the name of axis i changed to name. No other axis may have that name.
+// Renamed returns l with the name of axis i changed to name. It fails as Of does.
 func (l List) Renamed(i int, name string) (List, error) {
-	if j := l.Index(name); name == "" || j >= 0 && j != i {
-		return List{}, invalid("cannot rename %q to %q in %s", l.names[i], strings.Clone(name), l.String())
+	if err := l.accepts(name, i); err != nil {
+		return List{}, err
 	}
 	l.names[i] = name
 	return l, nil

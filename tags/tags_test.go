@@ -57,9 +57,9 @@ func TestRewrites(t *testing.T) {
 	if got, err := l.Renamed(1, "b"); err != nil || got != l {
 		t.Errorf("renamed to itself %v, %v", got, err)
 	}
-	for _, name := range []string{"a", ""} {
-		if _, err := l.Renamed(1, name); !errors.Is(err, tags.ErrTag) {
-			t.Errorf("renamed to %q: %v", name, err)
+	for name, want := range map[string]string{"a": `axis "a" appears twice`, "": "empty name"} {
+		if _, err := l.Renamed(1, name); !errors.Is(err, tags.ErrTag) || err.Error() != want {
+			t.Errorf("renamed to %q: %v, want %s", name, err, want)
 		}
 	}
 	if got, err := list(t, "a b").Append("c"); err != nil || got != l {
