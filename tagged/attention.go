@@ -31,7 +31,7 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 		return Tensor{}, err
 	}
 	if d, e := x.Raw.Dim(pos), table.Raw.Dim(0); d != e {
-		return Tensor{}, because(shape.ErrShapeMismatch, "axis %q is %d and %d", c.Axis, d, e)
+		return Tensor{}, twoSizes(c.Axis, d, e)
 	}
 	if table.Raw.Dim(2) != 2 || 2*table.Raw.Dim(1) > x.Raw.Dim(dim) {
 		return Tensor{}, because(shape.ErrShapeMismatch, "axis %q of %d elements with a table of %d pairs of %d", c.Axis2, x.Raw.Dim(dim), table.Raw.Dim(1), table.Raw.Dim(2))

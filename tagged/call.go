@@ -234,6 +234,11 @@ func because(kind error, format string, args ...any) error {
 
 func noAxis(name string) error { return because(tags.ErrTag, "no axis %q", name) }
 
+// twoSizes is the reason for an axis that has the sizes d and e in two operands.
+func twoSizes(name string, d, e int) error {
+	return because(shape.ErrShapeMismatch, "axis %q is %d and %d", name, d, e)
+}
+
 // Explain makes err, which says why the operation failed, an error that also says what of
 // which operands.
 func (c *Call) Explain(err error) error {
@@ -241,7 +246,7 @@ func (c *Call) Explain(err error) error {
 	var refused *exec.RefusalError
 	if errors.As(err, &refused) {
 		text = refused.Text(namer{c})
-		if refused.Why == op.WrongFormat && text[len(text)-3:] == "f32" {
+		if refused.Why == op.WrongFormat && strings.HasSuffix(text, "f32") {
 			text += "; convert with To"
 		}
 	} else if failed, ok := err.(*exec.OpError); ok && failed.Op == c.id {

@@ -28,7 +28,7 @@ func contract(x, y *Tensor, over []Axis) (k contraction, err error) {
 		case xs[i]:
 			return k, because(tags.ErrTag, "axis %q appears twice", a.Name)
 		case x.Raw.Dim(i) != y.Raw.Dim(j):
-			return k, because(shape.ErrShapeMismatch, "axis %q is %d and %d", a.Name, x.Raw.Dim(i), y.Raw.Dim(j))
+			return k, twoSizes(a.Name, x.Raw.Dim(i), y.Raw.Dim(j))
 		}
 		xs[i], ys[j] = true, true
 	}
@@ -38,7 +38,7 @@ func contract(x, y *Tensor, over []Axis) (k contraction, err error) {
 			continue
 		}
 		if d, e := x.Raw.Dim(i), y.Raw.Dim(j); d != e {
-			return k, because(shape.ErrShapeMismatch, "axis %q is %d and %d", name, d, e)
+			return k, twoSizes(name, d, e)
 		}
 		k.left[k.batch], k.right[k.batch] = i, j
 		k.batch++
@@ -96,9 +96,6 @@ func dot(c *Call, q *exec.Queue) (Tensor, error) {
 		return Tensor{}, err
 	}
 	s, err := shapeOf(k.dims[:k.names.Len()])
-	if err == nil {
-		_, err = s.Elements()
-	}
 	if err != nil {
 		return Tensor{}, err
 	}

@@ -53,15 +53,12 @@ func aligned(x, y *Tensor) (tags.List, shape.Shape, error) {
 			}
 			d := t.Raw.Dim(j)
 			if d != 1 && dims[i] != 1 && d != dims[i] {
-				return tags.List{}, shape.Shape{}, because(shape.ErrShapeMismatch, "axis %q is %d and %d", name, dims[i], d)
+				return tags.List{}, shape.Shape{}, twoSizes(name, dims[i], d)
 			}
 			dims[i] = max(dims[i], d)
 		}
 	}
 	s, err := shapeOf(dims[:names.Len()])
-	if err == nil {
-		_, err = s.Elements()
-	}
 	return names, s, err
 }
 
@@ -142,7 +139,7 @@ func copyFrom(c *Call, q *exec.Queue) (Tensor, error) {
 			return Tensor{}, noAxis(name)
 		}
 		if d, e := dst.Raw.Dim(i), src.Raw.Dim(order[i]); d != e {
-			return Tensor{}, because(shape.ErrShapeMismatch, "axis %q is %d and %d", name, d, e)
+			return Tensor{}, twoSizes(name, d, e)
 		}
 	}
 	if err := src.permute(order[:dst.Names.Len()]); err != nil {

@@ -48,21 +48,24 @@ func Layout(axes []Axis) (tags.List, shape.Shape, error) {
 		dims[i] = a.Size
 	}
 	s, err := shapeOf(dims[:len(axes)])
-	if err == nil {
-		_, err = s.Elements()
-	}
 	if err != nil {
 		return tags.List{}, shape.Shape{}, fmt.Errorf("%s: %w", Describe(axes), err)
 	}
 	return names, s, nil
 }
 
-// shapeOf is shape.Of, except that no dims give the shape of a scalar.
+// shapeOf returns the shape of a tensor with axes of the given sizes. Without axes it is the
+// shape of a scalar. It fails with shape.ErrInvalidShape or shape.ErrOverflow for sizes that
+// no tensor has.
 func shapeOf(dims []int) (shape.Shape, error) {
 	if len(dims) == 0 {
 		return shape.Must(1), nil
 	}
-	return shape.Of(dims...)
+	s, err := shape.Of(dims...)
+	if err == nil {
+		_, err = s.Elements()
+	}
+	return s, err
 }
 
 // Tensor is a tensor with names of its axes: as many as its rank, or none for a scalar,
