@@ -6,8 +6,8 @@ import (
 	"github.com/fucina-go/fucina/tags"
 )
 
-// PairAxis and CosSinAxis name the axes of a table of angles beside its positions: the
-// pairs of rotated elements, and the cosine and sine of each.
+// PairAxis and CosSinAxis name the axes of a table of angles besides the axis of positions:
+// the pairs of rotated elements, and the cosine and sine of each.
 const (
 	PairAxis   = "pair"
 	CosSinAxis = "cos_sin"
@@ -36,7 +36,7 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 	if table.Raw.Dim(2) != 2 || 2*table.Raw.Dim(1) > x.Raw.Dim(dim) {
 		return Tensor{}, because(shape.ErrShapeMismatch, "axis %q of %d elements with a table of %d pairs of %d", c.Axis2, x.Raw.Dim(dim), table.Raw.Dim(1), table.Raw.Dim(2))
 	}
-	// Positions, heads (whatever the other axes are), elements.
+	// The order is positions, heads, elements. All other axes together are the heads.
 	var order [shape.MaxRank]int
 	n := x.Names.Len()
 	order[0], order[n-1] = pos, dim
@@ -65,7 +65,7 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 	return inOrder(y, &have, &names)
 }
 
-// attention is causal attention. The places of Axes are those of the constants below.
+// attention runs causal attention. The constants below are the indices of its Axes.
 func attention(c *Call, q *exec.Queue) (Tensor, error) {
 	query, key, value := c.work(0), c.work(1), c.work(2)
 	defer query.done()
@@ -85,8 +85,8 @@ func attention(c *Call, q *exec.Queue) (Tensor, error) {
 	return Tensor{y, query.Names}, err
 }
 
-// order3 puts the view with the three given axes, which are all of t's, in this order in
-// t's place.
+// order3 replaces t by its view with the given axes in this order. It fails unless they are
+// the axes of t.
 func (t *working) order3(i, j, k string) error {
 	want, err := tags.Of(i, j, k)
 	if err != nil {
@@ -101,7 +101,7 @@ func (t *working) order3(i, j, k string) error {
 	return t.permute(order[:])
 }
 
-// The places of the names that Attention takes.
+// The indices of the Axes of Attention.
 const (
 	QueryAxis = iota
 	KeyAxis

@@ -18,8 +18,8 @@ type Op uint8
 // The operations. The comment of each names its operands and attributes.
 const (
 	// Add, Sub, Mul, SwiGLU and GeGLU combine In[0] and In[1], aligned by name: the result has
-	// the axes of the first, then those that only the second has. An axis that one side
-	// lacks, or has with size 1, repeats there.
+	// the axes of the first, then those that only the second has. An axis that one operand
+	// lacks, or has with size 1, repeats.
 	Add Op = iota + 1
 	Sub
 	Mul
@@ -36,16 +36,17 @@ const (
 	// Dot sums the products of In[0] and In[1] along the axes Axes. The result has the
 	// axes that both share, then those of In[0] alone, then those of In[1] alone.
 	Dot
-	// Gather gathers In[0] along Axis by the ids In[1], whose axes come in its place, in
-	// front.
+	// Gather takes the entries of In[0] along Axis that the ids In[1] number. The result has
+	// the axes of In[1], then those of In[0] without Axis.
 	Gather
-	// RoPE rotates In[0] by the angles of In[1] {Axis PairAxis CosSinAxis}, with the
-	// rotated elements along Axis2.
+	// RoPE rotates pairs of elements of In[0] along Axis2 by the angles in In[1] {Axis
+	// PairAxis CosSinAxis}. Axis is that of the positions.
 	RoPE
 	// Attention is causal attention of In[0] {Query Head Dim} over In[1] and In[2]
 	// {Key KVHead Dim}; Axes are Query, Key, Head, KVHead, Dim.
 	Attention
-	// To copies In[0] to a contiguous tensor of dtype Params.To, Copy to one of its own.
+	// To copies In[0] to a contiguous tensor of dtype Params.To, Copy to one of the same
+	// dtype.
 	To
 	Copy
 	// Contiguous is a view of all of In[0] if that is contiguous, and Copy otherwise.
@@ -55,26 +56,26 @@ const (
 
 	// Views of In[0], which copy nothing.
 
-	// Ref is the same view.
+	// Ref is In[0] with another reference.
 	Ref
 	// Narrow takes Count entries of Axis from Start on.
 	Narrow
-	// Rename calls Axis Axis2.
+	// Rename changes the name of Axis to Axis2.
 	Rename
-	// Permute orders the axes as Axes.
+	// Permute puts the axes in the order of Axes.
 	Permute
 	// BroadcastTo repeats In[0] to Axes.
 	BroadcastTo
 	// Split divides Axis into Axes.
 	Split
-	// Merge joins Axes, which are neighbours, as Axis.
+	// Merge merges Axes, which are neighbours, into Axis.
 	Merge
 
 	// OpCount is one past the last operation.
 	OpCount
 )
 
-// entry is what is known of an operation.
+// entry describes an operation.
 type entry struct {
 	name  string
 	id    op.ID // the operation that it runs, or 0 for a view
@@ -82,8 +83,8 @@ type entry struct {
 	run   func(c *Call, q *exec.Queue) (Tensor, error)
 }
 
-// table describes the operations. The roles are those of the contract, except where the
-// operands have no such order.
+// table has a row for each operation. If a row has no name, or no role for an operand, those
+// of id are used.
 var table = [OpCount]entry{
 	Add:     {id: op.Add, run: pointwise},
 	Sub:     {id: op.Sub, run: pointwise},
@@ -131,12 +132,12 @@ func (o Op) View() bool { return o >= Ref && o < OpCount }
 // MaxIn is the largest number of operands.
 const MaxIn = 3
 
-// maxAxes is the largest number of axes that a Call holds: one more than a tensor can
-// have, so that too many are noticed.
+// maxAxes is the largest number of axes that a Call holds. It is one more than a tensor can
+// have, so that Run notices if there are too many.
 const maxAxes = shape.MaxRank + 1
 
-// Call is an operation with its operands and attributes. It is large and meant to be
-// reused: Reset begins the next one.
+// Call is an operation with its operands and attributes. A Call is large and is meant to be
+// reused; Reset begins the next call.
 type Call struct {
 	Op           Op
 	NIn          int
@@ -148,11 +149,11 @@ type Call struct {
 	in    [MaxIn]Tensor
 	axes  [maxAxes]Axis
 	nAxes int
-	// arranged are the names of the operands' axes as the positional operation has them.
+	// arranged are the names of the axes of the positional operation's operands.
 	arranged [MaxIn]tags.List
 }
 
-// Reset begins a call of o. It drops the operands of the last one.
+// Reset makes c a call of o without operands and attributes.
 func (c *Call) Reset(o Op) {
 	clear(c.in[:c.NIn])
 	clear(c.axes[:min(c.nAxes, maxAxes)])
@@ -161,7 +162,7 @@ func (c *Call) Reset(o Op) {
 	c.Axis, c.Axis2, c.Start, c.Count = "", "", 0, 0
 }
 
-// Operand adds an operand, whose reference stays the caller's until the call has run.
+// Operand adds an operand. The call borrows t, which the caller releases after Run.
 func (c *Call) Operand(t tensor.Tensor, names tags.List) {
 	c.in[c.NIn] = Tensor{t, names}
 	c.NIn++
@@ -170,7 +171,7 @@ func (c *Call) Operand(t tensor.Tensor, names tags.List) {
 // In returns operand i.
 func (c *Call) In(i int) *Tensor { return &c.in[i] }
 
-// SetAxes sets the axes that the operation is about.
+// SetAxes sets the attribute Axes.
 func (c *Call) SetAxes(axes []Axis) {
 	c.nAxes = len(axes)
 	for i := range min(c.nAxes, maxAxes) {
@@ -178,7 +179,7 @@ func (c *Call) SetAxes(axes []Axis) {
 	}
 }
 
-// SetNames is SetAxes where the sizes do not matter.
+// SetNames is SetAxes for axes whose sizes do not matter.
 func (c *Call) SetNames(names []string) {
 	c.nAxes = len(names)
 	for i := range min(c.nAxes, maxAxes) {
@@ -186,7 +187,7 @@ func (c *Call) SetNames(names []string) {
 	}
 }
 
-// AddName adds an axis whose size does not matter.
+// AddName adds to the attribute Axes an axis whose size does not matter.
 func (c *Call) AddName(name string) {
 	if c.nAxes < maxAxes {
 		c.axes[c.nAxes] = Axis{Name: name}
@@ -194,7 +195,7 @@ func (c *Call) AddName(name string) {
 	c.nAxes++
 }
 
-// Axes returns the axes that the operation is about, of which one beyond MaxRank is kept.
+// Axes returns the attribute Axes, of which the call keeps at most one more than MaxRank.
 func (c *Call) Axes() []Axis { return c.axes[:min(c.nAxes, maxAxes)] }
 
 // Run runs the call on the queue and returns the result, which the caller releases.
@@ -208,8 +209,8 @@ func (c *Call) Run(q *exec.Queue) (Tensor, error) {
 	return t, nil
 }
 
-// Error is the failure of an operation: its text names the operation, its operands and
-// what was expected.
+// Error is the failure of an operation. Its text names the operation, its operands and what
+// was expected.
 type Error struct {
 	text string
 	kind error
@@ -239,8 +240,8 @@ func twoSizes(name string, d, e int) error {
 	return because(shape.ErrShapeMismatch, "axis %q is %d and %d", name, d, e)
 }
 
-// Explain makes err, which says why the operation failed, an error that also says what of
-// which operands.
+// Explain returns an Error for err, the reason of a failure. Its text names the operation and
+// its operands before the reason.
 func (c *Call) Explain(err error) error {
 	text := err.Error()
 	var refused *exec.RefusalError
@@ -295,7 +296,7 @@ func (c *Call) Role(i int) string {
 	return e.id.Role(op.Place(i))
 }
 
-// namer names the operands of a call as its caller knows them.
+// namer names the operands and axes of a call in the text of a refusal.
 type namer struct{ c *Call }
 
 // Role names an operand's role.
@@ -306,8 +307,8 @@ func (n namer) Role(p op.Place) string {
 	return n.c.id.Role(p)
 }
 
-// Axis names an axis of an operand as the positional operation has it, or its position
-// where it has no name there.
+// Axis names axis i of an operand of the positional operation. It numbers an axis that has no
+// name.
 func (n namer) Axis(p op.Place, i int) string {
 	if p >= 0 && int(p) < n.c.NIn {
 		if names := &n.c.arranged[p]; i < names.Len() {
@@ -317,7 +318,7 @@ func (n namer) Axis(p op.Place, i int) string {
 	return n.c.id.Axis(p, i)
 }
 
-// do runs the positional operation on working operands.
+// do runs the positional operation on in.
 func (c *Call) do(q *exec.Queue, in ...*Tensor) (tensor.Tensor, error) {
 	var raw [MaxIn]*tensor.Tensor
 	for i, t := range in {
@@ -326,10 +327,10 @@ func (c *Call) do(q *exec.Queue, in ...*Tensor) (tensor.Tensor, error) {
 	return q.Do(c.id, &c.Params, raw[:len(in)]...)
 }
 
-// work returns operand i to work on. The caller calls done.
+// work returns operand i as a working operand. The caller calls done.
 func (c *Call) work(i int) working { return working{Tensor: c.in[i]} }
 
-// index returns the place of Axis among the first operand's axes.
+// index returns the index of the first operand's axis with the given name.
 func (c *Call) index(name string) (int, error) {
 	if i := c.in[0].Names.Index(name); i >= 0 {
 		return i, nil

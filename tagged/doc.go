@@ -1,12 +1,10 @@
 // Package tagged computes on tensors whose axes have names: it aligns operands by name,
 // lowers named operations to the positional ones of package exec, and takes views.
 //
-// A [Call] describes one operation: what it does, its operands and its attributes.
-// [Call.Run] is the only way in, so that whoever records operations sees all of them,
-// views included. Run takes no ownership of the operands; its result is a tensor of the
-// caller's.
+// A [Call] is one operation with its operands and attributes. Every operation, views
+// included, goes through [Call.Run], so that code that records operations sees all of them.
+// Run borrows the operands, and its caller owns the result.
 //
-// An error names the operation, the roles and the axes of the operands, and what was
-// expected, and wraps the sentinel of its kind. Contexts, handles and scopes are not
-// known here.
+// An error names the operation, the roles and axes of its operands, and what was expected.
+// It wraps the sentinel of its kind. The package knows no contexts, handles or scopes.
 package tagged

@@ -7,14 +7,17 @@ import (
 	"github.com/fucina-go/fucina/tags"
 )
 
-// contraction says where the axes of two operands go: the batch axes, which both have,
-// the axes of one alone, and those that are summed over.
+// contraction is the order in which a product takes the axes of its operands: first the
+// batch axes, which both have, then the free axes, which only one has, and last those that
+// are summed over.
 type contraction struct {
-	left, right [shape.MaxRank]int // places of the axes: batch, alone, summed
-	batch       int
-	nl, nr      int // batch axes and those of the side alone
-	names       tags.List
-	dims        [shape.MaxRank]int
+	left, right [shape.MaxRank]int // indices of the operands' axes in this order
+	batch       int                // number of batch axes
+	nl, nr      int                // number of batch and free axes of each operand
+
+	// The axes of the result.
+	names tags.List
+	dims  [shape.MaxRank]int
 }
 
 // contract computes the contraction of x and y over the axes.
@@ -71,6 +74,7 @@ func contract(x, y *Tensor, over []Axis) (k contraction, err error) {
 	return k, nil
 }
 
+// add adds an axis to the result.
 func (k *contraction) add(name string, size int) error {
 	n := k.names.Len()
 	names, err := k.names.Append(name)
@@ -81,8 +85,8 @@ func (k *contraction) add(name string, size int) error {
 	return nil
 }
 
-// dot multiplies and sums over axes that both operands have. A side whose layout the
-// product does not take is copied, once.
+// dot multiplies and sums over axes that both operands have. An operand whose layout the
+// product does not accept is copied once.
 func dot(c *Call, q *exec.Queue) (Tensor, error) {
 	x, y := c.work(0), c.work(1)
 	defer x.done()

@@ -62,7 +62,8 @@ func aligned(x, y *Tensor) (tags.List, shape.Shape, error) {
 	return names, s, err
 }
 
-// rmsNorm divides the rows along the axis by their root mean square.
+// rmsNorm divides the rows along the axis by their root mean square, and multiplies them by
+// the weight.
 func rmsNorm(c *Call, q *exec.Queue) (Tensor, error) {
 	x, w := c.work(0), c.work(1)
 	defer x.done()
@@ -85,8 +86,8 @@ func rmsNorm(c *Call, q *exec.Queue) (Tensor, error) {
 	return inOrder(y, &x.Names, &names)
 }
 
-// alongAxis runs an operation on the rows along the axis, which keeps the axis or drops
-// it.
+// alongAxis runs an operation on the rows along the axis. Argmax drops the axis, the other
+// operations keep it.
 func alongAxis(c *Call, q *exec.Queue) (Tensor, error) {
 	i, err := c.index(c.Axis)
 	if err != nil {
@@ -152,7 +153,8 @@ func copyFrom(c *Call, q *exec.Queue) (Tensor, error) {
 	return dst.ref(), nil
 }
 
-// gather gathers along the axis.
+// gather runs a gather of rows: the axis moves to the front, and the other axes of the table
+// become one.
 func gather(c *Call, q *exec.Queue) (Tensor, error) {
 	table, ids := c.work(0), c.work(1)
 	defer table.done()

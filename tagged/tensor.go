@@ -34,9 +34,9 @@ func Describe(axes []Axis) string {
 	return b.String()
 }
 
-// Layout returns the names and the shape of axes; no axes are a scalar, of shape {1}. It
-// fails with tags.ErrTag for a name that is empty or appears twice, and with
-// shape.ErrInvalidShape or shape.ErrOverflow for sizes that no tensor has.
+// Layout returns the names and the shape of axes. Without axes they are those of a scalar,
+// whose shape is {1}. Layout fails with tags.ErrTag for a name that is empty or appears
+// twice, and with shape.ErrInvalidShape or shape.ErrOverflow for sizes that no tensor has.
 func Layout(axes []Axis) (tags.List, shape.Shape, error) {
 	var names tags.List
 	var dims [shape.MaxRank]int
@@ -68,8 +68,8 @@ func shapeOf(dims []int) (shape.Shape, error) {
 	return s, err
 }
 
-// Tensor is a tensor with names of its axes: as many as its rank, or none for a scalar,
-// whose shape is {1}. It holds one reference to its memory.
+// Tensor is a tensor whose axes have names. A scalar has the shape {1} and no names. A Tensor
+// holds one reference to its memory.
 type Tensor struct {
 	Raw   tensor.Tensor
 	Names tags.List
@@ -87,21 +87,21 @@ func (t *Tensor) Describe() string { return t.Names.Describe(t.Raw.Shape()) }
 // ref returns t with a reference of its own.
 func (t *Tensor) ref() Tensor { return Tensor{t.Raw.Retained(), t.Names} }
 
-// working is an operand in the course of a call: the operand itself, or a view or a copy
-// in its place, with a reference of its own.
+// working is an operand during a call. It begins as the caller's operand. A view or a copy
+// that replaces it has a reference of its own.
 type working struct {
 	Tensor
 	own bool
 }
 
-// done gives the reference back, if t has one of its own.
+// done releases t if it has a reference of its own.
 func (t *working) done() {
 	if t.own {
 		t.Release()
 	}
 }
 
-// result returns t as a tensor with a reference of its own, which is the caller's.
+// result returns t with a reference that the caller owns. It takes the place of done.
 func (t *working) result() Tensor {
 	if t.own {
 		return t.Tensor
@@ -109,13 +109,13 @@ func (t *working) result() Tensor {
 	return t.ref()
 }
 
-// set puts v, whose reference it takes, in the operand's place.
+// set replaces t by v, and takes v's reference.
 func (t *working) set(v tensor.Tensor) {
 	t.done()
 	t.Raw, t.own = v, true
 }
 
-// permute puts the view whose axis i is axis order[i] in t's place.
+// permute replaces t by its view whose axis i is axis order[i] of t.
 func (t *working) permute(order []int) error {
 	same := true
 	for i, a := range order {
@@ -137,7 +137,7 @@ func (t *working) permute(order []int) error {
 	return nil
 }
 
-// moveLast puts the view with axis i last in t's place.
+// moveLast replaces t by its view with axis i last.
 func (t *working) moveLast(i int) error {
 	var order [shape.MaxRank]int
 	n := 0
@@ -151,9 +151,9 @@ func (t *working) moveLast(i int) error {
 	return t.permute(order[:n+1])
 }
 
-// align puts the view with axes names and shape s in t's place: axes that it lacks, or
-// has with size 1, repeat. The caller has checked that all its axes are among names, and
-// their sizes.
+// align replaces t by its view with the axes names and the shape s. An axis that t lacks, or
+// has with size 1, repeats. The caller has checked that names has all axes of t, and their
+// sizes.
 func (t *working) align(names *tags.List, s *shape.Shape) error {
 	if t.Names == *names && t.Raw.Shape() == *s {
 		return nil
@@ -174,8 +174,8 @@ func (t *working) align(names *tags.List, s *shape.Shape) error {
 	return nil
 }
 
-// group merges runs of axes of t, or of a copy of it if need be; see grouped. The names
-// are gone then.
+// group replaces t by its view with runs of axes merged; see grouped. If the strides allow no
+// such view, group copies t first. Afterwards t has no names.
 func (t *working) group(q *exec.Queue, ends ...int) error {
 	v, ok, err := grouped(&t.Raw, ends)
 	if err != nil {
@@ -196,8 +196,9 @@ func (t *working) group(q *exec.Queue, ends ...int) error {
 	return nil
 }
 
-// grouped returns the view of t with runs of axes merged: group i holds the axes up to
-// ends[i], and has size 1 if there are none. ok is false if the strides do not allow it.
+// grouped returns a view of t in which one axis replaces each run of axes. Run i ends before
+// axis ends[i] and begins where the run before it ends. An empty run becomes an axis of size
+// 1. ok is false if the strides allow no such view.
 func grouped(t *tensor.Tensor, ends []int) (v tensor.Tensor, ok bool, err error) {
 	var dims, strides [shape.MaxRank]int
 	s, st := t.Shape(), t.Strides()
@@ -234,7 +235,7 @@ func grouped(t *tensor.Tensor, ends []int) (v tensor.Tensor, ok bool, err error)
 	return v, true, err
 }
 
-// viewOf is t.View with settled strides.
+// viewOf is t.View with settled strides; see settle.
 func viewOf(t *tensor.Tensor, s shape.Shape, strides []int) (tensor.Tensor, error) {
 	st, err := shape.OfStrides(strides...)
 	if err != nil {
@@ -244,8 +245,8 @@ func viewOf(t *tensor.Tensor, s shape.Shape, strides []int) (tensor.Tensor, erro
 	return t.View(s, st, 0)
 }
 
-// settle gives axes of size 1 the stride that makes the layout contiguous if the others
-// are. No position depends on it.
+// settle sets the strides of axes of size 1 so that the layout is contiguous if the other
+// axes are. No element's position depends on these strides.
 func settle(s, strides *shape.Shape) {
 	next := 1
 	for i := s.Rank() - 1; i >= 0; i-- {
@@ -256,7 +257,7 @@ func settle(s, strides *shape.Shape) {
 	}
 }
 
-// settled is v, whose reference it takes, with settled strides.
+// settled returns v with settled strides, and takes v's reference.
 func settled(v tensor.Tensor) (tensor.Tensor, error) {
 	s, have := v.Shape(), v.Strides()
 	st := have
@@ -268,15 +269,15 @@ func settled(v tensor.Tensor) (tensor.Tensor, error) {
 	return w, err
 }
 
-// reshaped is y.Reshape(s), and takes y's reference.
+// reshaped returns y.Reshape(s), and takes y's reference.
 func reshaped(y tensor.Tensor, s shape.Shape) (tensor.Tensor, error) {
 	v, err := y.Reshape(s)
 	y.Release()
 	return v, err
 }
 
-// inOrder returns y, whose reference it takes and whose axes are called have, as a view
-// with its axes in the order of want.
+// inOrder returns a view of y with its axes in the order of want, and takes y's reference.
+// have are the names of y's axes.
 func inOrder(y tensor.Tensor, have, want *tags.List) (Tensor, error) {
 	if *have == *want {
 		return Tensor{y, *want}, nil

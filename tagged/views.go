@@ -86,7 +86,7 @@ func broadcastTo(c *Call, _ *exec.Queue) (Tensor, error) {
 	return x.result(), nil
 }
 
-// split divides the axis. One size may be -1: what remains.
+// split divides the axis. One of the sizes may be -1; it follows from the others.
 func split(c *Call, _ *exec.Queue) (Tensor, error) {
 	x := &c.in[0]
 	at, err := c.index(c.Axis)
@@ -143,8 +143,8 @@ func split(c *Call, _ *exec.Queue) (Tensor, error) {
 	return Tensor{v, names}, nil
 }
 
-// fill replaces a size of -1 by what remains of n, and checks that the sizes multiply to
-// it.
+// fill replaces a size of -1 by the size with which the product of all sizes is n. It fails
+// if the product is not n.
 func fill(into []Axis, n int) error {
 	product, open := 1, -1
 	for i, a := range into {
