@@ -201,7 +201,7 @@ func TestDeviceReadsDuringHostWrite(t *testing.T) {
 		return ""
 	}}, Options{CPU: hooked})
 	harness.CloseLater(t, e)
-	writer, reader := newContext(t, e), newContext(t, e)
+	writer, reader := newQueue(t, e), newQueue(t, e)
 	must := func(x tensor.Tensor, err error) tensor.Tensor {
 		t.Helper()
 		if err != nil {

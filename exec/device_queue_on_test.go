@@ -48,8 +48,8 @@ func newEngine(t *testing.T, device discrete.Options) (*Engine, *discrete.Device
 	return e, dev
 }
 
-// newContext returns a queue that is closed when the test ends, before its engine.
-func newContext(t *testing.T, e *Engine) *Queue {
+// newQueue returns a queue that is closed when the test ends, before its engine.
+func newQueue(t *testing.T, e *Engine) *Queue {
 	t.Helper()
 	c, err := e.NewQueue()
 	if err != nil {
@@ -64,7 +64,7 @@ func newContext(t *testing.T, e *Engine) *Queue {
 func TestAdoptionMakesWeightsCold(t *testing.T) {
 	const n = 16
 	e, _ := newEngine(t, discrete.Options{})
-	c := newContext(t, e)
+	c := newQueue(t, e)
 	told := map[string]int{}
 	lend := func(name string, stable bool) tensor.Tensor {
 		buf := storage.Borrow(make([]byte, 4*n*n), storage.BorrowOptions{ReadOnly: true, Cold: func() { told[name]++ }})
@@ -219,7 +219,7 @@ func TestStatusOutlivesItsQueue(t *testing.T) {
 // the gather and checks the ids.
 func TestRefusedGatherKeepsNoWord(t *testing.T) {
 	e, dev := newEngine(t, discrete.Options{})
-	c := newContext(t, e)
+	c := newQueue(t, e)
 	table, err := FromSlice(c, shape.Must(2, 1), []float32{5, 6})
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +261,7 @@ func TestRefusedGatherKeepsNoWord(t *testing.T) {
 // not wait for it again.
 func TestQueueFollowsWhatItWaitedFor(t *testing.T) {
 	e, dev := newEngine(t, discrete.Options{})
-	c := [2]*Queue{newContext(t, e), newContext(t, e)}
+	c := [2]*Queue{newQueue(t, e), newQueue(t, e)}
 	x := vector(t, c[0], 1, 2)
 	add := func(c *Queue, a *tensor.Tensor) tensor.Tensor {
 		t.Helper()

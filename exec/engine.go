@@ -49,21 +49,27 @@ type Engine struct {
 	exact bool
 }
 
-// Open returns an engine over the providers of opt. If the device cannot be opened, Open
-// closes both providers and returns an error.
+// Open returns an engine over the providers of opt. If there is no CPU provider or the device
+// cannot be opened, Open closes the providers and returns an error.
 func Open(opt Options) (*Engine, error) {
-	if opt.CPU == nil {
-		return nil, errors.New("exec: an engine needs a CPU provider")
-	}
 	e := &Engine{cpu: opt.CPU, pool: NewPool(opt.PoolCap), exact: opt.Exact}
-	if err := e.dev.open(opt); err != nil {
-		errs := []error{fmt.Errorf("exec: open: %w", err), opt.CPU.Close()}
-		if opt.Device != nil {
-			errs = append(errs, opt.Device.Close())
-		}
-		return nil, errors.Join(errs...)
+	var err error
+	if opt.CPU == nil {
+		err = errors.New("Options.CPU is nil, want a provider that computes in host memory")
+	} else {
+		err = e.dev.open(opt)
 	}
-	return e, nil
+	if err == nil {
+		return e, nil
+	}
+	errs := []error{fmt.Errorf("exec: open: %w", err)}
+	if opt.Device != nil {
+		errs = append(errs, opt.Device.Close())
+	}
+	if opt.CPU != nil {
+		errs = append(errs, opt.CPU.Close())
+	}
+	return nil, errors.Join(errs...)
 }
 
 // CPU returns the CPU provider.

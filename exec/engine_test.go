@@ -40,9 +40,26 @@ func vector(t *testing.T, c *Queue, values ...float32) tensor.Tensor {
 	return x
 }
 
-func TestOpenNeedsCPU(t *testing.T) {
-	if _, err := Open(Options{}); err == nil {
-		t.Error("opened without a CPU provider")
+// closable is a device that counts its closings.
+type closable struct {
+	provider.Device
+	closed int
+}
+
+func (d *closable) Close() error {
+	d.closed++
+	return nil
+}
+
+// Without a CPU provider Open fails, and closes the device, which it owns.
+func TestOpenWithoutCPU(t *testing.T) {
+	const want = "exec: open: Options.CPU is nil, want a provider that computes in host memory"
+	if _, err := Open(Options{}); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	d := new(closable)
+	if _, err := Open(Options{Device: d}); err == nil || err.Error() != want || d.closed != 1 {
+		t.Errorf("error %v, want %s; the device was closed %d times", err, want, d.closed)
 	}
 }
 
@@ -57,12 +74,12 @@ func TestQueueForgetsOperands(t *testing.T) {
 	if err := c.DoInto(op.Copy, nil, &y, &x); err != nil {
 		t.Fatal(err)
 	}
-	huge, err := x.BroadcastTo(shape.Must(1<<50, 2))
+	huge, err := x.BroadcastTo(shape.Must(math.MaxInt/8, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Do(op.Copy, &op.Params{To: huge.DType()}, &huge); err == nil {
-		t.Error("made a copy of 2^51 elements")
+		t.Error("made a copy that nearly fills the address space")
 	}
 	for i, b := range c.bufs {
 		if b != nil {
