@@ -53,8 +53,9 @@ func TestConstructors(t *testing.T) {
 			kind error
 			part string
 		}{
-			{c.Zeros(fucina.F32, ax("a:0")...), fucina.ErrInvalidShape, "{a:0}"},
-			{c.Ones(fucina.F32, ax("a:1 a:1")...), fucina.ErrTag, `axis "a" appears twice`},
+			{c.Zeros(fucina.F32, ax("a:0")...), fucina.ErrInvalidShape, `: zeros {a:0}: axis "a" has size 0, want at least 1`},
+			{c.Ones(fucina.F32, ax("a:1 a:1")...), fucina.ErrTag, `: ones {a:1 a:1}: axis "a" appears twice`},
+			{c.Full(fucina.F32, 2, ax(":1")...), fucina.ErrTag, ": full {:1}: empty name"},
 			{c.Zeros(dtype.Q4_0, ax("a:32")...), fucina.ErrDType, "q4_0"},
 			{c.Zeros(dtype.Invalid), fucina.ErrDType, "to of f64 {}"},
 			{c.Range("i", 0), fucina.ErrInvalidShape, "range {i:0}"},

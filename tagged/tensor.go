@@ -20,6 +20,14 @@ type Axis struct {
 // String formats the axis as "name:size".
 func (a Axis) String() string { return fmt.Sprintf("%s:%d", a.Name, a.Size) }
 
+// check returns an error if the axis is empty.
+func (a Axis) check() error {
+	if a.Size < 1 {
+		return because(shape.ErrInvalidShape, "axis %q has size %d, want at least 1", a.Name, a.Size)
+	}
+	return nil
+}
+
 // Describe formats axes as "{batch:2 d:3}".
 func Describe(axes []Axis) string {
 	var b strings.Builder
@@ -42,7 +50,10 @@ func Layout(axes []Axis) (tags.List, shape.Shape, error) {
 	var dims [shape.MaxRank]int
 	for i, a := range axes {
 		var err error
-		if names, err = names.Append(a.Name); err != nil {
+		if names, err = names.Append(a.Name); err == nil {
+			err = a.check()
+		}
+		if err != nil {
 			return tags.List{}, shape.Shape{}, fmt.Errorf("%s: %w", Describe(axes), err)
 		}
 		dims[i] = a.Size

@@ -148,14 +148,14 @@ func split(c *Call, _ *exec.Queue) (Tensor, error) {
 func fill(into []Axis, n int) error {
 	product, open := 1, -1
 	for i, a := range into {
-		switch {
-		case a.Size == -1 && open < 0:
+		if a.Size == -1 && open < 0 {
 			open = i
 			continue
-		case a.Size < 1:
-			return because(shape.ErrInvalidShape, "axis %q has size %d, want at least 1", a.Name, a.Size)
 		}
-		var err error
+		err := a.check()
+		if err != nil {
+			return err
+		}
 		if product, err = shape.Mul(product, a.Size); err != nil {
 			return err
 		}
