@@ -56,9 +56,7 @@ func newBench(open Open) (*bench, error) {
 	}
 	b := &bench{Provider: p}
 	info := p.Info()
-	if dev, ok := p.(provider.Device); ok {
-		b.dev = dev
-	}
+	b.dev, _ = p.(provider.Device)
 	if info.Name == "" || info.HostMemory == (b.dev != nil) {
 		return nil, errors.Join(fmt.Errorf("provider %q with host memory %t, and a Device %t", info.Name, info.HostMemory, b.dev != nil), p.Close())
 	}
@@ -66,11 +64,11 @@ func newBench(open Open) (*bench, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	// As in the runtime, a device writes to status words outside the Go heap.
-	if b.status, err = offheap.Alloc(8); err != nil {
-		return nil, errors.Join(err, p.Close())
+	if b.status, err = offheap.Alloc(8); err == nil {
+		b.words, err = storage.Elements[atomic.Uint64](b.status.Bytes())
 	}
-	if b.words, err = storage.Elements[atomic.Uint64](b.status.Bytes()); err != nil {
-		return nil, errors.Join(err, p.Close())
+	if err != nil {
+		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }

@@ -268,6 +268,7 @@ func TestDeclines(t *testing.T) {
 		}
 		return provider.Plan{Supported: true}
 	}})
+	all := Run(&recorder{}, opener(broken{}), Options{Short: true}).Cases
 	for _, reference := range []bool{false, true} {
 		var r recorder
 		report := Run(&r, open, Options{Short: true, Reference: reference})
@@ -277,6 +278,15 @@ func TestDeclines(t *testing.T) {
 		}
 		if want := "[add f32 true not today matmul q4_k true not today]"; fmt.Sprint(got) != want {
 			t.Errorf("declined: %s, want %s", got, want)
+		}
+		cases := report.Cases
+		for _, d := range report.Declined {
+			if !reference { // otherwise a declined case counts as run
+				cases += d.Cases
+			}
+		}
+		if cases != all {
+			t.Errorf("where declines are failures %t: %d cases with the declined ones, want %d", reference, cases, all)
 		}
 		if logs := strings.Join(r.logs, "\n"); !strings.Contains(logs, "matmul q4_k: ") || !strings.Contains(logs, "not today") {
 			t.Errorf("the log is\n%s", logs)

@@ -196,11 +196,17 @@ func (s *suite) tryWith(id op.ID, formats, detail string, run func(rng *rand.Ran
 		return
 	}
 	err := guarded(func() error { return run(s.rng(name)) })
+	s.ran = s.ran || !errors.As(err, new(declineError))
+	s.ended(name, id, formats, err)
+}
+
+// ended counts a case that ended with err, as declined if err has a declineError.
+func (s *suite) ended(name string, id op.ID, formats string, err error) {
+	s.t.Helper()
 	var d declineError
 	if errors.As(err, &d) {
 		s.declined(name, id, formats, string(d))
 		return
 	}
-	s.ran = true
 	s.done(name, err)
 }

@@ -103,7 +103,7 @@ func (d *Device) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.A
 	if err != nil {
 		return accel.Work{}, err
 	}
-	if id == 0 || id >= op.Count || a.NIn < 0 || a.NIn > op.MaxIn {
+	if !id.Valid() || a.NIn < 0 || a.NIn > op.MaxIn {
 		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d inputs: %w", id, a.NIn, provider.ErrUnsupported)
 	}
 	plan := d.Plan(id, a)
