@@ -31,10 +31,13 @@ const maxWorkspace = 1 << 30
 // is a multiple of the alignment of an operand's memory.
 const guard = 256
 
-// declineError is the reason of a declined case.
-type declineError string
+// declineError says that the provider declined an operation of the case.
+type declineError struct {
+	id     op.ID
+	reason string
+}
 
-func (e declineError) Error() string { return "declined: " + string(e) }
+func (e declineError) Error() string { return fmt.Sprintf("%s declined: %s", e.id, e.reason) }
 
 // bench is a provider with a queue and the means to place operands in its memory.
 type bench struct {
@@ -259,7 +262,7 @@ func (c *placed) declined(reason string) error {
 	if err := c.submit(); !errors.Is(err, provider.ErrUnsupported) {
 		return fmt.Errorf("Plan declines the operation: %q; Submit returns error %w, want %w", reason, notNil(err), provider.ErrUnsupported)
 	}
-	return declineError(reason)
+	return declineError{c.id, reason}
 }
 
 func (c *placed) free() {

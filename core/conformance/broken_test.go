@@ -297,6 +297,17 @@ func TestDeclines(t *testing.T) {
 	}
 }
 
+// A lifetime case that is declined is reported with the operation that was declined.
+func TestDeclinedLifetime(t *testing.T) {
+	open := opener(broken{plan: func(id op.ID, _ *op.Args) provider.Plan {
+		return provider.Plan{Supported: id != op.Softmax, Reason: "not today"}
+	}})
+	report := Run(&recorder{}, open, Options{Only: "lifetime: queues at once"})
+	if want := (Decline{op.Softmax, "f32", "not today", 1}); len(report.Declined) != 1 || report.Declined[0] != want {
+		t.Errorf("declined: %v, want %v", report.Declined, want)
+	}
+}
+
 // One bit is within the tolerance of a device, and not within that of the reference where
 // f32 arithmetic rounds once.
 func TestExact(t *testing.T) {

@@ -142,16 +142,16 @@ func (s *suite) done(name string, err error) {
 }
 
 // declined counts a case that the provider declined.
-func (s *suite) declined(name string, id op.ID, formats, reason string) {
+func (s *suite) declined(name, formats string, e declineError) {
 	s.t.Helper()
-	i := slices.IndexFunc(s.report.Declined, func(d Decline) bool { return d.Op == id && d.Formats == formats })
+	i := slices.IndexFunc(s.report.Declined, func(d Decline) bool { return d.Op == e.id && d.Formats == formats })
 	if i < 0 {
 		i = len(s.report.Declined)
-		s.report.Declined = append(s.report.Declined, Decline{Op: id, Formats: formats, Reason: reason})
+		s.report.Declined = append(s.report.Declined, Decline{Op: e.id, Formats: formats, Reason: e.reason})
 	}
 	s.report.Declined[i].Cases++
 	if s.opt.Reference {
-		s.done(name, fmt.Errorf("declined: %s", reason))
+		s.done(name, e)
 	}
 }
 
@@ -197,15 +197,15 @@ func (s *suite) tryWith(id op.ID, formats, detail string, run func(rng *rand.Ran
 	}
 	err := guarded(func() error { return run(s.rng(name)) })
 	s.ran = s.ran || !errors.As(err, new(declineError))
-	s.ended(name, id, formats, err)
+	s.ended(name, formats, err)
 }
 
 // ended counts a case that ended with err, as declined if err has a declineError.
-func (s *suite) ended(name string, id op.ID, formats string, err error) {
+func (s *suite) ended(name, formats string, err error) {
 	s.t.Helper()
 	var d declineError
 	if errors.As(err, &d) {
-		s.declined(name, id, formats, string(d))
+		s.declined(name, formats, d)
 		return
 	}
 	s.done(name, err)

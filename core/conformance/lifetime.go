@@ -58,7 +58,7 @@ func (s *suite) lifetimes() {
 			}
 			return errors.Join(err, closing)
 		})
-		s.ended(name, op.Add, "f32", err)
+		s.ended(name, "f32", err)
 	}
 }
 
