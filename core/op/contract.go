@@ -11,16 +11,16 @@ import (
 // ErrParam reports a parameter of an operation that is out of its range.
 var ErrParam = errors.New("invalid parameter")
 
-// Layout says which strides a role takes.
+// Layout says which strides a role accepts.
 type Layout uint8
 
 const (
-	// Free takes any strides.
+	// Free accepts any strides.
 	Free Layout = iota
-	// Rows takes strides with which the elements or blocks of each row, along the last
-	// axis, are contiguous.
+	// Rows accepts strides with which the elements or blocks of each row, which lies along
+	// the last axis, are contiguous.
 	Rows
-	// Contiguous takes row-major strides without gaps.
+	// Contiguous accepts row-major strides without gaps.
 	Contiguous
 )
 
@@ -30,44 +30,46 @@ var layoutTexts = [...]string{
 	Contiguous: "not contiguous",
 }
 
-// Role is what an operation expects of one operand.
+// Role describes the operands that an operation accepts in one place.
 type Role struct {
 	Name    string
 	Formats Formats
-	Rank    int // 0 is any
+	Rank    int // 0 means any
 	Layout  Layout
 }
 
-// contract is everything that is said of an operation outside of its kernels.
+// contract is the description of an operation without its kernels.
 type contract struct {
 	name string
 	in   []Role
 	out  []Role
-	// infer checks the inputs against each other and the parameters, after their formats
-	// and ranks were checked, and returns the shapes of the outputs. It may read the dtype
-	// of an output, whose role takes several.
+	// infer checks the parameters, and the inputs against each other, and returns the shapes
+	// of the outputs. The formats and ranks of the inputs were checked before. If the role of
+	// an output accepts several dtypes, the caller has set the output's dtype.
 	infer func(a *Args) (shapes, Refusal)
-	// layout, if set, is the layout that an operand takes where it depends on the others.
+	// layout, if set, returns the layout that the operation accepts of an operand. It is for
+	// operations where that depends on the other operands.
 	layout func(a *Args, p Place) Layout
-	// dtypes are the dtypes of the outputs, where a role takes only one.
+	// dtypes are the dtypes of the outputs. It is Invalid for an output whose role accepts
+	// several.
 	dtypes [MaxOut]dtype.DType
-	// cost is the work by which a device is chosen; nil stands for the elements of the
-	// first output.
+	// cost returns the cost of the operation; see Cost. If cost is nil, the cost is the number
+	// of elements of the first output.
 	cost func(a *Args) int64
 }
 
-// shapes are the shapes of the outputs.
+// shapes are the shapes of an operation's outputs.
 type shapes [MaxOut]shape.Shape
 
-// only is the shape of a single output, with no refusal.
+// only returns the shape of a single output, and no refusal.
 func only(s shape.Shape) (shapes, Refusal) { return shapes{s}, Refusal{} }
 
 var (
 	floats = FormatsOf(dtype.F32)
 	all    = FormatsThat(dtype.DType.Valid)
-	// decodable are the formats of a table of rows.
+	// decodable are the formats of the table that rows are gathered from.
 	decodable = FormatsThat(dtype.DType.SupportsToFloat)
-	// weights are the formats of the right-hand side of a product.
+	// weights are the formats of the weight of a product.
 	weights = FormatsOf(dtype.F32, dtype.F16, dtype.BF16) | FormatsThat(dtype.DType.SupportsQuantizedMatMulRHS)
 	// caches are the formats of the keys and values of attention.
 	caches = FormatsOf(dtype.F32, dtype.F16, dtype.Q8_0)
@@ -77,7 +79,7 @@ var (
 
 func f32(name string, rank int, l Layout) Role { return Role{name, floats, rank, l} }
 
-// output is the role of an f32 result.
+// output is the role of an f32 output.
 var output = []Role{f32("output", 0, Rows)}
 
 // pointwise is the contract of an operation on f32 operands of one shape.
@@ -197,16 +199,16 @@ func (c *contract) formats(p Place) Formats {
 // Valid reports whether id names an operation.
 func (id ID) Valid() bool { return id > 0 && id < Count }
 
-// Inputs returns the roles of the operation's inputs, which the caller does not change.
+// Inputs returns the roles of the operation's inputs. The caller must not change them.
 func (id ID) Inputs() []Role { return contractOf(id).in }
 
-// Outputs returns the roles of the operation's outputs, which the caller does not change.
+// Outputs returns the roles of the operation's outputs. The caller must not change them.
 func (id ID) Outputs() []Role { return contractOf(id).out }
 
-// Infer checks an operation's inputs and parameters, and sets the outputs' number, dtypes,
-// shapes and contiguous strides. Strides of the inputs and all memory are left out of it;
-// see [ID.Layout] and [Operand.Fits]. The dtype of the output of Copy is the caller's.
-// If Infer refuses, the outputs are undefined.
+// Infer checks an operation's inputs and parameters, and sets the number of outputs and
+// their dtypes, shapes and contiguous strides. It does not check the strides of the inputs,
+// nor any memory; see [ID.Layout] and [Operand.Fits]. The caller sets the dtype of the
+// output of Copy. If Infer refuses, the outputs are undefined.
 func Infer(id ID, a *Args) Refusal {
 	want, r := infer(id, a)
 	if !r.OK() {
@@ -231,10 +233,10 @@ func Infer(id ID, a *Args) Refusal {
 	return Refusal{}
 }
 
-// Check is Infer for outputs that exist: it checks that they are what Infer gives, that
-// no two elements of one share memory, and that every operand has strides of a view, in
-// the layout that its role takes. What is left to a provider is the memory; see
-// [Operand.Fits].
+// Check checks an operation's inputs and parameters as Infer does, and outputs that exist.
+// The outputs must have the dtypes and shapes that Infer sets, and no two elements of an
+// output may share memory. Every operand must have valid strides, in the layout that its
+// role accepts. Check does not check the memory, which a provider does; see [Operand.Fits].
 func Check(id ID, a *Args) Refusal {
 	want, r := infer(id, a)
 	if !r.OK() {
@@ -261,6 +263,7 @@ func Check(id ID, a *Args) Refusal {
 	return Refusal{}
 }
 
+// checkOut is the part of Check for output i, whose shape must be want.
 func checkOut(id ID, a *Args, i int, want *shape.Shape) Refusal {
 	p, o := FirstOut+Place(i), &a.Out[i]
 	if !contracts[id].out[i].Formats.Has(o.DType) {
@@ -284,6 +287,7 @@ func checkOut(id ID, a *Args, i int, want *shape.Shape) Refusal {
 	return Refusal{}
 }
 
+// infer checks the inputs and parameters, and returns the shapes of the outputs.
 func infer(id ID, a *Args) (shapes, Refusal) {
 	if !id.Valid() {
 		return shapes{}, Refusal{Op: id, Why: UnknownOp, Place: NoPlace}
@@ -312,7 +316,8 @@ func infer(id ID, a *Args) (shapes, Refusal) {
 	return want, r
 }
 
-// Layout returns the layout that the operation takes of the operand, given the others.
+// Layout returns the layout that the operation accepts of the operand at p, given the other
+// operands.
 func (id ID) Layout(a *Args, p Place) Layout {
 	c := contractOf(id)
 	switch {
@@ -324,8 +329,9 @@ func (id ID) Layout(a *Args, p Place) Layout {
 	return c.in[p].Layout
 }
 
-// Cost returns the work of an operation by which a device is chosen: multiply-adds of
-// MatMul and Attention, elements of the output for the others.
+// Cost returns the cost of an operation, from which the runtime decides whether to move its
+// operands to a device: the multiply-adds of MatMul and Attention, and the elements of the
+// output of the others.
 func Cost(id ID, a *Args) int64 {
 	if c := contractOf(id); c.cost != nil {
 		return c.cost(a)
@@ -341,9 +347,9 @@ func elements(s *shape.Shape) int64 {
 	return n
 }
 
-// sizes refuses the operand at p, whose dtype is valid and which has an axis, unless a
-// tensor can have its shape: no axis is empty, rows are whole blocks, and the bytes of
-// the elements fit an int.
+// sizes refuses the operand o at p if no tensor can have its shape: if an axis is empty, a
+// row is not a whole number of blocks, or the size in bytes overflows an int. The caller has
+// checked that o's dtype is valid and that o has an axis.
 func sizes(o *Operand, p Place) Refusal {
 	last := o.Shape.Rank() - 1
 	bytes := o.DType.Size()
@@ -365,8 +371,8 @@ func sizes(o *Operand, p Place) Refusal {
 	return Refusal{}
 }
 
-// sameShape refuses the operand at p with shape s, unless it is want, that of the operand
-// at other or of the operation's result.
+// sameShape refuses the operand at p, whose shape is s, unless s is want. want is the shape
+// of the operand at other, or of the operation's result if other is NoPlace.
 func sameShape(s, want *shape.Shape, p, other Place) Refusal {
 	if s.Rank() != want.Rank() {
 		return Refusal{Why: WrongRank, Place: p, Got: s.Rank(), Want: want.Rank()}
@@ -379,8 +385,8 @@ func sameShape(s, want *shape.Shape, p, other Place) Refusal {
 	return Refusal{}
 }
 
-// sameSize refuses input i unless its axis has the size of an axis of input j. Axes may
-// count from the end.
+// sameSize refuses input i unless its axis has the size of the axis other of input j. A
+// negative axis counts from the end.
 func sameSize(a *Args, i, axis, j, other int) Refusal {
 	s, o := &a.In[i].Shape, &a.In[j].Shape
 	if s.Dim(axis) == o.Dim(other) {
@@ -392,6 +398,7 @@ func sameSize(a *Args, i, axis, j, other int) Refusal {
 	}
 }
 
+// axisOf returns the index of axis i of s. A negative i counts from the end.
 func axisOf(s *shape.Shape, i int) int8 {
 	if i < 0 {
 		i += s.Rank()
@@ -399,7 +406,7 @@ func axisOf(s *shape.Shape, i int) int8 {
 	return int8(i)
 }
 
-// inferSame gives the output the shape of the first input.
+// inferSame returns the shape of the first input.
 func inferSame(a *Args) (shapes, Refusal) { return only(a.In[0].Shape) }
 
 // inferPointwise is inferSame for inputs that all have one shape.
@@ -423,7 +430,8 @@ func inferCopy(a *Args) (shapes, Refusal) {
 	return shapes{}, Refusal{Why: NoConversion, Got: int(from), Want: int(to)}
 }
 
-// copyLayout: blocks are copied whole, and encoded from rows.
+// copyLayout returns the layout of an operand of Copy. A copy of blocks is a copy of their
+// bytes, and an encoder reads and writes whole rows.
 func copyLayout(a *Args, p Place) Layout {
 	from, to := a.In[0].DType, a.Out[0].DType
 	switch {
@@ -524,7 +532,7 @@ const (
 	ModeParam
 )
 
-// params are the parameters' names, and what is wanted of them.
+// params has the name of each parameter, and the values that it may have.
 var params = [...]struct{ name, want string }{
 	EpsParam:     {"eps", "a finite number of at least 0"},
 	SoftCapParam: {"soft cap", "a finite positive number"},
@@ -533,6 +541,7 @@ var params = [...]struct{ name, want string }{
 	ModeParam:    {"rotation mode", "RoPEInterleaved or RoPENeoX"},
 }
 
+// positive refuses the value v of a parameter unless it is positive and finite.
 func positive(p Param, v float32) Refusal {
 	if x := float64(v); !(x > 0) || math.IsInf(x, 1) {
 		return Refusal{Why: WrongParam, Param: p, Value: x}

@@ -8,32 +8,32 @@ import (
 	"github.com/fucina-go/fucina/core/shape"
 )
 
-// ID names an operation. The comment of each gives its operands as In -> Out; T
-// counts tokens (rows), and all layouts are row-major with the last axis innermost
-// unless strides are said to be free.
+// ID names an operation. The comment of each operation gives its operands as inputs ->
+// output, with their shapes. T is the number of tokens. The last axis is the innermost; the
+// contract of the operation says which strides it accepts of an operand.
 type ID uint8
 
 const (
-	// Copy writes In[0] to Out, both of any strides and the same shape. If the
-	// dtypes differ it converts: between scalar dtypes as dtype.Convert does, from
-	// a block format to f32 by decoding, from f32 with contiguous rows to q8_0 by
-	// encoding, where a value that is not finite or whose scale is too large for
-	// the format makes its block NaN. A copy between equal block formats needs both
-	// contiguous.
+	// Copy writes In[0] to Out, which has the same shape. If the dtypes differ, it converts:
+	//   - between scalar dtypes, as dtype.Convert does;
+	//   - from a block format to f32, by decoding;
+	//   - from f32 to q8_0, by encoding. A block becomes NaN if it has a value that is not
+	//     finite or that needs a scale too large for the format.
+	//
+	// Strides are free, with two exceptions: rows that are encoded are contiguous, and so
+	// are both operands of a copy between equal block formats.
 	Copy ID = iota + 1
-	// GetRows gathers rows: In[0] table [R, D] of any dtype that decodes to
-	// float, rows strided, In[1] ids [T] of i32, i64 or u16 -> Out [T, D] f32. An
-	// id outside [0, R) is an error of Submit; where Args.Status is set, it is clamped
-	// into the range and reported there.
+	// GetRows gathers rows: In[0] table [R, D] of any dtype that decodes to float, In[1] ids
+	// [T] of i32, i64 or u16 -> Out [T, D] f32. If Args.Status is set, an id outside [0, R)
+	// is clamped into the range and reported there. Otherwise it is an error of Submit.
 	GetRows
-	// Add, Sub and Mul combine f32 In[0] and In[1] elementwise -> Out f32: In[0] +
-	// In[1], In[0] - In[1] and In[0] * In[1]. The operands' strides are free and
-	// already broadcast to Out's shape.
+	// Add, Sub and Mul are In[0] + In[1], In[0] - In[1] and In[0] * In[1] -> Out, all f32 of
+	// one shape. Strides are free, and 0 along an axis that repeats.
 	Add
 	Sub
 	Mul
-	// RMSNorm normalises rows: In[0] x [..., D] f32, In[1] weight [D] f32 ->
-	// Out [..., D] with x * weight / sqrt(mean(x^2) + Eps).
+	// RMSNorm normalises rows: In[0] x [..., D] f32, In[1] weight [D] f32 -> Out [..., D]
+	// f32, x * weight / sqrt(mean(x^2) + Eps).
 	RMSNorm
 	// RoPE rotates pairs of each head: In[0] x [T, H, D] f32, In[1] table
 	// [T, P, 2] f32 of (cos, sin) -> Out [T, H, D]. Pair i is (2i, 2i+1) in
@@ -41,8 +41,8 @@ const (
 	RoPE
 	// MatMul multiplies by rows of the right-hand side: In[0] x [..., M, K] f32,
 	// In[1] w [N, K] or [B, N, K] -> Out [..., M, N] f32, with f32 accumulation.
-	// w is f32, f16, bf16 with free strides, or a block format with contiguous
-	// rows. A batched w has x of rank 3 with the same leading size.
+	// w is f32, f16 or bf16 with free strides, or a block format with contiguous rows. If w
+	// has an axis B, x is [B, M, K].
 	MatMul
 	// Attention is scaled dot-product attention with grouped KV heads: In[0] q
 	// [T, H, D] f32, In[1] k [S, HK, D] and In[2] v [S, HK, DV] of f32, f16 or q8_0
@@ -56,16 +56,15 @@ const (
 	// GeGLU is In[0] * gelu(In[1]) -> Out, as SwiGLU, with the tanh
 	// approximation of gelu: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715*x^3))).
 	GeGLU
-	// Scale is Scale * In[0] -> Out, and SoftCap SoftCap * tanh(In[0]/SoftCap)
-	// -> Out, f32 of one shape, strides free.
+	// Scale is the parameter Scale times In[0] -> Out, both f32 of one shape, strides free.
 	Scale
+	// SoftCap is c * tanh(In[0]/c) -> Out, as Scale, where c is the parameter SoftCap.
 	SoftCap
-	// Softmax normalises rows: In[0] x [..., D] f32 -> Out, softmax(Scale * x)
-	// along the last axis. A NaN makes its row NaN; so does a row of -Inf only.
+	// Softmax normalises rows: In[0] x [..., D] f32 -> Out [..., D] f32, the softmax of
+	// Scale * x along the last axis. A row with a NaN, or of only -Inf, becomes NaN.
 	Softmax
-	// Argmax finds the place of the first maximum of each row: In[0] x [..., D]
-	// f32 -> Out [...] i32 (of shape [1] for a vector). A NaN counts as the
-	// maximum.
+	// Argmax finds the index of the first maximum of each row: In[0] x [..., D] f32 -> Out
+	// [...] i32, or [1] if x is a vector. A NaN counts as the maximum.
 	Argmax
 
 	// Count is one past the last operation.
@@ -91,19 +90,19 @@ const (
 	MaxOut = 2
 )
 
-// Args are the arguments of one operation. They are plain data of fixed size, so
-// that a queue can hold them by value.
+// Args are the arguments of one operation. They have a fixed size, so that a queue can hold
+// them by value.
 type Args struct {
 	In   [MaxIn]Operand
 	NIn  int
 	Out  [MaxOut]Operand
 	NOut int
-	// Workspace is scratch memory of the size that Plan asked for, undefined
-	// before and after.
+	// Workspace is scratch memory of the size that Plan asked for. Its contents are undefined
+	// before and after the operation.
 	Workspace Mem
-	// Status, if set, is where an operation that can be wrong only at run time reports
-	// that it clamped an element of an operand, with Report: host memory that stays
-	// allocated until the queue is closed. An operation writes it only if it clamped.
+	// Status, if set, is a status word in host memory that stays allocated until the queue is
+	// closed. An operation that clamps an element of an operand, because its value is out of
+	// range, reports it there with Report. Otherwise it does not write to the word.
 	Status *atomic.Uint64
 
 	// Exact says that activations are not rounded below f32.
@@ -111,20 +110,21 @@ type Args struct {
 	Params
 }
 
-// Params are the numbers of an operation beside its operands.
+// Params are the parameters of an operation. The comment of each field names the operations
+// that read it.
 type Params struct {
 	Eps     float32     // RMSNorm
 	Scale   float32     // Attention, Softmax, Scale
-	SoftCap float32     // Attention, where 0 is none; SoftCap
+	SoftCap float32     // Attention, where 0 means none; SoftCap
 	Past    int         // Attention
-	Window  int         // Attention; 0 is none
+	Window  int         // Attention; 0 means none
 	Mode    RoPEMode    // RoPE
-	To      dtype.DType // Copy: of the output
+	To      dtype.DType // Copy: the dtype of the output
 }
 
-// Report records in a status word that element index of an operand had the value
-// value, which the operation clamped. Of several reports the one with the lowest index
-// stays, whatever their order.
+// Report records in a status word that the operation clamped the element of an operand at
+// index, which was value. Of several reports, in any order, the one with the lowest index
+// stays.
 func Report(status *atomic.Uint64, index int, value int64) {
 	report := uint64(^uint32(index))<<32 | uint64(uint32(int32(min(max(value, math.MinInt32), math.MaxInt32))))
 	for {
@@ -135,8 +135,8 @@ func Report(status *atomic.Uint64, index int, value int64) {
 	}
 }
 
-// Reported returns the index and the value that a status word holds, which is not 0. A
-// value outside of 32 bits is the nearest inside.
+// Reported returns the index and the value that Report recorded in a status word, which must
+// not be 0. A value that does not fit 32 bits was replaced by the nearest that does.
 func Reported(status uint64) (index int, value int64) {
 	return int(^uint32(status >> 32)), int64(int32(uint32(status)))
 }
@@ -165,8 +165,8 @@ func (o *Operand) Has(l Layout) bool {
 	return true
 }
 
-// Fits reports whether every element of the operand lies inside its memory. It is what a
-// provider checks of each operand before it lets a kernel loose on the memory.
+// Fits reports whether every element of the operand lies inside its memory. A provider
+// checks each operand with it before a kernel accesses the memory.
 func (o *Operand) Fits() bool {
 	reach, ok := o.reach()
 	if !ok || o.Offset < 0 {
@@ -176,9 +176,8 @@ func (o *Operand) Fits() bool {
 	return o.Offset < have && reach < have-o.Offset
 }
 
-// reach returns the number of storage elements from the operand's first to the furthest
-// that its strides lead to. It returns false if the shape is no tensor's, or the strides
-// no view's.
+// reach returns the number of storage elements from the operand's first to its furthest. It
+// returns false if no tensor has the shape, or if the strides are not valid for it.
 func (o *Operand) reach() (int, bool) {
 	st, err := o.Shape.Storage(o.DType)
 	if err != nil {
@@ -193,8 +192,8 @@ func (o *Operand) reach() (int, bool) {
 	return reach, err == nil
 }
 
-// Mem is memory of a provider: a range of host bytes for a provider that computes
-// in host memory, else a range of an allocation that only the provider can address.
+// Mem is a range of memory: host bytes for a provider that computes in host memory, and
+// otherwise a part of an allocation that only the provider can address.
 type Mem struct {
 	Host []byte // the range itself; nil for device memory
 	ID   uint64 // the provider's name for the allocation; 0 for host memory
@@ -205,7 +204,7 @@ type Mem struct {
 // IsZero reports whether m names no memory.
 func (m Mem) IsZero() bool { return m.Host == nil && m.ID == 0 }
 
-// Slice returns the n bytes of m from off on.
+// Slice returns the n bytes of m from off on. It panics if they are not inside m.
 func (m Mem) Slice(off, n int) Mem {
 	if off < 0 || n < 0 || off > m.Len-n {
 		panic("op: slice outside memory")
