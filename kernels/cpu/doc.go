@@ -21,9 +21,9 @@
 // elements.
 //
 // An f32 output or activation starts on a multiple of 4 bytes. Operands that may lie in a
-// model file (matmul weights, gathered tables, norm weights, operands of add, mul and
-// copy) need no alignment. Bytes are little-endian, like the processors that this module
-// is built for.
+// model file (matmul weights, keys and values, gathered tables, norm weights) need no
+// alignment, nor do the operands of elementwise operations and of copies between scalar
+// dtypes. Bytes are little-endian, like the processors that this module is built for.
 //
 // Inputs may not overlap the output, with one exception: the elementwise operations, the
 // row norms, softmax and RoPE also accept an output that is the same memory as an input

@@ -10,11 +10,11 @@ import (
 // pointwise has a row for each operation that computes an element of its output from the
 // elements of its inputs at the same place.
 var pointwise = [op.Count]struct {
-	// loop computes out from the inputs x and y, which are as long as out or have one
-	// element that repeats, but not both. y is x if the operation has one input. out may
-	// be the memory of an input.
+	// loop computes out from the inputs x and y. An input is as long as out, or has one
+	// element that repeats. Only one of the two repeats unless out has one element. y is x
+	// if the operation has one input. out may be the memory of an input.
 	loop func(out, x, y []float32, p *op.Params)
-	cost int // of an element, in multiply-adds
+	cost int // cost of an element in multiply-adds
 }{
 	op.Add: {add, 1},
 	op.Sub: {sub, 1},
@@ -69,10 +69,11 @@ func mul(out, x, y []float32, _ *op.Params) {
 	}
 }
 
-// each is the loop of a function that costs more than its call. The call is kept on
-// purpose: the conversion of an f32 to float64 writes half of a register and waits for the
-// other half, which inlined is often that of the element before. The arguments of a call
-// are in registers that were just loaded.
+// each is the loop of a function that costs more than its call. It is not inlined, so that f
+// is not inlined into it. On amd64 the conversion of an f32 to float64 writes half of a
+// register and depends on the other half. In an inlined f that is often a result for the
+// previous element, and the elements wait for each other. The arguments of a call are in
+// registers that were just loaded.
 //
 //go:noinline
 func each(out, x, y []float32, f func(x, y float32) float32) {
@@ -88,8 +89,9 @@ func each(out, x, y []float32, f func(x, y float32) float32) {
 	}
 }
 
-// both, repeatFirst and repeatSecond are the loops of a function that costs less than its
-// call. They are so short that the compiler inlines them, and then f into them.
+// both is the loop of a function that costs less than its call, for two inputs as long as
+// out. Like repeatFirst and repeatSecond it is so short that the compiler inlines it, and
+// then f into it.
 func both(out, x, y []float32, f func(x, y float32) float32) {
 	x, y = x[:len(out)], y[:len(out)]
 	for i := range out {
@@ -97,6 +99,7 @@ func both(out, x, y []float32, f func(x, y float32) float32) {
 	}
 }
 
+// repeatFirst is both for a first input of one element.
 func repeatFirst(out []float32, x float32, y []float32, f func(x, y float32) float32) {
 	y = y[:len(out)]
 	for i := range out {
@@ -104,6 +107,7 @@ func repeatFirst(out []float32, x float32, y []float32, f func(x, y float32) flo
 	}
 }
 
+// repeatSecond is both for a second input of one element.
 func repeatSecond(out, x []float32, y float32, f func(x, y float32) float32) {
 	x = x[:len(out)]
 	for i := range out {
@@ -118,7 +122,7 @@ type elementwise struct {
 	grid    grid
 	x, y    strip
 	out     strip
-	longest int // of the runs that a loop takes
+	longest int // most elements in a call of a loop
 }
 
 func (k *elementwise) prepare(a *op.Args, _ *scratch) error {
@@ -173,16 +177,17 @@ func (k *elementwise) run(lo, hi int, s *scratch) {
 type strip struct {
 	mem    []byte
 	stride int  // along the innermost axis
-	direct bool // those elements can be taken as floats
+	direct bool // elements along that axis are contiguous and aligned, and are used in place
 }
 
+// init sets the strip to the memory of o, whose innermost axis has the stride.
 func (r *strip) init(o *op.Operand, stride int) {
 	r.mem, r.stride = bytesOf(o), stride
 	r.direct = stride == 1 && aligned(r.mem, 4)
 }
 
-// read returns n elements along the innermost axis, or one that repeats, from the given
-// one on. They are in buf unless they are direct.
+// read returns n elements along the innermost axis from element at on, or one if it repeats.
+// It copies them into buf unless they are used in place.
 func (r *strip) read(at, n int, buf *[bufferLen]float32) []float32 {
 	mem := r.mem[4*at:]
 	if r.direct {
@@ -197,7 +202,7 @@ func (r *strip) read(at, n int, buf *[bufferLen]float32) []float32 {
 	return buf[:n]
 }
 
-// write writes the elements along the innermost axis from the given one on.
+// write writes values along the innermost axis from element at on.
 func (r *strip) write(at int, values []float32) {
 	mem := r.mem[4*at:]
 	for i, v := range values {

@@ -98,7 +98,7 @@ func execute(t testing.TB, es []*Executor, id op.ID, a op.Args) []float64 {
 		if first == nil {
 			first = a.Out[0].Mem.Host
 		} else if !bytes.Equal(first, a.Out[0].Mem.Host) {
-			t.Errorf("%v on %d lanes, with a look every %d, differs from one lane", id, e.lanes, e.every)
+			t.Errorf("%v on %d lanes, polling every %d multiply-adds, has other bits than on one lane", id, e.lanes, e.every)
 		}
 	}
 	rest := op.Operand{DType: out.DType, Shape: out.Shape, Strides: out.Strides, Offset: out.Offset}

@@ -22,7 +22,8 @@ func pointwiseOps() []op.ID {
 	return list
 }
 
-// An operation that may work in place gives the same result there.
+// The operations that accept an output over an input give the same result there as in other
+// memory.
 func TestInPlace(t *testing.T) {
 	es, rng := executors(t), newRand()
 	x := random(operand(dtype.F32, plain, 6, 4, 32), rng)
@@ -52,8 +53,8 @@ func TestInPlace(t *testing.T) {
 	}
 }
 
-// The smallest tasks and pieces, on any number of lanes, give the same bits as one lane,
-// close to the reference. The cases are operations whose units are not rows.
+// Operations give the same bits on any number of lanes and with the smallest tasks and
+// pieces, and the results are close to the reference.
 func TestLanes(t *testing.T) {
 	es, rng := executors(t), newRand()
 	f := func(l reference.Layout, dims ...int) op.Operand { return random(operand(dtype.F32, l, dims...), rng) }
@@ -110,7 +111,7 @@ func TestReportsOverLanes(t *testing.T) {
 			got := execute(t, []*Executor{e}, op.GetRows, a)
 			equal(t, got, reference.Result(op.GetRows, &a))
 			if index, value := op.Reported(status.Load()); index != first || value != first {
-				t.Errorf("on %d lanes: ids[%d] is reported as %d, want ids[%d] and %[4]d", e.lanes, index, value, first)
+				t.Errorf("on %d lanes: row %d at position %d is reported, want row %d at position %[4]d", e.lanes, value, index, first)
 			}
 			if e.kernels[op.GetRows].(*getRows).status != nil {
 				t.Error("the executor keeps the status word")
@@ -119,8 +120,8 @@ func TestReportsOverLanes(t *testing.T) {
 	}
 }
 
-// The bits of a row of the product do not depend on the other rows, and those of a column
-// not on the other columns.
+// The bits of an element of the product depend on neither the other rows nor the other
+// columns.
 func TestMatMulIndependence(t *testing.T) {
 	es, rng := executors(t), newRand()
 	const m, n, k = 5, 11, 75
@@ -174,7 +175,7 @@ func TestMatMulUnaligned(t *testing.T) {
 	}
 }
 
-// Rows of a table may also start at any byte.
+// Rows of a gathered table may start at any byte.
 func TestGetRowsUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, d := range dtype.All() {
@@ -190,7 +191,7 @@ func TestGetRowsUnaligned(t *testing.T) {
 	}
 }
 
-// The other operands that may lie in a file need no alignment either.
+// The operands of elementwise operations and the weight of a norm may start at any byte.
 func TestUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
 	for _, id := range append(pointwiseOps(), op.RMSNorm) {
