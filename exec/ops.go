@@ -266,8 +266,8 @@ func rowError(at int, id int64, rows int) error {
 	return fmt.Errorf("%w: id %d at position %d, the table has %d rows", tensor.ErrIndexOutOfBounds, id, at, rows)
 }
 
-// OpError is the failure of an operation whose operands fit. Its text has the name of the
-// operation; who knows another name makes a text of Err instead.
+// OpError is the failure of an operation whose operands its contract accepts. Its text has the
+// name of the operation. A caller that knows another name makes a text from Err instead.
 type OpError struct {
 	Op  op.ID
 	Err error

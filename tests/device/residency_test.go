@@ -275,7 +275,7 @@ func TestTooLargeEvictsNothing(t *testing.T) {
 	}
 	release(b.must(b.a.Do(op.MatMul, nil, x, w)))
 	if s := b.eng.Residency(); s.Evictions != 0 {
-		t.Errorf("%d weights given up", s.Evictions)
+		t.Errorf("%d weights were evicted", s.Evictions)
 	}
 	if s := b.dev.Stats(); s.Uploads > uploads+1 { // one upload is allowed
 		t.Errorf("%d uploads, want that of one value", s.Uploads-uploads)

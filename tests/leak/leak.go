@@ -26,15 +26,16 @@ func Now() Counts {
 	return Counts{s.LiveBlocks, s.LiveBytes, runtime.NumGoroutine()}
 }
 
-// Left describes what the process holds more or less than before, once what is ending
-// has ended. With the tag invariants it says where each live block was allocated.
+// Left returns an error if the process holds other host memory than before, or more
+// goroutines. It gives goroutines that are about to end time to do so. With the tag
+// invariants the error says where each live block was allocated.
 func (before Counts) Left() error {
 	var errs []error
 	if now := Now(); now.blocks != before.blocks || now.bytes != before.bytes {
 		errs = append(errs, fmt.Errorf("%d host blocks with %d bytes are live, %d with %d were before\n%s",
 			now.blocks, now.bytes, before.blocks, before.bytes, strings.Join(offheap.Leaks(), "\n")))
 	}
-	// A goroutine that has done its last may still be counted.
+	// A goroutine that has run its last statement may still be counted.
 	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before.goroutines; time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			errs = append(errs, fmt.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before.goroutines, Stacks()))
@@ -44,7 +45,7 @@ func (before Counts) Left() error {
 	return errors.Join(errs...)
 }
 
-// Check fails the test if the process holds more or less when it ends than now.
+// Check fails the test if Left reports a difference between now and the end of the test.
 func Check(t testing.TB) {
 	t.Helper()
 	before := Now()

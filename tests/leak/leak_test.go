@@ -9,8 +9,8 @@ import (
 	"github.com/fucina-go/fucina/tests/leak"
 )
 
-// A block that is live is told, and nothing once the block is freed and a goroutine has
-// ended.
+// Left reports a live block. It reports nothing once the block is freed, and waits for a
+// goroutine that is about to end.
 func TestLeft(t *testing.T) {
 	before := leak.Now()
 	b, err := offheap.Alloc(100)
