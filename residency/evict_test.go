@@ -237,7 +237,7 @@ func TestIdleModelGivesWay(t *testing.T) {
 				n = x.step(idle) + x.step(busy)
 			}
 			if n > over+total/10 {
-				t.Errorf("in turns the models upload %d bytes of %d, %d of which are too much", n, total, over)
+				t.Errorf("in turns the models upload %d bytes of %d; the models are %d bytes over the budget", n, total, over)
 			}
 			idle.release()
 			busy.release()

@@ -43,7 +43,7 @@ func TestCancelledSearch(t *testing.T) {
 		t.Errorf("search with a context that has ended: %v", err)
 	}
 	if s := x.m.Stats(); s.Evictions != 0 {
-		t.Errorf("%d weights given up for a context that has ended", s.Evictions)
+		t.Errorf("%d weights were evicted for a context that has ended", s.Evictions)
 	}
 
 	ctx, cancel := context.WithCancel(bg)
@@ -184,7 +184,7 @@ func TestNeverFits(t *testing.T) {
 				}
 			}
 			if s := x.m.Stats(); s.Evictions != 0 || resident(ws...) != "11" {
-				t.Errorf("%d weights given up", s.Evictions)
+				t.Errorf("%d weights were evicted", s.Evictions)
 			}
 			if n := dev.Events().Allocs - before; n != tt.asks*times {
 				t.Errorf("the provider was asked %d times, want %d", n, tt.asks*times)
@@ -310,7 +310,7 @@ func TestReuseOfLargerBlocks(t *testing.T) {
 	} else {
 		w.Release()
 		if other, _ := x.acquire(x.a, mb/2); other != small {
-			t.Error("an activation took the block of a weight, beside an idle one of its own")
+			t.Error("an activation took the block of a weight, although an idle one of an activation serves it")
 		} else if third, _ := x.acquire(x.a, mb/2); third == b {
 			t.Error("an activation took the block of a weight while there was memory")
 		} else {

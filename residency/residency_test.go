@@ -467,7 +467,7 @@ func TestNoEvictionOfNewestBytes(t *testing.T) {
 		t.Errorf("acquired the memory of the newest bytes: %v", err)
 	}
 	if buf.DeviceMemory() == nil {
-		t.Error("the newest bytes were given up")
+		t.Error("the newest bytes were dropped")
 	}
 	buf.Release()
 	x.close()

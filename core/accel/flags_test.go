@@ -102,7 +102,7 @@ func TestWordOfFailedOpIsNotReused(t *testing.T) {
 		t.Error("the word of a failed operation was handed out")
 	}
 	if !q.WatchedFirst().IsZero() {
-		t.Error("an operation that ended is watched: who waits for it to give back its word spins")
+		t.Error("an operation that ended is watched: a goroutine that waits for its word would spin")
 	}
 }
 
@@ -158,7 +158,7 @@ func TestSettle(t *testing.T) {
 	word.Store(9)
 	q.Complete(1)
 	q.Settle()
-	word.Store(1) // freed, and someone else's
+	word.Store(1) // freed, and used for something else
 	if err := s.Err(); err != (statusError{9, 3}) {
 		t.Errorf("after Settle: %v", err)
 	}

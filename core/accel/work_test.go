@@ -259,7 +259,7 @@ func TestFailureWakesWaiters(t *testing.T) {
 }
 
 // Complete wakes the waiters whose points have ended and leaves the others parked.
-func TestCompletionWakesWhoItConcerns(t *testing.T) {
+func TestCompletionWakesItsWaiters(t *testing.T) {
 	q := NewTimeline("q", nil)
 	var waiters []*waiter
 	for range 4 {
@@ -270,7 +270,7 @@ func TestCompletionWakesWhoItConcerns(t *testing.T) {
 	woken := func(w *waiter) bool { return len(w.wake) == 1 }
 	q.Complete(2)
 	if !woken(waiters[0]) || !woken(waiters[1]) || woken(waiters[2]) || woken(waiters[3]) {
-		t.Error("want those who wait for 1 and 2 awake")
+		t.Error("want the waiters for 1 and 2 woken")
 	}
 	if !slices.Equal(q.waiting, waiters[2:]) {
 		t.Errorf("%d waiters are left, want those of 3 and 4", len(q.waiting))
@@ -295,7 +295,7 @@ func TestCompletionWakesWhoItConcerns(t *testing.T) {
 
 // A waiter that is cancelled while it is woken leaves the list, and leaves no wake in its
 // channel for the next wait that reuses it.
-func TestGivenUpWaiterIsClean(t *testing.T) {
+func TestCancelledWaiterIsClean(t *testing.T) {
 	q := NewTimeline("q", nil)
 	q.mu.Lock()
 	woken, parked := q.enlist(q.Issue().seq), q.enlist(q.Issue().seq)

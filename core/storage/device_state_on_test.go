@@ -1157,7 +1157,7 @@ func TestCold(t *testing.T) {
 	silent.Cold()
 	silent.Release()
 	if n != 1 {
-		t.Errorf("told %d times, want 1", n)
+		t.Errorf("Cold ran %d times, want 1", n)
 	}
 }
 

@@ -334,7 +334,7 @@ func TestFailedSource(t *testing.T) {
 	reader.finish()
 	q.fail(errBroken)
 	if w.Err() == nil {
-		t.Fatal("the reader of the innocent buffer has not failed")
+		t.Fatal("the reader of the other buffer has not failed")
 	}
 	if _, err := b.Host(background, Read); !errors.Is(err, errBroken) {
 		t.Errorf("host read: %v", err)

@@ -157,62 +157,6 @@ func TestProviderRefusals(t *testing.T) {
 	}
 }
 
-func TestWaitFor(t *testing.T) {
-	p, q := open(t, 1)
-	defer p.Close()
-	a := sum(1)
-
-	device := accel.NewTimeline("device", nil)
-	w := device.Issue()
-	if err := p.WaitFor(bg, q, w); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() {
-		_, err := p.Submit(bg, q, op.Add, &a)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		t.Fatalf("Submit returned before the work it waits for: %v", err)
-	default:
-	}
-	device.Complete(w.Seq())
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-
-	// A failure of the other work does not fail the queue.
-	w = device.Issue()
-	device.Fail(w.Seq(), w.Seq(), errors.New("no more"))
-	if err := p.WaitFor(bg, q, w); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := p.Submit(bg, q, op.Add, &a); err != nil {
-			t.Errorf("Submit after failed work: %v", err)
-		}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := p.Sync(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Sync with a dead context: %v", err)
-	}
-
-	// The end of a context ends the call. The next call waits again.
-	w = device.Issue()
-	if err := p.WaitFor(bg, q, w); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Submit(ctx, q, op.Add, &a); !errors.Is(err, context.Canceled) {
-		t.Errorf("Submit with a dead context: %v", err)
-	}
-	device.Complete(w.Seq())
-	if _, err := p.Submit(bg, q, op.Add, &a); err != nil {
-		t.Error(err)
-	}
-}
-
 // Queues run concurrently on one team, each with kernel state of its own.
 func TestQueuesAtOnce(t *testing.T) {
 	p, q := open(t, 3)
@@ -306,6 +250,9 @@ func TestCancelledWaitKeepsQueue(t *testing.T) {
 	}
 	if err := p.Sync(bg); err != nil {
 		t.Errorf("the queue died: %v", err)
+	}
+	if err := p.Sync(done); !errors.Is(err, context.Canceled) {
+		t.Errorf("Sync with a context that has ended: %v, want %v", err, context.Canceled)
 	}
 	other.Complete(w.Seq())
 	if _, err := p.Submit(bg, q, op.Add, &a); err != nil {

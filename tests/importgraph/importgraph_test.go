@@ -137,7 +137,7 @@ func TestViolations(t *testing.T) {
 		{"another package of that floor", []file{{dir: "residency", imports: []string{"gguf"}}}, "only [provider]"},
 		{"up to the ceiling", []file{{dir: "app", imports: []string{"app/text", "storage", "offheap"}}}, ""},
 		{"above the ceiling", []file{{dir: "app", imports: []string{"gguf"}}}, "nothing above floor 1"},
-		{"by who may", []file{{dir: "providers", imports: []string{"sim"}}}, ""},
+		{"by a package that may", []file{{dir: "providers", imports: []string{"sim"}}}, ""},
 		{"by a neighbour", []file{{dir: "residency", imports: []string{"sim"}}}, "only [providers] may"},
 		{"from above", []file{{dir: ".", imports: []string{"sim"}}}, "only [providers] may"},
 		{"a test by itself", []file{{dir: ".", test: true, imports: []string{"sim", "cmd"}}}, ""},
