@@ -13,6 +13,7 @@ import (
 
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/team"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 var laneCounts = []int{1, 2, 3, 8}
@@ -429,7 +430,7 @@ func TestNewPanics(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	before := runtime.NumGoroutine()
+	leak.Check(t)
 	for _, lanes := range laneCounts {
 		for _, used := range []bool{false, true} {
 			for _, idle := range []time.Duration{0, 5 * time.Millisecond} {
@@ -453,14 +454,6 @@ func TestClose(t *testing.T) {
 			}
 		}
 	}
-	// A goroutine is counted until its last instruction, shortly after Close sees it end.
-	for range 1000 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
 func TestCloseWaitsForWorkers(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -601,20 +602,19 @@ func TestHazards(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			before := runtime.NumGoroutine()
+			leak.Check(t)
 			b := dirty(t, Options{Ring: 1})
 			q := b.queue(provider.Compute)
 			x, y := b.alloc(4), b.alloc(4)
 			b.wait(b.must(b.Upload(bg, q, x, fill(4, 1))))
 			c.do(b, q, x, y)
 			b.hazardous(c.want)
-			noGoroutines(t, before)
 		})
 	}
 }
 
 func TestCloseReportsLeaks(t *testing.T) {
-	before := runtime.NumGoroutine()
+	leak.Check(t)
 	b := dirty(t, Options{Chaos: Sleeps})
 	q := b.queue(provider.Compute)
 	x, y := b.alloc(4), b.alloc(4)
@@ -650,13 +650,12 @@ func TestCloseReportsLeaks(t *testing.T) {
 	if _, err := b.Upload(bg, q, x, fill(4, 1)); !errors.Is(err, provider.ErrClosed) {
 		t.Errorf("upload: %v", err)
 	}
-	noGoroutines(t, before)
 }
 
 // If Close runs while a submitter waits for room, the work is refused or executed, and Close
 // ends.
 func TestCloseWithABlockedSubmitter(t *testing.T) {
-	before := runtime.NumGoroutine()
+	leak.Check(t)
 	b := dirty(t, Options{Ring: 1})
 	q := b.queue(provider.Compute)
 	x := b.alloc(4)
@@ -688,7 +687,6 @@ func TestCloseWithABlockedSubmitter(t *testing.T) {
 	if last := q.Timeline().Last(); !last.Done() {
 		t.Error("work is left")
 	}
-	noGoroutines(t, before)
 }
 
 // A wait for a work of another device that never ends does not hang Close.

@@ -13,6 +13,7 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 var errCause = errors.New("the test's cause")
@@ -251,7 +252,7 @@ func TestPoisonKeepsToTheView(t *testing.T) {
 
 func TestLoss(t *testing.T) {
 	for nth := 1; nth <= 3; nth++ {
-		before := runtime.NumGoroutine()
+		before := leak.Now()
 		b := dirty(t, Options{Ring: 2, Chaos: Sleeps, Faults: []Fault{{Kind: Loss, Nth: 2 + nth, Err: errCause}}})
 		q, idle, waiting := b.queue(provider.Compute), b.queue(provider.Compute), b.queue(provider.Compute)
 		x := b.alloc(4)
@@ -312,7 +313,9 @@ func TestLoss(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		noGoroutines(t, before)
+		if err := before.Left(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -7,17 +7,17 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 var bg = context.Background()
@@ -68,17 +68,15 @@ type bench struct {
 // goroutines must end.
 func open(tb testing.TB, opt Options) *bench {
 	tb.Helper()
-	before := runtime.NumGoroutine()
+	leak.Check(tb)
 	b := dirty(tb, opt)
 	tb.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			tb.Errorf("close: %v", err)
 		}
-		st := b.Stats()
-		if st.LiveBytes != 0 || st.LiveBlocks != 0 || st.LiveQueues != 0 || st.PinnedBytes != 0 {
-			tb.Errorf("counters after close: %+v", st)
+		if err := harness.LeftOn(b.Stats()); err != nil {
+			tb.Error("after close:", err)
 		}
-		noGoroutines(tb, before)
 	})
 	return b
 }
@@ -92,17 +90,6 @@ func dirty(tb testing.TB, opt Options) *bench {
 		tb.Fatal(err)
 	}
 	return &bench{tb, d}
-}
-
-func noGoroutines(tb testing.TB, before int) {
-	tb.Helper()
-	for range 1000 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	tb.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
 func (b *bench) queue(kind provider.QueueKind) provider.Queue {
