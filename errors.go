@@ -6,7 +6,6 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/tensor"
-	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/tags"
 )
@@ -64,7 +63,7 @@ var (
 	// ErrUnavailable reports a provider that this machine or this build does not have.
 	ErrUnavailable = provider.ErrUnavailable
 	// ErrUnsupported reports an operation that no provider of the engine runs.
-	ErrUnsupported = exec.ErrUnsupported
+	ErrUnsupported = provider.ErrUnsupported
 	// ErrDeviceFailed reports work that failed on a device. Its results are lost.
 	ErrDeviceFailed = accel.ErrDeviceFailed
 	// ErrDeviceLost reports a device that stopped working. Contents that only it held are lost.

@@ -12,9 +12,6 @@ import (
 	"github.com/fucina-go/fucina/core/tensor"
 )
 
-// ErrUnsupported reports an operation that every provider of the engine declines.
-var ErrUnsupported = provider.ErrUnsupported
-
 // Options configure an Engine.
 type Options struct {
 	// CPU computes in host memory and runs the operations that the device declines. It
@@ -35,9 +32,6 @@ type Options struct {
 	StagingBytes int
 	// Exact says that no operation rounds activations below f32.
 	Exact bool
-	// PoolCap is the most idle host memory to hold, in bytes; 0 means the constant
-	// PoolCap.
-	PoolCap int64
 }
 
 // Engine holds the providers, the device residency and the buffer pool that its queues
@@ -45,14 +39,14 @@ type Options struct {
 type Engine struct {
 	cpu   provider.Provider
 	dev   device
-	pool  *Pool
+	pool  *pool
 	exact bool
 }
 
 // Open returns an engine over the providers of opt. If there is no CPU provider or the device
 // cannot be opened, Open closes the providers and returns an error.
 func Open(opt Options) (*Engine, error) {
-	e := &Engine{cpu: opt.CPU, pool: NewPool(opt.PoolCap), exact: opt.Exact}
+	e := &Engine{cpu: opt.CPU, pool: newPool(poolCap), exact: opt.Exact}
 	var err error
 	if opt.CPU == nil {
 		err = errors.New("Options.CPU is nil, want a provider that computes in host memory")

@@ -12,7 +12,7 @@ import (
 // Pooled memory is poisoned at the last release, so that a later read does not see the old
 // values.
 func TestReclaimPoisons(t *testing.T) {
-	p := NewPool(0)
+	p := newPool(poolCap)
 	b := acquire(t, p, 64)
 	kept, err := b.Host(context.Background(), storage.Overwrite)
 	if err != nil {

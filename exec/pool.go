@@ -10,13 +10,13 @@ import (
 	"github.com/fucina-go/fucina/internal/invariants"
 )
 
-// PoolCap is the default cap on idle host memory in a pool, in bytes.
-const PoolCap = 1 << 30
+// poolCap is the most idle host memory that an engine's pool keeps, in bytes.
+const poolCap = 1 << 30
 
-// Pool recycles buffers by size. The last Release of a pooled buffer puts it on the idle
+// pool recycles buffers by size. The last Release of a pooled buffer puts it on the idle
 // list of its size, and the next request of that size takes the last released one,
-// because the CPU is most likely to have it cached. A Pool is safe for concurrent use.
-type Pool struct {
+// because the CPU is most likely to have it cached. A pool is safe for concurrent use.
+type pool struct {
 	cap int64
 
 	mu     sync.Mutex
@@ -47,13 +47,9 @@ func (c classes) of(size int) *sizeClass {
 	return class
 }
 
-// NewPool returns a pool that keeps at most limit bytes of idle host memory;
-// PoolCap if limit is 0.
-func NewPool(limit int64) *Pool {
-	if limit == 0 {
-		limit = PoolCap
-	}
-	return &Pool{cap: limit, host: make(classes), device: make(classes)}
+// newPool returns a pool that keeps at most limit bytes of idle host memory.
+func newPool(limit int64) *pool {
+	return &pool{cap: limit, host: make(classes), device: make(classes)}
 }
 
 // PoolStats are a pool's counters.
@@ -63,7 +59,7 @@ type PoolStats struct {
 }
 
 // Stats returns the counters.
-func (p *Pool) Stats() PoolStats {
+func (p *pool) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return PoolStats{p.out, p.cached}
@@ -87,7 +83,7 @@ func roundSize(n int) int {
 
 // Acquire returns a buffer of at least n bytes of host memory with undefined contents. The
 // caller releases it.
-func (p *Pool) Acquire(n int) (*storage.Buffer, error) {
+func (p *pool) Acquire(n int) (*storage.Buffer, error) {
 	size := roundSize(n)
 	if b := p.take(p.host, size); b != nil {
 		return b, nil
@@ -105,7 +101,7 @@ func (p *Pool) Acquire(n int) (*storage.Buffer, error) {
 
 // AcquireLazy returns a buffer of at least n bytes without memory, for a device result.
 // The caller releases it.
-func (p *Pool) AcquireLazy(n int) *storage.Buffer {
+func (p *pool) AcquireLazy(n int) *storage.Buffer {
 	size := roundSize(n)
 	if b := p.take(p.device, size); b != nil {
 		return b
@@ -116,7 +112,7 @@ func (p *Pool) AcquireLazy(n int) *storage.Buffer {
 }
 
 // take counts a buffer as handed out and returns an idle one of that size, or nil.
-func (p *Pool) take(arm classes, size int) *storage.Buffer {
+func (p *pool) take(arm classes, size int) *storage.Buffer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out++
@@ -140,7 +136,7 @@ func (p *Pool) take(arm classes, size int) *storage.Buffer {
 // makeRoom frees idle host memory until size more bytes fit under the cap, and reports
 // whether they fit. It frees the sizes whose last request is the oldest first, and no size
 // whose last request is later than that of this size.
-func (p *Pool) makeRoom(size int) bool {
+func (p *pool) makeRoom(size int) bool {
 	if int64(size) > p.cap {
 		return false
 	}
@@ -169,8 +165,8 @@ func (p *Pool) makeRoom(size int) bool {
 
 // hostArm and deviceArm implement storage.Reclaimer for the pool's two kinds of buffer.
 type (
-	hostArm   Pool
-	deviceArm Pool
+	hostArm   pool
+	deviceArm pool
 )
 
 // Reclaim implements storage.Reclaimer.
@@ -178,7 +174,7 @@ func (h *hostArm) Reclaim(b *storage.Buffer) {
 	if invariants.Enabled {
 		b.Poison()
 	}
-	p := (*Pool)(h)
+	p := (*pool)(h)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out--
@@ -193,7 +189,7 @@ func (h *hostArm) Reclaim(b *storage.Buffer) {
 
 // Reclaim implements storage.Reclaimer.
 func (d *deviceArm) Reclaim(b *storage.Buffer) {
-	p := (*Pool)(d)
+	p := (*pool)(d)
 	b.DropHost()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,7 +204,7 @@ func (d *deviceArm) Reclaim(b *storage.Buffer) {
 
 // Close destroys the idle buffers, and returns an error if buffers were not released. A
 // buffer that is released after Close is destroyed then.
-func (p *Pool) Close() error {
+func (p *pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true

@@ -12,7 +12,7 @@ import (
 	"github.com/fucina-go/fucina/tests/leak"
 )
 
-func acquire(t *testing.T, p *Pool, n int) *storage.Buffer {
+func acquire(t *testing.T, p *pool, n int) *storage.Buffer {
 	t.Helper()
 	b, err := p.Acquire(n)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestRoundSize(t *testing.T) {
 // Requests of 100 and 120 elements share a buffer, requests of 100 and 2000 do not. The
 // last released buffer is reused first.
 func TestPoolReuse(t *testing.T) {
-	p := NewPool(0)
+	p := newPool(poolCap)
 	a, b := acquire(t, p, 400), acquire(t, p, 400)
 	pa, pb := address(t, a), address(t, b)
 	a.Release()
@@ -79,7 +79,7 @@ func TestPoolReuse(t *testing.T) {
 // The pool keeps at most the cap of idle memory, for all sizes together.
 func TestPoolCap(t *testing.T) {
 	before := leak.Now()
-	p := NewPool(8192)
+	p := newPool(8192)
 	var bufs []*storage.Buffer
 	for _, n := range []int{4096, 1024, 4096, 512} {
 		bufs = append(bufs, acquire(t, p, n))
@@ -108,7 +108,7 @@ func TestPoolCap(t *testing.T) {
 // in use.
 func TestPoolGivesUpOldSizes(t *testing.T) {
 	before := leak.Now()
-	p := NewPool(1 << 20)
+	p := newPool(1 << 20)
 	fill := func(size int) {
 		var bufs []*storage.Buffer
 		for range 1 << 20 / size {
@@ -160,7 +160,7 @@ func TestPoolGivesUpOldSizes(t *testing.T) {
 
 // Buffers for device results have no host memory, before and after their reuse.
 func TestPoolLazy(t *testing.T) {
-	p := NewPool(0)
+	p := newPool(poolCap)
 	a := p.AcquireLazy(100)
 	if a.HasHost() {
 		t.Error("host memory before anyone asked")
@@ -185,7 +185,7 @@ func TestPoolLazy(t *testing.T) {
 // Close reports outstanding buffers. A buffer that is released later is destroyed.
 func TestPoolOutstanding(t *testing.T) {
 	before := leak.Now()
-	p := NewPool(0)
+	p := newPool(poolCap)
 	a, b := acquire(t, p, 100), p.AcquireLazy(100)
 	address(t, b)
 	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "2 buffers") {
@@ -203,7 +203,7 @@ func TestPoolOutstanding(t *testing.T) {
 
 // A failed request does not count as outstanding.
 func TestPoolExhausted(t *testing.T) {
-	p := NewPool(0)
+	p := newPool(poolCap)
 	for _, n := range []int{math.MaxInt - 1<<20, math.MaxInt} {
 		if _, err := p.Acquire(n); !errors.Is(err, offheap.ErrNoMemory) {
 			t.Errorf("%d bytes: %v", n, err)

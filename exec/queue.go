@@ -160,7 +160,7 @@ func (c *Queue) runHost(id op.ID, out *storage.Buffer, access storage.Access) er
 	a.Workspace, a.Status = op.Mem{}, nil
 	plan := c.e.cpu.Plan(id, a)
 	if !plan.Supported {
-		return fmt.Errorf("%w: %s", ErrUnsupported, plan.Reason)
+		return fmt.Errorf("%w: %s", provider.ErrUnsupported, plan.Reason)
 	}
 	for i := range a.NIn {
 		p, err := c.bufs[i].Host(c.ctx, storage.Read)
