@@ -37,7 +37,8 @@ type Provider interface {
 	// op.Check, and returns its fence. It refuses operands that do not fit their memory
 	// (op.Operand.Fits) and operations that Plan declines. A provider that computes in
 	// host memory may complete the operation before Submit returns, and then returns the
-	// zero Work.
+	// zero Work. The text of an error does not name the operation, because the caller adds
+	// the name that its user knows.
 	//
 	// Neither Plan nor Submit changes *a, which is the caller's again when they return.
 	//

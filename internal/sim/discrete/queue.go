@@ -104,14 +104,14 @@ func (d *Device) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.A
 		return accel.Work{}, err
 	}
 	if !id.Valid() || a.NIn < 0 || a.NIn > op.MaxIn {
-		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d inputs: %w", id, a.NIn, provider.ErrUnsupported)
+		return accel.Work{}, fmt.Errorf("discrete: submit: %w: operation %d with %d inputs", provider.ErrUnsupported, id, a.NIn)
 	}
 	plan := d.Plan(id, a)
 	if !plan.Supported {
-		return accel.Work{}, fmt.Errorf("discrete: submit of %s: %w: %s", id, provider.ErrUnsupported, plan.Reason)
+		return accel.Work{}, fmt.Errorf("discrete: submit: %w: %s", provider.ErrUnsupported, plan.Reason)
 	}
 	if a.Workspace.Len < plan.Workspace {
-		return accel.Work{}, fmt.Errorf("discrete: submit of %s with %d bytes of workspace, want %d", id, a.Workspace.Len, plan.Workspace)
+		return accel.Work{}, fmt.Errorf("discrete: submit with %d bytes of workspace, want %d", a.Workspace.Len, plan.Workspace)
 	}
 	for i := range a.NIn {
 		if !a.In[i].Fits() {
@@ -126,8 +126,8 @@ func (d *Device) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.A
 
 // outside returns the error for an operand that does not fit its memory.
 func outside(id op.ID, p op.Place, o *op.Operand) error {
-	return fmt.Errorf("discrete: submit of %s: the %s, %s %s with strides %s and offset %d, reaches outside its memory of %d bytes",
-		id, id.Role(p), o.DType, o.Shape, o.Strides, o.Offset, o.Mem.Len)
+	return fmt.Errorf("discrete: submit: the %s, %s %s with strides %s and offset %d, reaches outside its memory of %d bytes",
+		id.Role(p), o.DType, o.Shape, o.Strides, o.Offset, o.Mem.Len)
 }
 
 // Upload enqueues a copy of src. The copy reads src when it executes.
@@ -186,8 +186,11 @@ func (d *Device) enqueue(ctx context.Context, q *queue, e *entry) (accel.Work, e
 		}
 	}
 	if err != nil {
-		what := "wait"
-		if e.code != codeWait {
+		what := "submit"
+		switch e.code {
+		case codeWait:
+			what = "wait"
+		case codeUpload, codeDownload:
 			what = codeName(e.code)
 		}
 		return accel.Work{}, fmt.Errorf("discrete: %s on %s: %w", what, q.tl.Name(), err)
