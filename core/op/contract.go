@@ -500,7 +500,7 @@ func inferAttention(a *Args) (shapes, Refusal) {
 	if a.Window < 0 {
 		return shapes{}, Refusal{Why: WrongParam, Param: WindowParam, Value: float64(a.Window)}
 	}
-	if n := k.Dim(0) - a.Past; n < q.Dim(0) {
+	if n := max(0, k.Dim(0)-a.Past); n < q.Dim(0) {
 		return shapes{}, Refusal{Why: TooFewKeys, Place: 1, Got: n, Want: q.Dim(0)}
 	}
 	s := *q

@@ -176,7 +176,7 @@ func TestRefusals(t *testing.T) {
 		{Attention, args(Params{}, ofF32(d(1, 2, 4), d(1, 2, 4), d(2, 2, 4))...), 0, shape.ErrShapeMismatch, "axis 0 of the value is 2, want 1, as axis 0 of the key"},
 		{Attention, args(Params{Past: 1}, ofF32(d(1, 2, 4), d(1, 2, 4), d(1, 2, 4))...), 0, tensor.ErrIndexOutOfBounds, "0 keys after the past ones, want at least the 1 queries"},
 		{Attention, args(Params{Past: -1}, ofF32(d(1, 2, 4), d(1, 2, 4), d(1, 2, 4))...), 0, ErrParam, "the number of past keys is -1, want at least 0"},
-		{Attention, args(Params{Past: math.MaxInt}, ofF32(d(1, 2, 4), d(1, 2, 4), d(1, 2, 4))...), 0, tensor.ErrIndexOutOfBounds, ""},
+		{Attention, args(Params{Past: math.MaxInt}, ofF32(d(1, 2, 4), d(1, 2, 4), d(1, 2, 4))...), 0, tensor.ErrIndexOutOfBounds, "0 keys after the past ones, want at least the 1 queries"},
 		{Attention, args(Params{}, of(dtype.F32, 1, 2, 8), as(dtype.Q8_0, 1, 2, 8), of(dtype.F32, 1, 2, 8)), 0, shape.ErrShapeMismatch, "axis 2 of the key is 8, want a multiple of 32"},
 		{Attention, args(Params{Window: -1}, ofF32(d(1, 2, 4), d(1, 2, 4), d(1, 2, 4))...), 0, ErrParam, "the window is -1, want at least 0"},
 		{Attention, args(Params{}, of(dtype.F32, 1, 2, 4), of(dtype.BF16, 1, 2, 4), of(dtype.F32, 1, 2, 4)), 0, tensor.ErrDType, "the key is bf16, want f16, f32 or q8_0"},
@@ -205,7 +205,7 @@ func TestArgmaxRefusesLongAxes(t *testing.T) {
 	}
 }
 
-// as returns o with the dtype d, which may not fit its shape.
+// as returns an operand of the dtype d, whose blocks need not divide the last axis.
 func as(d dtype.DType, dims ...int) Operand {
 	s := shape.Must(dims...)
 	return Operand{DType: d, Shape: s, Strides: s.Contiguous()}
