@@ -61,7 +61,7 @@ func (s *Session) template(name string) (chat.Template, error) {
 		return chat.Template{}, fmt.Errorf("llm: %w: the template of the file: %w; name one of %s", chat.ErrTemplate, s.m.templateErr, strings.Join(chat.Names(), ", "))
 	}
 	if text == "" {
-		return chat.Template{}, fmt.Errorf("llm: %w: the file carries none; name one of %s", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
+		return chat.Template{}, fmt.Errorf("llm: %w: the file has no template; name one of %s", chat.ErrTemplate, strings.Join(chat.Names(), ", "))
 	}
 	t, ok := chat.Recognise(text)
 	if !ok {

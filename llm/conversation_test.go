@@ -470,7 +470,7 @@ func TestConversationSetMessages(t *testing.T) {
 
 func TestConversationTemplates(t *testing.T) {
 	for _, tt := range []struct{ name, inFile, ask, want string }{
-		{"none", "", "", "the file carries none"},
+		{"none", "", "", "the file has no template"},
 		{"unknown in the file", "{{ something else }}", "", "the template of the file is none of"},
 		{"unknown by name", "", "nosuch", "nosuch"},
 	} {

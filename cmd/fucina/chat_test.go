@@ -76,7 +76,7 @@ func TestChatErrors(t *testing.T) {
 		invoke(t, args...).failed(t, exitUsage, want)
 	}
 	none := invoke(t, "run", "-m", m, "--chat")
-	none.failed(t, exitError, "the file carries none")
+	none.failed(t, exitError, "the file has no template")
 	none.failed(t, exitError, "with -chat-template")
 	// A mistyped command is not a message. Other text that begins with a slash is.
 	for text, note := range map[string]string{

@@ -13,8 +13,8 @@ import (
 
 var errBad = errors.New("bad file")
 
-// reader returns a reader of a file of the architecture x with the given pairs of keys,
-// without the architecture, and values.
+// reader returns a reader of a file of the architecture arch with the given pairs of key, without
+// the architecture, and value.
 func reader(t *testing.T, arch string, pairs ...any) *Reader {
 	t.Helper()
 	var image bytes.Buffer
@@ -38,8 +38,8 @@ func reader(t *testing.T, arch string, pairs ...any) *Reader {
 	return r
 }
 
-// Each method takes what its rule allows, in an architecture that nobody knows, and says
-// which key is wrong otherwise.
+// Each method accepts the values that its comment allows, in an unknown architecture. Otherwise
+// the error names the key.
 func TestReader(t *testing.T) {
 	const limit = 100
 	size := func(def int) func(*Reader) []int {
@@ -119,7 +119,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// Numbers are finite and at least the least one.
+// Number and Needed accept finite numbers from their lower bound on.
 func TestNumber(t *testing.T) {
 	for _, tc := range []struct {
 		value gguf.Value
@@ -165,7 +165,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// The first error counts.
+// A reader keeps its first error.
 func TestFirstError(t *testing.T) {
 	r := reader(t, "x", "one", gguf.NewValue("1"), "two", gguf.NewValue("2"))
 	r.Size("one", 0, 10)
@@ -176,7 +176,7 @@ func TestFirstError(t *testing.T) {
 	}
 }
 
-// A file says in general.architecture, a text, under which names its keys are.
+// NewReader fails if general.architecture is missing or is not a string.
 func TestNoArchitecture(t *testing.T) {
 	for name, v := range map[string]gguf.Value{"none": {}, "a number": gguf.NewValue(uint32(1))} {
 		var image bytes.Buffer
@@ -200,8 +200,8 @@ func TestNoArchitecture(t *testing.T) {
 	}
 }
 
-// Keys are part of errors. An architecture that would drive a terminal is quoted, and a
-// long one cut.
+// Errors name keys. An architecture with control characters is quoted, and a long one is
+// shortened.
 func TestKeysAreQuoted(t *testing.T) {
 	if got := reader(t, "x").Key("key"); got != "x.key" {
 		t.Errorf("key %s", got)
