@@ -4,7 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -356,5 +361,28 @@ func TestFusedWeightsGoOverOnce(t *testing.T) {
 	}
 	if up := int(eng.Stats().Device.UploadBytes); up < weights || up > weights+weights/10 {
 		t.Errorf("%d bytes went to the device for weights of %d", up, weights)
+	}
+}
+
+// The comments of the aliases name every field, because go doc does not show the fields of the
+// types that they stand for.
+func TestFamilyFieldsAreDocumented(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "family.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comments := make(map[string]string)
+	for _, d := range f.Decls {
+		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.TYPE {
+			comments[d.Specs[0].(*ast.TypeSpec).Name.Name] = d.Doc.Text()
+		}
+	}
+	for _, v := range []any{llm.Params{}, llm.Family{}, llm.Windows{}, llm.SoftCap{}} {
+		typ := reflect.TypeOf(v)
+		for i := range typ.NumField() {
+			if name := typ.Field(i).Name; !regexp.MustCompile(`\b` + name + `\b`).MatchString(comments[typ.Name()]) {
+				t.Errorf("the comment of %s does not name %s", typ.Name(), name)
+			}
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/fucina-go/fucina/tests/repo"
 )
@@ -86,57 +85,5 @@ func TestReadme(t *testing.T) {
 		if !strings.Contains(text, "]("+name+")") {
 			t.Errorf("README.md has no link to %s", name)
 		}
-	}
-}
-
-var identifier = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*)*$`)
-
-// strangers returns the Go names in backquotes that known does not have. A Go name has upper
-// and lower case letters. For a name with dots, such as pkg.Name, strangers checks what
-// follows the last dot.
-func strangers(text string, known map[string]bool) []string {
-	var bad []string
-	for _, span := range repo.Code(text) {
-		if !identifier.MatchString(span) {
-			continue
-		}
-		name := span[strings.LastIndexByte(span, '.')+1:]
-		if name != strings.ToLower(name) && name != strings.ToUpper(name) && !known[name] {
-			bad = append(bad, span)
-		}
-	}
-	return bad
-}
-
-func TestStrangers(t *testing.T) {
-	known := map[string]bool{"Plan": true, "matVec": true}
-	text := "`Plan` `op.Plan` `matVec` `MXFP4` `lower` `go test ./Gone` `p.Gone` `p.Plan.Gone` `goneToo` `Gone`"
-	if got := strings.Join(strangers(text, known), " "); got != "p.Gone p.Plan.Gone goneToo Gone" {
-		t.Errorf("strangers %q", got)
-	}
-}
-
-// The types, functions and tests that the guides name exist.
-func TestGuides(t *testing.T) {
-	known := map[string]bool{}
-	for _, name := range repo.Files(t, ".go") {
-		words := strings.FieldsFuncSeq(repo.Read(t, name), func(r rune) bool {
-			return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-		})
-		for w := range words {
-			known[w] = true
-		}
-	}
-	guides := 0
-	for _, name := range repo.Files(t, ".md") {
-		if strings.HasPrefix(name, "docs/adding-") {
-			guides++
-			for _, span := range strangers(repo.Read(t, name), known) {
-				t.Errorf("%s: no Go file has %s", name, span)
-			}
-		}
-	}
-	if guides == 0 {
-		t.Error("no guides in docs/")
 	}
 }
