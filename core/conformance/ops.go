@@ -184,21 +184,10 @@ func rope(s *suite) {
 	}
 }
 
-// formats returns the dtypes that a role accepts.
-func formats(r op.Role) []dtype.DType {
-	var list []dtype.DType
-	for _, d := range dtype.All() {
-		if r.Formats.Has(d) {
-			list = append(list, d)
-		}
-	}
-	return list
-}
-
 func getRows(s *suite) {
 	roles := op.GetRows.Inputs()
-	for _, d := range formats(roles[0]) {
-		for _, id := range formats(roles[1]) {
+	for _, d := range roles[0].Formats.List() {
+		for _, id := range roles[1].Formats.List() {
 			for _, l := range rowLayouts {
 				for _, lo := range rowOut {
 					s.try(op.GetRows, d.String(), fmt.Sprint("by ", id, " ", l, lo), func(rng *rand.Rand) op.Args {
@@ -351,7 +340,7 @@ func copySpecial(s *suite) {
 }
 
 func matMul(s *suite) {
-	for _, d := range formats(op.MatMul.Inputs()[1]) {
+	for _, d := range op.MatMul.Inputs()[1].Formats.List() {
 		layouts := rowLayouts
 		if d.IsScalar() {
 			layouts = freeLayouts
@@ -387,7 +376,7 @@ func matMul(s *suite) {
 
 // matMulRanks has the ranks of an input without a batch that matMul lacks.
 func matMulRanks(s *suite) {
-	for _, d := range formats(op.MatMul.Inputs()[1]) {
+	for _, d := range op.MatMul.Inputs()[1].Formats.List() {
 		k := max(75, d.BlockSize())
 		if d.IsBlockQuantized() {
 			k = max(64, d.BlockSize()) // so that rows are whole blocks
@@ -405,7 +394,7 @@ func matMulRanks(s *suite) {
 
 // matMulRange has magnitudes outside the range of f16: above 65504 and below its subnormals.
 func matMulRange(s *suite) {
-	for _, d := range formats(op.MatMul.Inputs()[1]) {
+	for _, d := range op.MatMul.Inputs()[1].Formats.List() {
 		for _, scale := range []float32{1e6, 1e-9} {
 			s.try(op.MatMul, d.String(), fmt.Sprint("at ", scale), func(rng *rand.Rand) op.Args {
 				k := max(d.BlockSize(), 32)
@@ -429,7 +418,7 @@ func (c attentionCase) params(scale float64) op.Params {
 }
 
 func attention(s *suite) {
-	caches := formats(op.Attention.Inputs()[1])
+	caches := op.Attention.Inputs()[1].Formats.List()
 	for _, c := range []attentionCase{
 		{t: 1, s: 1, heads: 1, kvHeads: 1, d: 1, dv: 1},
 		{t: 1, s: 200, heads: 4, kvHeads: 2, d: 64, dv: 64, past: 199},
@@ -517,7 +506,7 @@ func attentionSpecial(s *suite) {
 // bits.
 func rowsAlone(s *suite) {
 	const m, n = 5, 11
-	for _, d := range formats(op.MatMul.Inputs()[1]) {
+	for _, d := range op.MatMul.Inputs()[1].Formats.List() {
 		s.tryWith(op.MatMul, d.String(), "rows alone", func(rng *rand.Rand) error {
 			k := max(75, d.BlockSize())
 			if d.IsBlockQuantized() {
@@ -536,7 +525,7 @@ func rowsAlone(s *suite) {
 // bits are the same as among other tokens, as in a prompt.
 func tokensAlone(s *suite) {
 	const n, heads, kvHeads, d = 100, 4, 2, 32
-	for _, c := range formats(op.Attention.Inputs()[1]) {
+	for _, c := range op.Attention.Inputs()[1].Formats.List() {
 		for _, window := range []int{0, 10, 70} {
 			s.tryWith(op.Attention, fmt.Sprint(c, " and ", c), fmt.Sprint("tokens alone, window ", window), func(rng *rand.Rand) error {
 				a := reference.Args(op.Params{Scale: 2, Window: window}, empty(reference.Plain, n, heads, d), f32(rng, reference.Plain, n, heads, d),

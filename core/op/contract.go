@@ -508,19 +508,6 @@ func inferAttention(a *Args) (shapes, Refusal) {
 	return only(s)
 }
 
-// single returns the one dtype of the set, or Invalid if it has several.
-func (f Formats) single() dtype.DType {
-	if f&(f-1) != 0 {
-		return dtype.Invalid
-	}
-	for _, d := range dtype.All() {
-		if f.Has(d) {
-			return d
-		}
-	}
-	return dtype.Invalid
-}
-
 // Param names a parameter of an operation in a refusal.
 type Param uint8
 

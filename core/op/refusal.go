@@ -2,7 +2,6 @@ package op
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/shape"
@@ -167,50 +166,4 @@ func (r *Refusal) Text(names Namer) string {
 		return fmt.Sprintf("%d keys after the past ones, want at least the %d queries", r.Got, r.Want)
 	}
 	return "the operands do not fit"
-}
-
-// Formats is a set of dtypes.
-type Formats uint64
-
-var _ [64 - dtype.Count]struct{} // a dtype is a bit of a Formats
-
-// FormatsOf returns the set of the given dtypes.
-func FormatsOf(list ...dtype.DType) Formats {
-	var f Formats
-	for _, d := range list {
-		f |= 1 << d
-	}
-	return f
-}
-
-// FormatsThat returns the set of the dtypes that have the property.
-func FormatsThat(has func(dtype.DType) bool) Formats {
-	var f Formats
-	for _, d := range dtype.All() {
-		if has(d) {
-			f |= 1 << d
-		}
-	}
-	return f
-}
-
-// Has reports whether d is in the set.
-func (f Formats) Has(d dtype.DType) bool { return d.Valid() && f>>d&1 != 0 }
-
-// String lists the set, as "f32, f16 or q8_0".
-func (f Formats) String() string {
-	var names []string
-	for _, d := range dtype.All() {
-		if f.Has(d) {
-			names = append(names, d.String())
-		}
-	}
-	switch n := len(names); n {
-	case 0:
-		return "none"
-	case 1:
-		return names[0]
-	default:
-		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
-	}
 }

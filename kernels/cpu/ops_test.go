@@ -144,22 +144,11 @@ func TestMatMulIndependence(t *testing.T) {
 	}
 }
 
-// weights returns every format that a matmul's weight may have.
-func weights() []dtype.DType {
-	var out []dtype.DType
-	for _, d := range dtype.All() {
-		if op.MatMul.Inputs()[1].Formats.Has(d) {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
 // Rows of weights from a file may start at any byte. The result has the same bits as with
 // aligned rows.
 func TestMatMulUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
-	for _, d := range weights() {
+	for _, d := range op.MatMul.Inputs()[1].Formats.List() {
 		k := 2 * d.BlockSize()
 		if d.IsScalar() {
 			k = 33
@@ -178,10 +167,7 @@ func TestMatMulUnaligned(t *testing.T) {
 // Rows of a gathered table may start at any byte.
 func TestGetRowsUnaligned(t *testing.T) {
 	es, rng := executors(t), newRand()
-	for _, d := range dtype.All() {
-		if !op.GetRows.Inputs()[0].Formats.Has(d) {
-			continue
-		}
+	for _, d := range op.GetRows.Inputs()[0].Formats.List() {
 		n := 2 * d.BlockSize()
 		a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, n)}}
 		a.In[0], a.In[1] = random(operand(d, padded, 4, n), rng), ofInts(dtype.I32, 3, 0, 3)
