@@ -40,7 +40,7 @@ func openDiscrete(t *testing.T, device discrete.Options, opt Options) (*Engine, 
 	return e, dev
 }
 
-// newEngine is openDiscrete until the test ends.
+// newEngine opens an engine as openDiscrete does, and closes it when the test ends.
 func newEngine(t *testing.T, device discrete.Options) (*Engine, *discrete.Device) {
 	t.Helper()
 	e, dev := openDiscrete(t, device, Options{})

@@ -548,7 +548,7 @@ func TestTransfersInPieces(t *testing.T) {
 
 // A cancelled read returns the fence of its copy, so that the block is not given back
 // before the copy has ended. The copy's slot is not reused before then either.
-func TestReadGivenUp(t *testing.T) {
+func TestCancelledRead(t *testing.T) {
 	x := newBench(t, discrete.Options{}, Options{SlotBytes: 64, Slots: 1, Budget: 4096})
 	b, _ := x.acquire(x.a, 4096)
 	up, err := b.Upload(bg, 0, []byte("some"), nil)
