@@ -171,14 +171,15 @@ func (c *Context) fail(err error) Tensor {
 	}
 	c.failures.add(f)
 	if d := c.debug.Load(); d != nil && d.OnFailure != nil {
-		d.OnFailure(f)
+		c.quietly(d, func() { d.OnFailure(f) })
 	}
 	return failedTensor(c, f)
 }
 
-// DebugOptions say what a context does at each operation and at each failure.
+// DebugOptions say what a context does at each operation and at each failure. Trace and
+// OnFailure may use the context; the options do not apply to what they do with it.
 type DebugOptions struct {
-	// Trace, if set, is called with one line for each operation: the place, the operation,
+	// Trace, if set, is called after each operation with one line: the place, the operation,
 	// the axes of the operands, and the result. "outer" marks an operation whose operands
 	// have no common axis, which usually means that an axis is misspelled.
 	Trace func(line string)

@@ -60,10 +60,18 @@ func (d *DebugOptions) see(k *tagged.Call, y *tagged.Tensor) (s sight) {
 	return s
 }
 
+// quietly calls f while the options d of c do not apply, and applies them again unless f has
+// called Debug.
+func (c *Context) quietly(d *DebugOptions, f func()) {
+	c.debug.Store(nil)
+	defer c.debug.CompareAndSwap(nil, d)
+	f()
+}
+
 // debugged does what d says about a call that has run, with the result y.
 func (c *Context) debugged(d *DebugOptions, y Tensor, seen *sight) Tensor {
 	if d.Trace != nil {
-		d.Trace(seen.line)
+		c.quietly(d, func() { d.Trace(seen.line) })
 	}
 	if d.CheckNaN && y.DType() == F32 {
 		return c.checked(d, y, seen.nan)
@@ -73,9 +81,9 @@ func (c *Context) debugged(d *DebugOptions, y Tensor, seen *sight) Tensor {
 
 // checked returns y, or a failed tensor that carries nan if y has a NaN or an infinity.
 func (c *Context) checked(d *DebugOptions, y Tensor, nan error) Tensor {
-	c.debug.Store(nil) // Data may run operations, which are not to be checked
-	v, err := Data[float32](y.On(c))
-	c.debug.Store(d)
+	var v []float32
+	var err error
+	c.quietly(d, func() { v, err = Data[float32](y.On(c)) })
 	if err != nil {
 		return c.fail(err)
 	}

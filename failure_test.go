@@ -372,24 +372,46 @@ func TestDebug(t *testing.T) {
 	})
 }
 
-// Trace may use the context, and may panic: nothing leaks, and the context works on.
-func TestTraceUsesItsContext(t *testing.T) {
+// Trace and OnFailure may use the context, and may panic: they are not called for what they
+// do, nothing leaks, and the context works on.
+func TestDebugUsesItsContext(t *testing.T) {
 	c, end := open(t)
 	x := numbered(c, "d:2")
 	before := c.Engine().Stats()
 	f := c.Frame()
-	lines := 0
+	lines, failed := 0, 0
+	c.Debug(fucina.DebugOptions{
+		Trace: func(string) {
+			lines++
+			if err := x.Scale(2).Err(); err != nil {
+				t.Error(err)
+			}
+		},
+		OnFailure: func(error) {
+			failed++
+			if x.Rename("no", "n").Err() == nil || x.Scale(2).Err() != nil {
+				t.Error("operations of OnFailure")
+			}
+		},
+	})
+	for range 2 {
+		if x.Scale(2).Err() != nil || x.Rename("no", "n").Err() == nil {
+			t.Error("operations of the program")
+		}
+	}
+	if lines != 2 || failed != 2 {
+		t.Errorf("%d lines and %d failures, want two of each: none of what the functions do", lines, failed)
+	}
+	traced := 0
 	c.Debug(fucina.DebugOptions{Trace: func(string) {
-		if lines++; lines > 1 {
-			return
-		}
-		if err := x.Scale(2).Err(); err != nil {
-			t.Error(err)
-		}
+		traced++
+		c.Debug(fucina.DebugOptions{})
 	}})
-	x.Scale(2)
-	if lines != 2 {
-		t.Errorf("%d lines, want that of the operation and that of Trace's own", lines)
+	for range 2 {
+		x.Scale(2)
+	}
+	if traced != 1 {
+		t.Errorf("%d lines after Trace has turned itself off", traced)
 	}
 	c.Debug(fucina.DebugOptions{Trace: func(string) { panic("trace") }})
 	func() {
