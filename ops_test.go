@@ -642,6 +642,7 @@ func TestRefusals(t *testing.T) {
 		{ab.Split("b", ax("d:4611686018427387904 e:4")...), fucina.ErrInvalidShape, "overflow"},
 		{ab.Split("b", ax("a:1 b:3")...), fucina.ErrTag, `axis "a" appears twice`},
 		{ab.Split("b"), fucina.ErrTag, "into no axes"},
+		{ab.Split("b", ax(ten+" j:3")...), fucina.ErrTag, `split over "b" of f32 {a:2 b:3}: into more than 8 axes`},
 		{ab.Split("c", ax("d:1")...), fucina.ErrTag, `no axis "c"`},
 		{ab.Narrow("b", math.MaxInt, math.MaxInt), fucina.ErrIndexOutOfBounds,
 			fmt.Sprintf(`narrow over "b" of f32 {a:2 b:3}: %d entries from %[1]d on, of 3`, math.MaxInt)},

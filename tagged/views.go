@@ -97,6 +97,9 @@ func split(c *Call, _ *exec.Queue) (Tensor, error) {
 	if len(into) == 0 {
 		return Tensor{}, because(tags.ErrTag, "into no axes")
 	}
+	if len(into) > shape.MaxRank { // Axes leaves out the others, so that fill would miss their sizes
+		return Tensor{}, because(tags.ErrTag, "into more than %d axes", shape.MaxRank)
+	}
 	if err := fill(into, x.Raw.Dim(at)); err != nil {
 		return Tensor{}, because(shape.ErrInvalidShape, "into %s: %v", Describe(into), err)
 	}
