@@ -466,7 +466,7 @@ func inferMatMul(a *Args) (shapes, Refusal) {
 	x, w := &a.In[0].Shape, &a.In[1].Shape
 	batched := w.Rank() == 3
 	if w.Rank() != 2 && !batched {
-		return shapes{}, Refusal{Why: WrongRank, Place: 1, Got: w.Rank(), Want: 2}
+		return shapes{}, Refusal{Why: WrongRank, Place: 1, Got: w.Rank(), Want: min(max(2, w.Rank()), 3)} // the nearest
 	}
 	if batched {
 		if x.Rank() != 3 {

@@ -142,7 +142,7 @@ func (r *Refusal) Text(names Namer) string {
 	case NoConversion:
 		return fmt.Sprintf("%s does not convert to %s", dtype.DType(r.Got), dtype.DType(r.Want))
 	case WrongRank:
-		return fmt.Sprintf("the %s has %d axes, want %d", role, r.Got, r.Want)
+		return fmt.Sprintf("the %s has rank %d, want %d", role, r.Got, r.Want)
 	case WrongSize:
 		return fmt.Sprintf("%s of the %s is %d, want %d%s", at(), role, r.Got, r.Want, other())
 	case NotMultiple:
