@@ -3,6 +3,7 @@ package fucina_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fucina-go/fucina"
@@ -142,4 +143,27 @@ func TestUpdateOfAPart(t *testing.T) {
 		sum := y.Add(y)
 		want(t, sum, "{k:2}", []float32{10, 14})
 	})
+}
+
+// An engine that closes during Read reports the buffer that Read uses, which stays valid until
+// Read returns and is freed then.
+func TestCloseDuringRead(t *testing.T) {
+	c, _ := open(t)
+	e := c.Engine()
+	x := numbered(c, "d:3")
+	err := fucina.Read(x, func(v []float32) error {
+		if err := e.Close(); err == nil || !strings.Contains(err.Error(), "1 buffers of the pool were not released") {
+			t.Errorf("close: %v", err)
+		}
+		if v[2] != 3 {
+			t.Errorf("the elements are %v", v)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if s := e.Stats(); s.Pool.Outstanding != 0 || s.Handles != 0 {
+		t.Errorf("after Read: %+v", s)
+	}
 }

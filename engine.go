@@ -276,7 +276,8 @@ func (e *Engine) Stats() Stats {
 // until the first one has ended, and returns nil.
 //
 // A call of Data, CopyOut, Read or Update that is running fails with ErrClosed if it still
-// needs the device.
+// needs the device. Close does not wait for it: it reports that a buffer was not released,
+// which the end of the call frees.
 func (e *Engine) Close() error {
 	if e.none() {
 		return nil
