@@ -45,6 +45,18 @@ type unordered struct{ provider.Device }
 
 func (unordered) WaitFor(context.Context, provider.Queue, accel.Work) error { return nil }
 
+// empty is a device whose Alloc returns no memory and no error.
+type empty struct{ provider.Device }
+
+func (empty) Alloc(int) (op.Mem, error) { return op.Mem{}, nil }
+
+// panicking is a device whose Upload panics.
+type panicking struct{ provider.Device }
+
+func (panicking) Upload(context.Context, provider.Queue, op.Mem, []byte) (accel.Work, error) {
+	panic("surprise")
+}
+
 // spilling is a device that writes the byte after its output.
 type spilling struct{ discrete.Executor }
 
@@ -72,6 +84,14 @@ func TestBrokenDevicesFail(t *testing.T) {
 		{"unordered", "lifetime", "order between two queues", func() (provider.Provider, error) {
 			d, err := discrete.New(discrete.Options{Chaos: discrete.Sleeps})
 			return unordered{d}, err
+		}},
+		{"no memory", "scale", "returns 0 bytes of allocation 0", func() (provider.Provider, error) {
+			d, err := discrete.New(discrete.Options{})
+			return empty{d}, err
+		}},
+		{"a panic during an upload", "scale", "the suite ends with the panic, after 1 cases", func() (provider.Provider, error) {
+			d, err := discrete.New(discrete.Options{})
+			return panicking{d}, err
 		}},
 		{"spilling", "softmax", "memory outside the output is written", func() (provider.Provider, error) {
 			return discrete.New(discrete.Options{NewExecutor: func() discrete.Executor { return spilling{cpu.NewExecutor(nil)} }})
