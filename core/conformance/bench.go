@@ -103,7 +103,7 @@ func (b *bench) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.Ar
 	given := *a
 	w, err := b.Provider.Submit(ctx, q, id, &given)
 	if altered(&given, a) {
-		err = errors.Join(err, errors.New("Submit changes its arguments"))
+		err = errors.Join(err, errors.New("the provider's Submit changes its arguments"))
 	}
 	return w, err
 }
@@ -160,7 +160,7 @@ func (b *bench) place(q provider.Queue, p []byte) (*area, error) {
 		return nil, err
 	}
 	if n := len(ar.before); ar.whole.Len != n || ar.whole.ID == 0 {
-		return nil, fmt.Errorf("Alloc of %d bytes returns %d bytes of allocation %d", n, ar.whole.Len, ar.whole.ID)
+		return nil, fmt.Errorf("the device's Alloc of %d bytes returns %d bytes of allocation %d", n, ar.whole.Len, ar.whole.ID)
 	}
 	w, err := b.dev.Upload(context.Background(), q, ar.whole, ar.before)
 	if err == nil {
@@ -226,10 +226,10 @@ func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error)
 	given := c.args
 	plan := b.Plan(id, &given)
 	if altered(&given, &c.args) {
-		return nil, errors.New("Plan changes its arguments")
+		return nil, errors.New("the provider's Plan changes its arguments")
 	}
 	if plan.Supported && (plan.Workspace < 0 || plan.Workspace > maxWorkspace) {
-		return nil, fmt.Errorf("Plan asks for a workspace of %d bytes, want 0 to %d", plan.Workspace, maxWorkspace)
+		return nil, fmt.Errorf("the provider's Plan asks for a workspace of %d bytes, want 0 to %d", plan.Workspace, maxWorkspace)
 	}
 	var err error
 	put := func(i int, p []byte, m *op.Mem) {
@@ -260,7 +260,7 @@ func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error)
 // must after Plan has declined it.
 func (c *placed) declined(reason string) error {
 	if err := c.submit(); !errors.Is(err, provider.ErrUnsupported) {
-		return fmt.Errorf("Plan declines the operation: %q; Submit returns error %w, want %w", reason, notNil(err), provider.ErrUnsupported)
+		return fmt.Errorf("the provider's Plan declines the operation: %q; Submit returns error %w, want %w", reason, notNil(err), provider.ErrUnsupported)
 	}
 	return declineError{c.id, reason}
 }
