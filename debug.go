@@ -42,22 +42,22 @@ func apart(t, u *tagged.Tensor) bool {
 	return t.Names.Len() > 0 && u.Names.Len() > 0
 }
 
-// sight is what DebugOptions need of a call, whose operands are gone when they use it: the
-// context is idle then, so that Trace may use it.
-type sight struct {
+// observation is what DebugOptions need to know about a call. It is taken while the call has
+// its operands, and used when the context is idle again, so that Trace may use the context.
+type observation struct {
 	line string // for Trace
 	nan  error  // for CheckNaN
 }
 
-// see returns what d needs of the call k, which has the result y.
-func (d *DebugOptions) see(k *tagged.Call, y *tagged.Tensor) (s sight) {
+// observe returns what d needs of the call k, which has the result y.
+func (d *DebugOptions) observe(k *tagged.Call, y *tagged.Tensor) (o observation) {
 	if d.Trace != nil {
-		s.line = traceLine(k, y)
+		o.line = traceLine(k, y)
 	}
 	if d.CheckNaN {
-		s.nan = k.Explain(errNaN)
+		o.nan = k.Explain(errNaN)
 	}
-	return s
+	return o
 }
 
 // quietly calls f while the options d of c do not apply, and applies them again unless f has
@@ -68,8 +68,8 @@ func (c *Context) quietly(d *DebugOptions, f func()) {
 	f()
 }
 
-// debugged does what d says about a call that has run, with the result y.
-func (c *Context) debugged(d *DebugOptions, y Tensor, seen *sight) Tensor {
+// report does what d says about a call that has run, with the result y.
+func (c *Context) report(d *DebugOptions, y Tensor, seen *observation) Tensor {
 	if d.Trace != nil {
 		c.quietly(d, func() { d.Trace(seen.line) })
 	}

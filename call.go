@@ -1,0 +1,150 @@
+package fucina
+
+import (
+	"fmt"
+
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/tagged"
+)
+
+// begin starts the operation o. It claims the context of the operands ts, adds them to the
+// context's call, and returns the context; finish ends the claim. If an operand cannot be
+// used, begin returns nil and the failed result of the operation.
+func begin(o tagged.Op, ts ...Tensor) (*Context, Tensor) {
+	var c *Context
+	for i := len(ts) - 1; i >= 0; i-- {
+		if ts[i].c != nil {
+			c = ts[i].c
+		}
+	}
+	for _, t := range ts {
+		if t.failure() != nil {
+			c.endMoved(ts)
+			return nil, Tensor{c, t.h, 0}
+		}
+	}
+	if c == nil {
+		return nil, c.fail(fmt.Errorf("%s: %w", o, errNoContext))
+	}
+	if err := c.enter(); err != nil {
+		return nil, c.fail(fmt.Errorf("%s: %w", o, err))
+	}
+	var err error
+	if c.cancel != nil {
+		err = c.cancel.Err()
+	}
+	c.call.Reset(o)
+	for i := 0; err == nil && i < len(ts); i++ {
+		if err = c.operand(ts[i]); err != nil && len(ts) > 1 {
+			err = fmt.Errorf("the %s: %w", c.call.Role(i), err)
+		}
+	}
+	if err != nil {
+		c.leave()
+		c.endMoved(ts)
+		return nil, c.fail(fmt.Errorf("%s: %w", o, err))
+	}
+	copy(c.in[:], ts)
+	return c, Tensor{}
+}
+
+// operand adds t to the call in progress. The call holds a reference to t's memory until
+// leave.
+func (c *Context) operand(t Tensor) error {
+	o, err := t.use()
+	if err != nil {
+		return err
+	}
+	err = c.foreign(t)
+	switch {
+	case err != nil:
+	case t.c != nil && t.c != c:
+		err = &opError{fmt.Sprintf("%s %s is driven by %s, the operation by %s; choose one with On", o.t.DType(), o.describe(), t.c, c), ErrContext}
+	case t.epoch&moved != 0 && t.h.ownedBy(t.mark()) != c.innermost():
+		err = &opError{o.t.DType().String() + " " + o.describe() + " is moved, and the innermost frame does not own it", ErrNotOwned}
+	}
+	if err != nil {
+		o.t.Release()
+		return err
+	}
+	c.call.Operand(o.t, o.names)
+	return nil
+}
+
+// foreign returns an error if t does not belong to c's engine.
+func (c *Context) foreign(t Tensor) error {
+	if t.h.e == c.e {
+		return nil
+	}
+	return &opError{fmt.Sprintf("%s belongs to %s, the context to %s", t, t.h.e, c.e), ErrEngine}
+}
+
+// endMoved ends the moved operands of an operation for which begin failed.
+func (c *Context) endMoved(ts []Tensor) {
+	for _, t := range ts {
+		if t.epoch&moved == 0 || c.enter() != nil {
+			continue
+		}
+		if t.live() && t.h.ownedBy(t.mark()) == c.innermost() {
+			c.release(t)
+		}
+		c.exit()
+	}
+}
+
+// leave releases the operands of the call, ends those that are moved, and makes the context
+// idle.
+func (c *Context) leave() {
+	for i := range c.call.NIn {
+		c.call.In(i).Release()
+		if t := c.in[i]; t.epoch&moved != 0 {
+			c.release(t)
+		}
+		c.in[i] = Tensor{}
+	}
+	c.call.Reset(0)
+	c.exit()
+}
+
+// finish runs the call that begin began, and returns its result, which belongs to the
+// innermost frame. The result of an operation that writes to its receiver is the receiver.
+func (c *Context) finish(receiver ...Tensor) Tensor {
+	d := c.debug.Load()
+	y, seen, err := c.run(d, receiver)
+	if err != nil {
+		return c.fail(err)
+	}
+	if d != nil {
+		return c.report(d, y, &seen)
+	}
+	return y
+}
+
+// run runs the call, and wraps its result if there is no receiver. seen is what d needs of
+// the call.
+func (c *Context) run(d *DebugOptions, receiver []Tensor) (t Tensor, seen observation, err error) {
+	defer c.leave()
+	y, err := c.call.Run(c.x)
+	if err != nil {
+		return Tensor{}, observation{}, err
+	}
+	if d != nil {
+		seen = d.observe(&c.call, &y)
+	}
+	if len(receiver) > 0 {
+		y.Release()
+		return receiver[0], seen, nil
+	}
+	return c.wrapIn(c.innermost(), y.Raw, y.Names), seen, nil
+}
+
+// apply runs an operation whose only attributes are parameters and an axis. axis is "" if
+// the operation has no axis.
+func apply(o tagged.Op, p op.Params, axis string, ts ...Tensor) Tensor {
+	c, failed := begin(o, ts...)
+	if c == nil {
+		return failed
+	}
+	c.call.Params, c.call.Axis = p, axis
+	return c.finish()
+}
