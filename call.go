@@ -51,23 +51,23 @@ func begin(o tagged.Op, ts ...Tensor) (*Context, Tensor) {
 // operand adds t to the call in progress. The call holds a reference to t's memory until
 // leave.
 func (c *Context) operand(t Tensor) error {
-	o, err := t.use()
-	if err != nil {
+	o := c.call.Next()
+	if err := t.useAs(o); err != nil {
 		return err
 	}
-	err = c.foreign(t)
+	err := c.foreign(t)
 	switch {
 	case err != nil:
 	case t.c != nil && t.c != c:
-		err = &opError{fmt.Sprintf("%s %s is driven by %s, the operation by %s; choose one with On", o.t.DType(), o.describe(), t.c, c), ErrContext}
+		err = &opError{fmt.Sprintf("%s %s is driven by %s, the operation by %s; choose one with On", o.Raw.DType(), o.Describe(), t.c, c), ErrContext}
 	case t.epoch&moved != 0 && t.h.ownedBy(t.mark()) != c.innermost():
-		err = &opError{o.t.DType().String() + " " + o.describe() + " is moved, and the innermost frame does not own it", ErrNotOwned}
+		err = &opError{o.Raw.DType().String() + " " + o.Describe() + " is moved, and the innermost frame does not own it", ErrNotOwned}
 	}
 	if err != nil {
-		o.t.Release()
+		o.Raw.Release()
 		return err
 	}
-	c.call.Operand(o.t, o.names)
+	c.call.NIn++
 	return nil
 }
 

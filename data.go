@@ -15,6 +15,7 @@ import (
 	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/offheap"
+	"github.com/fucina-go/fucina/tagged"
 )
 
 // FromSlice returns a tensor of T's dtype that holds a copy of values, in the row-major
@@ -134,8 +135,8 @@ func Data[T Element](t Tensor) ([]T, error) {
 		return nil, err
 	}
 	defer f.Close()
-	defer o.t.Release()
-	v := make([]T, o.t.StorageLen())
+	defer o.Raw.Release()
+	v := make([]T, o.Raw.StorageLen())
 	if err := copyOut(t, "data", &o, v); err != nil {
 		return nil, err
 	}
@@ -152,9 +153,9 @@ func copyTo[T Element](t Tensor, what string, dst []T) error {
 		return err
 	}
 	defer f.Close()
-	defer o.t.Release()
-	if n := o.t.StorageLen(); len(dst) != n {
-		return wrong(what, &opError{fmt.Sprintf("%s %s into %d elements, want %d", o.t.DType(), o.describe(), len(dst), n), ErrInvalidDataLength})
+	defer o.Raw.Release()
+	if n := o.Raw.StorageLen(); len(dst) != n {
+		return wrong(what, &opError{fmt.Sprintf("%s %s into %d elements, want %d", o.Raw.DType(), o.Describe(), len(dst), n), ErrInvalidDataLength})
 	}
 	return copyOut(t, what, &o, dst)
 }
@@ -253,17 +254,17 @@ func Update[T Element](t Tensor, write func(v []T) error) error {
 
 // opened returns t as the operand of a call that accesses its elements. The caller releases
 // the operand.
-func (t Tensor) opened(what string) (operand, error) {
+func (t Tensor) opened(what string) (tagged.Tensor, error) {
 	if t.failure() != nil {
-		return operand{}, t.Err()
+		return tagged.Tensor{}, t.Err()
 	}
 	o, err := t.use()
 	if err == nil && t.h.e.closed.Load() {
-		o.t.Release()
+		o.Raw.Release()
 		err = t.h.e.isClosed()
 	}
 	if err != nil {
-		return operand{}, wrong(what, err)
+		return tagged.Tensor{}, wrong(what, err)
 	}
 	return o, nil
 }
@@ -271,44 +272,44 @@ func (t Tensor) opened(what string) (operand, error) {
 // elements returns t as a contiguous operand with elements of type T: t itself, or a copy
 // that the returned frame owns. The caller releases the operand and closes the frame, which
 // may be the zero Frame.
-func elements[T Element](t Tensor, what string) (operand, Frame, error) {
+func elements[T Element](t Tensor, what string) (tagged.Tensor, Frame, error) {
 	o, err := t.opened(what)
 	if err != nil {
-		return operand{}, Frame{}, err
+		return tagged.Tensor{}, Frame{}, err
 	}
 	if err := typed[T](what, &o); err != nil {
-		o.t.Release()
-		return operand{}, Frame{}, err
+		o.Raw.Release()
+		return tagged.Tensor{}, Frame{}, err
 	}
-	if o.t.IsContiguous() {
+	if o.Raw.IsContiguous() {
 		return o, Frame{}, nil
 	}
-	o.t.Release()
+	o.Raw.Release()
 	if t.c == nil {
-		return operand{}, Frame{}, wrong(what, fmt.Errorf("a tensor that is not contiguous: %w", errNoContext))
+		return tagged.Tensor{}, Frame{}, wrong(what, fmt.Errorf("a tensor that is not contiguous: %w", errNoContext))
 	}
 	f := t.c.Frame()
 	if o, err = t.Copy().opened(what); err != nil {
 		f.Close()
-		return operand{}, Frame{}, err
+		return tagged.Tensor{}, Frame{}, err
 	}
 	return o, f, nil
 }
 
 // typed returns an error if the elements of o are not of type T.
-func typed[T Element](what string, o *operand) error {
-	if d := dtype.Of[T](); d != o.t.DType() {
-		return wrong(what, &opError{fmt.Sprintf("%s %s read as %s", o.t.DType(), o.describe(), d), ErrDType})
+func typed[T Element](what string, o *tagged.Tensor) error {
+	if d := dtype.Of[T](); d != o.Raw.DType() {
+		return wrong(what, &opError{fmt.Sprintf("%s %s read as %s", o.Raw.DType(), o.Describe(), d), ErrDType})
 	}
 	return nil
 }
 
 // copyOut copies the elements of a contiguous operand into dst, which has the same length.
-func copyOut[T Element](t Tensor, what string, o *operand, dst []T) error {
-	size := o.t.DType().Size()
+func copyOut[T Element](t Tensor, what string, o *tagged.Tensor, dst []T) error {
+	size := o.Raw.DType().Size()
 	p := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), len(dst)*size)
-	if err := o.t.Buffer().ReadAt(t.c.context(), p, o.t.Offset()*size); err != nil {
-		return wrong(what, fmt.Errorf("%s %s: %w", o.t.DType(), o.describe(), err))
+	if err := o.Raw.Buffer().ReadAt(t.c.context(), p, o.Raw.Offset()*size); err != nil {
+		return wrong(what, fmt.Errorf("%s %s: %w", o.Raw.DType(), o.Describe(), err))
 	}
 	return nil
 }
@@ -319,9 +320,9 @@ func lend[T Element](t Tensor, what string, a storage.Access, f func(v []T) erro
 	if err != nil {
 		return err
 	}
-	defer o.t.Release()
+	defer o.Raw.Release()
 	fail := func(err error) error {
-		return wrong(what, fmt.Errorf("%s %s: %w", o.t.DType(), o.describe(), err))
+		return wrong(what, fmt.Errorf("%s %s: %w", o.Raw.DType(), o.Describe(), err))
 	}
 	if f == nil {
 		return fail(errNoFunction)
@@ -329,23 +330,23 @@ func lend[T Element](t Tensor, what string, a storage.Access, f func(v []T) erro
 	if err := typed[T](what, &o); err != nil {
 		return err
 	}
-	if !o.t.IsContiguous() {
-		return fail(fmt.Errorf("strides %s, want a contiguous tensor: %w", o.t.Strides(), ErrUnsupportedView))
+	if !o.Raw.IsContiguous() {
+		return fail(fmt.Errorf("strides %s, want a contiguous tensor: %w", o.Raw.Strides(), ErrUnsupportedView))
 	}
 	ctx := t.c.context()
 	if a == storage.Update {
-		if _, err := o.t.Buffer().BeginHostWrite(ctx); err != nil {
+		if _, err := o.Raw.Buffer().BeginHostWrite(ctx); err != nil {
 			return fail(err)
 		}
-		defer o.t.Buffer().EndHostWrite()
+		defer o.Raw.Buffer().EndHostWrite()
 	}
-	own, err := tensor.Data[T](ctx, &o.t, storage.Read)
+	own, err := tensor.Data[T](ctx, &o.Raw, storage.Read)
 	if err != nil {
 		return fail(err)
 	}
 	lent := own
 	if invariants.Enabled {
-		block, err := offheap.Alloc(len(own) * o.t.DType().Size())
+		block, err := offheap.Alloc(len(own) * o.Raw.DType().Size())
 		if err != nil {
 			return fail(err)
 		}

@@ -13,8 +13,8 @@ func Memory(t Tensor) *byte {
 	if err != nil {
 		panic(err)
 	}
-	defer o.t.Release()
-	p, err := o.t.Buffer().Host(context.Background(), storage.Read)
+	defer o.Raw.Release()
+	p, err := o.Raw.Buffer().Host(context.Background(), storage.Read)
 	if err != nil {
 		panic(err)
 	}

@@ -23,8 +23,8 @@ func (t Tensor) String() string {
 	if err != nil {
 		return "ended tensor"
 	}
-	defer o.t.Release()
-	return o.t.DType().String() + " " + o.describe()
+	defer o.Raw.Release()
+	return o.Raw.DType().String() + " " + o.Describe()
 }
 
 // Format prints String. With %+v it also waits for the values and prints them, with the

@@ -249,7 +249,7 @@ func (c *Context) keep(f Frame, t Tensor) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, err
 	}
-	return c.wrapIn(around, o.t, o.names), nil
+	return c.wrapIn(around, o.Raw, o.Names), nil
 }
 
 // Replace sets *old to fresh: fresh gets the owner and the context of *old, and the tensor
@@ -324,7 +324,7 @@ func (t Tensor) successor(fresh Tensor) (Tensor, error) {
 		if err != nil {
 			return Tensor{}, err
 		}
-		next := owner.c.wrapIn(owner, o.t, o.names)
+		next := owner.c.wrapIn(owner, o.Raw, o.Names)
 		next.c = c
 		return next, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/tensor"
+	"github.com/fucina-go/fucina/tagged"
 	"github.com/fucina-go/fucina/tags"
 )
 
@@ -231,29 +232,28 @@ func (t Tensor) live() bool {
 	return t.h.epoch == t.mark()
 }
 
-// operand is a reference to a tensor during a call, with the names of its axes. The call
-// releases the reference.
-type operand struct {
-	t     tensor.Tensor
-	names tags.List
+// use returns a live tensor with a reference for the caller. It does not look at the failure
+// of a failed one.
+func (t Tensor) use() (o tagged.Tensor, err error) {
+	err = t.useAs(&o)
+	return o, err
 }
 
-func (o *operand) describe() string { return o.names.Describe(o.t.Shape()) }
-
-// use returns a live tensor as an operand. It does not look at the failure of a failed one.
-func (t Tensor) use() (operand, error) {
+// useAs is use with the result in *o. It sets *o only if it succeeds.
+func (t Tensor) useAs(o *tagged.Tensor) error {
 	switch {
 	case t.h == nil:
-		return operand{}, errNoTensor
+		return errNoTensor
 	case t.h.fail != nil:
-		return operand{}, t.h.fail
+		return t.h.fail
 	}
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
 	if t.h.epoch != t.mark() {
-		return operand{}, ErrReleased
+		return ErrReleased
 	}
-	return operand{t.h.t.Retained(), t.h.names}, nil
+	o.Raw, o.Names = t.h.t.Retained(), t.h.names
+	return nil
 }
 
 // Release ends the tensor early. It is never needed in a frame. It does nothing to a tensor

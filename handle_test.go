@@ -30,7 +30,7 @@ func TestHeaderReuse(t *testing.T) {
 	if n := e.Stats().Pool.Outstanding; n != 1 {
 		t.Errorf("%d buffers outstanding while one is in use", n)
 	}
-	o.t.Release()
+	o.Raw.Release()
 	if s := e.Stats(); s.Handles != 0 || s.Pool.Outstanding != 0 {
 		t.Errorf("%+v", s)
 	}

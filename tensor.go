@@ -74,16 +74,16 @@ func (t Tensor) Expect(axes ...string) Tensor {
 	if err != nil {
 		return t.complain("expect", err)
 	}
-	defer o.t.Release()
-	ok := len(axes) == o.names.Len()
-	for _, name := range o.names.Slice() {
+	defer o.Raw.Release()
+	ok := len(axes) == o.Names.Len()
+	for _, name := range o.Names.Slice() {
 		ok = ok && slices.Contains(axes, name) // names differ, so axes has each of them once
 	}
 	if ok {
 		return t
 	}
 	want := append([]string(nil), axes...) // a copy, because a slice that reaches fmt escapes
-	return t.c.fail(&opError{fmt.Sprintf("expect: have %s, want {%s}", o.describe(), strings.Join(want, " ")), ErrTag})
+	return t.c.fail(&opError{fmt.Sprintf("expect: have %s, want {%s}", o.Describe(), strings.Join(want, " ")), ErrTag})
 }
 
 // DType returns the element format, or dtype.Invalid for a tensor that has ended or failed.
@@ -95,8 +95,8 @@ func (t Tensor) DType() DType {
 	if err != nil {
 		return dtype.Invalid
 	}
-	defer o.t.Release()
-	return o.t.DType()
+	defer o.Raw.Release()
+	return o.Raw.DType()
 }
 
 // Dim returns the size of the axis. If t has no such axis, Dim returns 0 and records a
@@ -110,13 +110,13 @@ func (t Tensor) Dim(axis string) int {
 		t.complain("dim", err)
 		return 0
 	}
-	defer o.t.Release()
-	i := o.names.Index(axis)
+	defer o.Raw.Release()
+	i := o.Names.Index(axis)
 	if i < 0 {
-		t.c.fail(&opError{fmt.Sprintf("dim of %s %s: no axis %q", o.t.DType(), o.describe(), axis), ErrTag})
+		t.c.fail(&opError{fmt.Sprintf("dim of %s %s: no axis %q", o.Raw.DType(), o.Describe(), axis), ErrTag})
 		return 0
 	}
-	return o.t.Dim(i)
+	return o.Raw.Dim(i)
 }
 
 // Axes returns the axes, outermost first. A scalar, and a tensor that has ended or failed,
@@ -129,10 +129,10 @@ func (t Tensor) Axes() []Axis {
 	if err != nil {
 		return nil
 	}
-	defer o.t.Release()
-	axes := make([]Axis, o.names.Len())
-	for i, name := range o.names.Slice() {
-		axes[i] = Axis{Name: name, Size: o.t.Dim(i)}
+	defer o.Raw.Release()
+	axes := make([]Axis, o.Names.Len())
+	for i, name := range o.Names.Slice() {
+		axes[i] = Axis{Name: name, Size: o.Raw.Dim(i)}
 	}
 	return axes
 }
@@ -146,8 +146,8 @@ func (t Tensor) Len() int {
 	if err != nil {
 		return 0
 	}
-	defer o.t.Release()
-	return o.t.Len()
+	defer o.Raw.Release()
+	return o.Raw.Len()
 }
 
 // Raw is the memory layout of a tensor.
@@ -169,10 +169,10 @@ func (t Tensor) AsRaw() (Raw, error) {
 	if err != nil {
 		return Raw{}, wrong("raw", err)
 	}
-	defer o.t.Release()
-	s, st := o.t.Shape(), o.t.Strides()
+	defer o.Raw.Release()
+	s, st := o.Raw.Shape(), o.Raw.Strides()
 	return Raw{
-		DType: o.t.DType(), Shape: append([]int(nil), s.Slice()...), Strides: append([]int(nil), st.Slice()...),
-		Offset: o.t.Offset(), Contiguous: o.t.IsContiguous(),
+		DType: o.Raw.DType(), Shape: append([]int(nil), s.Slice()...), Strides: append([]int(nil), st.Slice()...),
+		Offset: o.Raw.Offset(), Contiguous: o.Raw.IsContiguous(),
 	}, nil
 }

@@ -149,7 +149,8 @@ type Call struct {
 	in    [MaxIn]Tensor
 	axes  [maxAxes]Axis
 	nAxes int
-	// arranged are the names of the axes of the positional operation's operands.
+	// arranged are the names of the axes of the positional operation's operands, after it
+	// has failed.
 	arranged [MaxIn]tags.List
 }
 
@@ -162,11 +163,9 @@ func (c *Call) Reset(o Op) {
 	c.Axis, c.Axis2, c.Start, c.Count = "", "", 0, 0
 }
 
-// Operand adds an operand. The call borrows t, which the caller releases after Run.
-func (c *Call) Operand(t tensor.Tensor, names tags.List) {
-	c.in[c.NIn] = Tensor{t, names}
-	c.NIn++
-}
+// Next returns the place of operand NIn. The caller sets it, increases NIn, and releases the
+// tensor after Run.
+func (c *Call) Next() *Tensor { return &c.in[c.NIn] }
 
 // In returns operand i.
 func (c *Call) In(i int) *Tensor { return &c.in[i] }
@@ -322,9 +321,15 @@ func (n namer) Axis(p op.Place, i int) string {
 func (c *Call) do(q *exec.Queue, in ...*Tensor) (tensor.Tensor, error) {
 	var raw [MaxIn]*tensor.Tensor
 	for i, t := range in {
-		raw[i], c.arranged[i] = &t.Raw, t.Names
+		raw[i] = &t.Raw
 	}
-	return q.Do(c.id, &c.Params, raw[:len(in)]...)
+	y, err := q.Do(c.id, &c.Params, raw[:len(in)]...)
+	if err != nil {
+		for i, t := range in {
+			c.arranged[i] = t.Names
+		}
+	}
+	return y, err
 }
 
 // work returns operand i as a working operand. The caller calls done.

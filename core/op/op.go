@@ -179,8 +179,7 @@ func (o *Operand) Fits() bool {
 // reach returns the number of storage elements from the operand's first to its furthest. It
 // returns false if no tensor has the shape, or if the strides are not valid for it.
 func (o *Operand) reach() (int, bool) {
-	st, err := o.Shape.Storage(o.DType)
-	if err != nil {
+	if _, err := o.Shape.StorageElements(o.DType); err != nil {
 		return 0, false
 	}
 	for _, s := range o.Strides.Slice() {
@@ -188,7 +187,12 @@ func (o *Operand) reach() (int, bool) {
 			return 0, false
 		}
 	}
-	reach, err := st.Reach(&o.Strides)
+	s := &o.Shape
+	if !o.DType.IsScalar() {
+		st, _ := o.Shape.Storage(o.DType)
+		s = &st
+	}
+	reach, err := s.Reach(&o.Strides)
 	return reach, err == nil
 }
 

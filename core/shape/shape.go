@@ -133,6 +133,27 @@ func Add(a, b int) (int, error) {
 
 // Elements returns the logical element count of s.
 func (s *Shape) Elements() (int, error) {
+	if n, ok := s.product(); ok {
+		return n, nil
+	}
+	return s.elements()
+}
+
+// product returns the logical element count of s, and false where elements fails.
+func (s *Shape) product() (int, bool) {
+	n := 1
+	for _, d := range s.dims[:s.rank] {
+		hi, lo := bits.Mul64(uint64(n), uint64(d))
+		if d < 1 || hi != 0 || lo > math.MaxInt {
+			return 0, false
+		}
+		n = int(lo)
+	}
+	return n, s.rank > 0
+}
+
+// elements is Elements with the errors.
+func (s *Shape) elements() (int, error) {
 	if s.rank == 0 {
 		return 0, fmt.Errorf("%w: rank 0", ErrInvalidShape)
 	}
@@ -171,6 +192,9 @@ func (s Shape) Storage(d dtype.DType) (Shape, error) {
 // StorageElements returns the number of storage elements of a contiguous tensor of shape s
 // and format d.
 func (s *Shape) StorageElements(d dtype.DType) (int, error) {
+	if n, ok := s.product(); ok && d.IsScalar() {
+		return n, nil
+	}
 	st, err := s.Storage(d)
 	if err != nil {
 		return 0, err
