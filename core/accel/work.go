@@ -332,8 +332,11 @@ func (t *Timeline) discharge(w *waiter) {
 // of a point implies the end of every earlier point of its timeline.
 type Fences []Work
 
-// Add puts w into the set. Before the set grows, Add drops the works that are Quiet, so
-// that the number of active queues bounds the size.
+// Add puts w into the set. It drops the works of closed queues that are Quiet, so that the set
+// does not keep the memory of these queues. Before the set grows, Add drops all works that are
+// Quiet, so that the number of active queues bounds the size. It does not drop them earlier: a
+// look at the work of an open queue would order the queues for the race detector, which could
+// then not find a missing WaitFor.
 func (f *Fences) Add(w Work) {
 	if w.t == nil {
 		return
@@ -346,9 +349,8 @@ func (f *Fences) Add(w Work) {
 			return
 		}
 	}
-	if len(*f) == cap(*f) {
-		*f = slices.DeleteFunc(*f, Work.Quiet)
-	}
+	full := len(*f) == cap(*f)
+	*f = slices.DeleteFunc(*f, func(w Work) bool { return (full || w.t.ended.Load()) && w.Quiet() })
 	*f = append(*f, w)
 }
 

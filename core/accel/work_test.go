@@ -397,6 +397,24 @@ func TestFencesStaySmall(t *testing.T) {
 	}
 }
 
+// The works of closed queues are forgotten before the set is full, so that idle memory does not
+// keep the queues of all that used it.
+func TestFencesForgetClosedQueues(t *testing.T) {
+	f := make(Fences, 0, 100)
+	open := NewTimeline("open", nil)
+	f.Add(open.Issue())
+	open.Complete(1)
+	for range 50 {
+		q := NewTimeline("q", nil)
+		f.Add(q.Issue())
+		q.Complete(1)
+		q.End()
+	}
+	if len(f) != 2 || !slices.Contains(f, open.Last()) {
+		t.Errorf("%d works, want that of the open queue and the last", len(f))
+	}
+}
+
 func TestFencesWaitForAllDespiteFailure(t *testing.T) {
 	var q *Timeline
 	waited := false
