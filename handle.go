@@ -250,7 +250,7 @@ func (t Tensor) useAs(o *tagged.Tensor) error {
 	t.h.mu.Lock()
 	defer t.h.mu.Unlock()
 	if t.h.epoch != t.mark() {
-		return ErrReleased
+		return errEnded(t)
 	}
 	o.Raw, o.Names = t.h.t.Retained(), t.h.names
 	return nil
@@ -326,7 +326,7 @@ func (t Tensor) Shared() Tensor {
 		}
 		s.c.exit()
 		if !mine {
-			return t.complain("shared", ErrReleased)
+			return t.complain("shared", errEnded(t))
 		}
 	}
 	return Tensor{nil, t.h, t.mark()}
@@ -346,10 +346,13 @@ func (t Tensor) Move() Tensor {
 	return t
 }
 
-// errEnded returns the error of using t, which is not live.
+// errEnded returns the error of using t, which is not live. A closed engine may have ended it.
 func errEnded(t Tensor) error {
-	if t.h == nil {
+	switch {
+	case t.h == nil:
 		return errNoTensor
+	case t.h.e.closed.Load():
+		return t.h.e.isClosed()
 	}
 	return ErrReleased
 }

@@ -408,8 +408,11 @@ func TestClosed(t *testing.T) {
 		}
 		closed(c, "context is closed", map[string]error{})
 		y := x.On(other).Add(x).Shared() // a Shared tensor has no context
+		owned := x.On(other).Ref()
 
 		refused(t, e.Close(), fucina.ErrLeak, "2 of them")
+		_, err = fucina.Data[float32](owned)
+		refused(t, err, fucina.ErrClosed, "data", e.String()+" is closed")
 		for _, z := range []fucina.Tensor{x, y} {
 			if !z.Valid() || z.String() != "f32 {d:2}" {
 				t.Errorf("after the engine's Close: %v", z)
