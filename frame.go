@@ -280,34 +280,22 @@ func Replace(old *Tensor, fresh Tensor) error {
 
 var errNoOld = errors.New("no tensor to replace: the pointer is nil")
 
-// successor gives fresh the owner of t, and returns it. If fresh is Shared and t is not,
-// successor returns a new tensor over the memory of fresh instead.
+// successor gives fresh the owner of t, and returns it. If t has ended, the owner is fresh's
+// context. If fresh is Shared and t is not, successor returns a new tensor over the memory of
+// fresh instead.
 func (t Tensor) successor(fresh Tensor) (Tensor, error) {
-	from, c, owner := fresh.h.ownedBy(fresh.mark()), fresh.c, (*frame)(nil)
+	from := fresh.h.ownedBy(fresh.mark())
+	c, owner, into := fresh.c, (*frame)(nil), fresh.c
 	live := t.live()
 	if live {
 		c, owner = t.c, t.h.ownedBy(t.mark())
+		into = owner.context()
 	}
-	into := c
-	if live {
-		into = nil
+	if err := enterBoth(from.context(), into); err != nil {
+		return Tensor{}, err
 	}
-	if owner != nil {
-		into = owner.c
-	}
-	if from != nil {
-		if err := from.c.enter(); err != nil {
-			return Tensor{}, err
-		}
-		defer from.c.exit()
-	}
+	defer exitBoth(from.context(), into)
 	if into != nil {
-		if from == nil || from.c != into {
-			if err := into.enter(); err != nil {
-				return Tensor{}, err
-			}
-			defer into.exit()
-		}
 		if err := into.foreign(fresh); err != nil {
 			return Tensor{}, err
 		}
@@ -335,4 +323,40 @@ func (t Tensor) successor(fresh Tensor) (Tensor, error) {
 		fresh.h.give(owner)
 	}
 	return Tensor{c, fresh.h, fresh.mark()}, nil
+}
+
+// context returns the context of s, or nil if s is nil.
+func (s *frame) context() *Context {
+	if s == nil {
+		return nil
+	}
+	return s.c
+}
+
+// enterBoth enters two contexts, which may be the same or nil. If one cannot be entered, it
+// enters neither.
+func enterBoth(a, b *Context) error {
+	if a != nil {
+		if err := a.enter(); err != nil {
+			return err
+		}
+	}
+	if b == nil || b == a {
+		return nil
+	}
+	err := b.enter()
+	if err != nil && a != nil {
+		a.exit()
+	}
+	return err
+}
+
+// exitBoth undoes enterBoth.
+func exitBoth(a, b *Context) {
+	if a != nil {
+		a.exit()
+	}
+	if b != nil && b != a {
+		b.exit()
+	}
 }
