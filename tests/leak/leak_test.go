@@ -1,6 +1,8 @@
 package leak_test
 
 import (
+	"os"
+	"os/signal"
 	"strings"
 	"testing"
 
@@ -29,5 +31,16 @@ func TestLeft(t *testing.T) {
 	close(end)
 	if err := before.Left(); err != nil {
 		t.Errorf("after all has ended: %v", err)
+	}
+}
+
+// The goroutine of package os/signal, which never ends, is not left behind.
+func TestSignals(t *testing.T) {
+	before := leak.Now()
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, os.Interrupt)
+	signal.Stop(ch)
+	if err := before.Left(); err != nil {
+		t.Error(err)
 	}
 }
