@@ -135,7 +135,7 @@ func (c *Context) run(d *DebugOptions, receiver []Tensor) (t Tensor, seen observ
 		y.Release()
 		return receiver[0], seen, nil
 	}
-	return c.wrapIn(c.innermost(), y.Raw, y.Names), seen, nil
+	return c.wrapIn(c.innermost(), &y), seen, nil
 }
 
 // apply runs an operation whose only attributes are parameters and an axis. axis is "" if

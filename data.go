@@ -49,7 +49,7 @@ func (c *Context) made(what string, axes []Axis, f func(s shape.Shape) (tensor.T
 	if err != nil {
 		return Tensor{}, fmt.Errorf("%s %s: %w", what, names.Describe(s), err)
 	}
-	return c.wrapIn(c.innermost(), t, names), nil
+	return c.wrapIn(c.innermost(), &tagged.Tensor{Raw: t, Names: names}), nil
 }
 
 // filled returns a tensor whose element i, in the order of the axes, is next(i). next is

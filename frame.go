@@ -249,7 +249,7 @@ func (c *Context) keep(f Frame, t Tensor) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, err
 	}
-	return c.wrapIn(around, o.Raw, o.Names), nil
+	return c.wrapIn(around, &o), nil
 }
 
 // Replace sets *old to fresh: fresh gets the owner and the context of *old, and the tensor
@@ -312,7 +312,7 @@ func (t Tensor) successor(fresh Tensor) (Tensor, error) {
 		if err != nil {
 			return Tensor{}, err
 		}
-		next := owner.c.wrapIn(owner, o.Raw, o.Names)
+		next := owner.c.wrapIn(owner, &o)
 		next.c = c
 		return next, nil
 	}

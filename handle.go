@@ -89,14 +89,14 @@ func (p *headers) keep(idle []*header) {
 // wrap returns a Shared Tensor for t, and takes the reference of t.
 func (e *Engine) wrap(t tensor.Tensor, names tags.List) Tensor {
 	h := e.headers.get(e)
-	return Tensor{nil, h, h.fill(t, names, nil)}
+	return Tensor{nil, h, h.fill(&tagged.Tensor{Raw: t, Names: names}, nil)}
 }
 
 // fill makes the idle header h the header of t with the given owner, and returns h's epoch.
-func (h *header) fill(t tensor.Tensor, names tags.List, owner *frame) uint64 {
+func (h *header) fill(t *tagged.Tensor, owner *frame) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.t, h.names, h.owner = t, names, owner
+	h.t, h.names, h.owner = t.Raw, t.Names, owner
 	return h.epoch
 }
 
@@ -113,7 +113,7 @@ const spareHeaders = 64
 
 // wrapIn returns a Tensor for t that the frame s of c owns, and takes the reference of t.
 // The caller is inside the context.
-func (c *Context) wrapIn(s *frame, t tensor.Tensor, names tags.List) Tensor {
+func (c *Context) wrapIn(s *frame, t *tagged.Tensor) Tensor {
 	var h *header
 	if n := len(c.spare); n > 0 {
 		h = c.spare[n-1]
@@ -122,7 +122,7 @@ func (c *Context) wrapIn(s *frame, t tensor.Tensor, names tags.List) Tensor {
 	} else {
 		h = c.e.headers.get(c.e)
 	}
-	epoch := h.fill(t, names, s)
+	epoch := h.fill(t, s)
 	s.link(h)
 	return Tensor{c, h, epoch}
 }

@@ -152,14 +152,17 @@ func (c *Queue) begin(p *op.Params, in []*tensor.Tensor) {
 	}
 	a.Out[0].DType = a.To
 	for i, t := range in[:a.NIn] {
-		a.In[i] = operand(t)
+		operand(&a.In[i], t)
 		c.bufs[i] = t.Buffer()
 	}
 	c.unchecked = false
 }
 
 // output sets the output to an existing tensor.
-func (c *Queue) output(out *tensor.Tensor) { c.args.Out[0], c.args.NOut = operand(out), 1 }
+func (c *Queue) output(out *tensor.Tensor) {
+	operand(&c.args.Out[0], out)
+	c.args.NOut = 1
+}
 
 // laidOut reports whether the operation takes the strides of its inputs.
 func (c *Queue) laidOut(id op.ID) bool {
@@ -288,7 +291,7 @@ type RefusalError struct {
 func (c *Queue) refusal(r *op.Refusal, in []*tensor.Tensor) error {
 	e := &RefusalError{Refusal: *r, n: min(len(in), op.MaxIn)}
 	for i, t := range in[:e.n] {
-		e.operands[i] = operand(t)
+		operand(&e.operands[i], t)
 	}
 	return e
 }

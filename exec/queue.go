@@ -71,11 +71,11 @@ func (c *Queue) forget() {
 	a.Out[0].Mem, a.Workspace, a.Status = op.Mem{}, op.Mem{}, nil
 }
 
-func operand(t *tensor.Tensor) op.Operand {
-	return op.Operand{
-		DType: t.DType(), Weight: t.Buffer().Stable(),
-		Shape: t.Shape(), Strides: t.Strides(), Offset: t.Offset(),
-	}
+// operand sets o to the operand t without memory.
+func operand(o *op.Operand, t *tensor.Tensor) {
+	o.DType, o.Weight = t.DType(), t.Buffer().Stable()
+	o.Shape, o.Strides, o.Offset = t.Shape(), t.Strides(), t.Offset()
+	o.Mem = op.Mem{}
 }
 
 // run executes the operation on c.args, into a new tensor.

@@ -194,7 +194,7 @@ func (c *Call) AddName(name string) {
 	c.nAxes++
 }
 
-// Axes returns the attribute Axes, of which the call keeps at most one more than MaxRank.
+// Axes returns the attribute Axes. If there were more than maxAxes, the call has the first ones.
 func (c *Call) Axes() []Axis { return c.axes[:min(c.nAxes, maxAxes)] }
 
 // Run runs the call on the queue and returns the result, which the caller releases.

@@ -14,7 +14,7 @@ func pointwise(c *Call, q *exec.Queue) (Tensor, error) {
 		return Tensor{v, x.Names}, err
 	}
 	y := &c.in[1]
-	if x.Names == y.Names && x.Raw.Shape() == y.Raw.Shape() {
+	if x.Names.Equal(&y.Names) && x.Raw.Shape() == y.Raw.Shape() {
 		v, err := c.do(q, x, y)
 		return Tensor{v, x.Names}, err
 	}

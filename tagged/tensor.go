@@ -166,7 +166,7 @@ func (t *working) moveLast(i int) error {
 // has with size 1, repeats. The caller has checked that names has all axes of t, and their
 // sizes.
 func (t *working) align(names *tags.List, s *shape.Shape) error {
-	if t.Names == *names && t.Raw.Shape() == *s {
+	if t.Names.Equal(names) && t.Raw.Shape() == *s {
 		return nil
 	}
 	var strides [shape.MaxRank]int

@@ -67,6 +67,19 @@ func (l List) Append(name string) (List, error) {
 	return l, nil
 }
 
+// Equal reports whether l and o have the same names in the same order.
+func (l *List) Equal(o *List) bool {
+	if l.n != o.n {
+		return false
+	}
+	for i, name := range l.names[:l.n] {
+		if name != o.names[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // Len returns the number of axes.
 func (l *List) Len() int { return int(l.n) }
 

@@ -210,11 +210,15 @@ func (id ID) Outputs() []Role { return contractOf(id).out }
 // nor any memory; see [ID.Layout] and [Operand.Fits]. The caller sets the dtype of the
 // output of Copy. If Infer refuses, the outputs are undefined.
 func Infer(id ID, a *Args) Refusal {
-	want, r := infer(id, a)
-	if !r.OK() {
+	if r := checkInputs(id, a); !r.OK() {
 		return r
 	}
 	c := &contracts[id]
+	want, r := c.infer(a)
+	if !r.OK() {
+		r.Op = id
+		return r
+	}
 	a.NOut = len(c.out)
 	for i := range a.NOut {
 		o := &a.Out[i]
@@ -222,12 +226,15 @@ func Infer(id ID, a *Args) Refusal {
 			o.DType = d
 		}
 		o.Shape, o.Offset = want[i], 0
-		if r := sizes(o, FirstOut+Place(i)); !r.OK() {
+		if _, err := o.Shape.Bytes(o.DType); err != nil {
+			r := sizes(o, FirstOut+Place(i))
 			r.Op = id
 			return r
 		}
 		st := o.Shape
-		st.Set(st.Rank()-1, st.Dim(-1)/o.DType.BlockSize())
+		if n := o.DType.BlockSize(); n > 1 {
+			st.Set(st.Rank()-1, st.Dim(-1)/n)
+		}
 		o.Strides = st.Contiguous()
 	}
 	return Refusal{}
@@ -238,11 +245,15 @@ func Infer(id ID, a *Args) Refusal {
 // output may share memory. Every operand must have valid strides, in the layout that its
 // role accepts. Check does not check the memory, which a provider does; see [Operand.Fits].
 func Check(id ID, a *Args) Refusal {
-	want, r := infer(id, a)
-	if !r.OK() {
+	if r := checkInputs(id, a); !r.OK() {
 		return r
 	}
 	c := &contracts[id]
+	want, r := c.infer(a)
+	if !r.OK() {
+		r.Op = id
+		return r
+	}
 	if a.NOut != len(c.out) {
 		return Refusal{Op: id, Why: WrongCount, Place: NoPlace, Got: a.NOut, Want: len(c.out)}
 	}
@@ -287,33 +298,30 @@ func checkOut(id ID, a *Args, i int, want *shape.Shape) Refusal {
 	return Refusal{}
 }
 
-// infer checks the inputs and parameters, and returns the shapes of the outputs.
-func infer(id ID, a *Args) (shapes, Refusal) {
+// checkInputs checks the number of the inputs, and each input by itself.
+func checkInputs(id ID, a *Args) Refusal {
 	if !id.Valid() {
-		return shapes{}, Refusal{Op: id, Why: UnknownOp, Place: NoPlace}
+		return Refusal{Op: id, Why: UnknownOp, Place: NoPlace}
 	}
 	c := &contracts[id]
 	if a.NIn != len(c.in) {
-		return shapes{}, Refusal{Op: id, Why: WrongCount, Place: NoPlace, Got: a.NIn, Want: len(c.in)}
+		return Refusal{Op: id, Why: WrongCount, Place: NoPlace, Got: a.NIn, Want: len(c.in)}
 	}
 	for i := range c.in {
 		role, o := &c.in[i], &a.In[i]
 		if !role.Formats.Has(o.DType) {
-			return shapes{}, Refusal{Op: id, Why: WrongFormat, Place: Place(i), Got: int(o.DType)}
+			return Refusal{Op: id, Why: WrongFormat, Place: Place(i), Got: int(o.DType)}
 		}
 		if n := o.Shape.Rank(); n == 0 || role.Rank != 0 && n != role.Rank {
-			return shapes{}, Refusal{Op: id, Why: WrongRank, Place: Place(i), Got: n, Want: max(role.Rank, 1)}
+			return Refusal{Op: id, Why: WrongRank, Place: Place(i), Got: n, Want: max(role.Rank, 1)}
 		}
-		if r := sizes(o, Place(i)); !r.OK() {
+		if _, err := o.Shape.Bytes(o.DType); err != nil {
+			r := sizes(o, Place(i))
 			r.Op = id
-			return shapes{}, r
+			return r
 		}
 	}
-	want, r := c.infer(a)
-	if !r.OK() {
-		r.Op = id
-	}
-	return want, r
+	return Refusal{}
 }
 
 // Layout returns the layout that the operation accepts of the operand at p, given the other
@@ -412,8 +420,8 @@ func inferSame(a *Args) (shapes, Refusal) { return only(a.In[0].Shape) }
 // inferPointwise is inferSame for inputs that all have one shape.
 func inferPointwise(a *Args) (shapes, Refusal) {
 	for i := 1; i < a.NIn; i++ {
-		if r := sameShape(&a.In[i].Shape, &a.In[0].Shape, Place(i), 0); !r.OK() {
-			return shapes{}, r
+		if a.In[i].Shape != a.In[0].Shape {
+			return shapes{}, sameShape(&a.In[i].Shape, &a.In[0].Shape, Place(i), 0)
 		}
 	}
 	return inferSame(a)

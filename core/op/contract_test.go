@@ -504,6 +504,8 @@ func TestFits(t *testing.T) {
 		{Operand{DType: dtype.F32, Shape: shape.Must(2), Strides: shape.Must(1), Offset: -1}, 12, false},
 		{Operand{DType: dtype.F32, Shape: shape.Must(2), Strides: shape.Must(1), Offset: math.MaxInt}, 12, false},
 		{Operand{DType: dtype.F32, Shape: shape.Must(3), Strides: shape.Must(math.MaxInt)}, 12, false},
+		{Operand{DType: dtype.F32, Shape: shape.Must(2), Strides: shape.Must(math.MaxInt), Offset: math.MaxInt}, 12, false},
+		{of(dtype.F32, 2, 3), -1, false},
 		{Operand{DType: dtype.F32, Shape: shape.Must(3), Strides: shape.Must(1, 1)}, 12, false},
 		{Operand{DType: dtype.Q8_0, Shape: shape.Must(33), Strides: shape.Must(1)}, 340, false},
 		{Operand{DType: dtype.Invalid, Shape: shape.Must(3), Strides: shape.Must(1)}, 12, false},

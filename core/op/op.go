@@ -2,6 +2,7 @@ package op
 
 import (
 	"math"
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -169,11 +170,11 @@ func (o *Operand) Has(l Layout) bool {
 // checks each operand with it before a kernel accesses the memory.
 func (o *Operand) Fits() bool {
 	reach, ok := o.reach()
-	if !ok || o.Offset < 0 {
+	if !ok || o.Offset < 0 || o.Mem.Len < 0 {
 		return false
 	}
-	have := o.Mem.Len / o.DType.Size()
-	return o.Offset < have && reach < have-o.Offset
+	hi, end := bits.Mul64(uint64(o.Offset)+uint64(reach)+1, uint64(o.DType.Size()))
+	return hi == 0 && end <= uint64(o.Mem.Len)
 }
 
 // reach returns the number of storage elements from the operand's first to its furthest. It

@@ -49,6 +49,9 @@ func FromBuffer(buf *storage.Buffer, d dtype.DType, s shape.Shape) (Tensor, erro
 	if n > buf.Size() {
 		return Tensor{}, fmt.Errorf("%w: %s %s needs %d bytes, the buffer has %d", ErrInvalidDataLength, d, s, n, buf.Size())
 	}
+	if d.IsScalar() {
+		return Tensor{buf: buf, dt: d, shape: s, strides: s.Contiguous()}, nil
+	}
 	st, _ := s.Storage(d)
 	return Tensor{buf: buf, dt: d, shape: s, strides: st.Contiguous()}, nil
 }
