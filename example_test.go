@@ -326,8 +326,11 @@ func ExampleTensor_Shared() {
 	sums := make(chan float64)
 	go func() {
 		own := must(c.Engine().NewContext())
-		defer own.Close()
-		sums <- must(w.On(own).Dot(w, "d").Float())
+		sum := must(w.On(own).Dot(w, "d").Float())
+		if err := own.Close(); err != nil {
+			log.Fatal(err)
+		}
+		sums <- sum // Engine.Close fails while a context is being closed
 	}()
 	fmt.Println(<-sums, must(x.Dot(w, "d").Float()))
 	// Output: 500 50
