@@ -4,7 +4,9 @@ package fucina_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fucina-go/fucina"
@@ -84,34 +86,42 @@ func TestDeviceFailureIsFound(t *testing.T) {
 		name string
 		find func(c *fucina.Context, failed fucina.Tensor) error
 		text string
+		// during says that the work fails after find has submitted a copy. Otherwise it fails
+		// at any time.
+		during bool
 	}{
-		{"sync", func(c *fucina.Context, _ fucina.Tensor) error { return c.Sync() }, "sync: "},
-		{"sync again", func(c *fucina.Context, _ fucina.Tensor) error {
+		{name: "sync", find: func(c *fucina.Context, _ fucina.Tensor) error { return c.Sync() }, text: "sync: "},
+		{name: "sync again", find: func(c *fucina.Context, _ fucina.Tensor) error {
 			_ = c.Sync()
 			return c.Sync()
-		}, "sync: "},
-		{"data", func(_ *fucina.Context, y fucina.Tensor) error {
+		}, text: "sync: "},
+		{name: "data", find: func(_ *fucina.Context, y fucina.Tensor) error {
 			_, err := fucina.Data[float32](y)
 			return err
-		}, "data: f32 {d:3}: "},
-		{"copy out", func(_ *fucina.Context, y fucina.Tensor) error {
+		}, text: "data: f32 {d:3}: "},
+		{name: "copy out", find: func(_ *fucina.Context, y fucina.Tensor) error {
 			return fucina.CopyOut(y, make([]float32, 3))
-		}, "copy out: f32 {d:3}: "},
-		{"read", func(_ *fucina.Context, y fucina.Tensor) error { return fucina.Read(y, notCalled[float32](t)) }, "read: f32 {d:3}: "},
-		{"float", func(_ *fucina.Context, y fucina.Tensor) error {
+		}, text: "copy out: f32 {d:3}: "},
+		{name: "read", find: func(_ *fucina.Context, y fucina.Tensor) error { return fucina.Read(y, notCalled[float32](t)) }, text: "read: f32 {d:3}: "},
+		{name: "float", find: func(_ *fucina.Context, y fucina.Tensor) error {
 			_, err := y.Narrow("d", 0, 1).Float()
 			return err
-		}, "float: f64 {d:1}: "},
-		{"read of what comes from it", func(_ *fucina.Context, y fucina.Tensor) error {
+		}, text: "float: f64 {d:1}: ", during: true},
+		{name: "float after the failure", find: func(c *fucina.Context, y fucina.Tensor) error {
+			_ = c.Sync()
+			_, err := y.Narrow("d", 0, 1).Float()
+			return err
+		}, text: "to of f32 {d:1}: "},
+		{name: "read of what comes from it", find: func(_ *fucina.Context, y fucina.Tensor) error {
 			_, err := fucina.Data[float32](y.Scale(2).Permute("d"))
 			return err
-		}, ": "},
-		{"later op", func(c *fucina.Context, y fucina.Tensor) error {
+		}, text: ": "},
+		{name: "later op", find: func(c *fucina.Context, y fucina.Tensor) error {
 			_ = c.Sync()
 			f := c.Frame()
 			y.Scale(2)
 			return f.Return(c.Ones(fucina.F32)).Err()
-		}, "scale of f32 {d:3}: "},
+		}, text: "scale of f32 {d:3}: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := discrete.New(discrete.Options{Ring: 64})
@@ -135,8 +145,15 @@ func TestDeviceFailureIsFound(t *testing.T) {
 			if err := y.Err(); err != nil {
 				t.Fatalf("the operation waited: %v", err)
 			}
-			d.Release()
+			var found atomic.Bool
+			go func() {
+				for tt.during && d.Stats().Submits[op.Copy] == 0 && !found.Load() {
+					runtime.Gosched()
+				}
+				d.Release()
+			}()
 			err = tt.find(c, y)
+			found.Store(true)
 			var w *accel.WindowError
 			refused(t, err, fucina.ErrDeviceFailed, "device_accel_test.go:", tt.text)
 			if !errors.As(err, &w) || !strings.HasPrefix(w.Ops, "add") {
