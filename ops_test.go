@@ -451,7 +451,7 @@ func TestComputedIDs(t *testing.T) {
 // Guards this fault: 32-bit indices were chosen by the number of elements, although the
 // layout of the view extended further.
 func TestViewPast32Bits(t *testing.T) {
-	if testing.Short() || !sparseMemory {
+	if !sparseMemory {
 		t.Skip("needs gigabytes of address space that cost nothing untouched")
 	}
 	c, end := open(t)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/llm/tokenizer"
 	"github.com/fucina-go/fucina/tests/tinyllama"
@@ -46,11 +45,8 @@ func TestTinyGoldens(t *testing.T) {
 // of the same model with its weights decoded to f32 beforehand.
 func TestFormatGoldens(t *testing.T) {
 	eng := openExact(t)
-	for i, f := range tinyllama.Formats() {
+	for _, f := range tinyllama.Formats() {
 		t.Run(f.DType.String(), func(t *testing.T) {
-			if i%4 != 0 && (testing.Short() || invariants.RaceEnabled) {
-				t.Skip("one format in four, where encoding is slow")
-			}
 			model := f.Model()
 			coded := openModel(t, eng, writeModel(t, model), llm.Options{})
 			ids, first, err := greedy(openSession(t, coded, llm.SessionOptions{}), f.PromptIDs, len(f.IDs))
@@ -85,9 +81,6 @@ func TestFormatGoldens(t *testing.T) {
 func TestStoriesGoldens(t *testing.T) {
 	for name, want := range storiesGoldens(t) {
 		t.Run(name, func(t *testing.T) {
-			if invariants.RaceEnabled && name != "stories260K.gguf" {
-				t.Skip("decoding blocks is slow under the race detector, and no other thread's concern")
-			}
 			tol := 1e-3
 			if name == "stories260K.gguf" {
 				tol = 1e-4

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/providers"
 	"github.com/fucina-go/fucina/tests/countdown"
 	"github.com/fucina-go/fucina/tests/repo"
@@ -45,9 +44,6 @@ func TestPerplexity(t *testing.T) {
 			t.Run(tc.name+"/"+provider, func(t *testing.T) {
 				if tc.path == "" {
 					tc.path = repo.Shared(t, "the tiny cases do the same with a seeded model", "models", "stories260K.gguf")
-				}
-				if invariants.RaceEnabled && tc.name != "tiny" {
-					t.Skip("the race detector sees the same code with the first model")
 				}
 				line := invoke(t, "perplexity", "-m", tc.path, "-f", story, "-c", strconv.Itoa(tc.window), "--provider", provider, "-o", "json").ok(t)
 				var object map[string]any

@@ -174,9 +174,6 @@ func TestTinyGoldens(t *testing.T) {
 
 // Real models give the ids and logits of llama.cpp, if they are in ../shared.
 func TestRealGoldens(t *testing.T) {
-	if invariants.RaceEnabled {
-		t.Skip("the race detector sees the same code under the synthetic models, in less time")
-	}
 	t.Setenv("FUCINA_EXACT", "1")
 	data, err := os.ReadFile("testdata/stories260K.json")
 	if err != nil {

@@ -131,13 +131,7 @@ const recordedRecipes = 35
 // checkBytes compares the result for a model and a recipe with the recorded digest. The digest
 // is empty if the reference refuses the model.
 func checkBytes(t *testing.T, model string, image []byte, way, name, want string) {
-	iq := strings.HasPrefix(name, "IQ")
-	switch {
-	case testing.Short() && (iq || model == "seed2"):
-		t.Skip("short")
-	case invariants.RaceEnabled && (name != "Q4_K_M" && name != "Q8_0" && name != "F16" || model == "seed2"):
-		t.Skip("the encoders crawl with the race detector; what runs at once is the same for all formats")
-	case iq && model == "seed2" && os.Getenv("FUCINA_TEST_FULL") != "1":
+	if strings.HasPrefix(name, "IQ") && model == "seed2" && os.Getenv("FUCINA_TEST_FULL") != "1" {
 		t.Skip("searches of seconds that seed1 shows too; FUCINA_TEST_FULL=1, as in make full, runs them")
 	}
 	way, calibrated := strings.CutSuffix(way, "/importance")

@@ -2,6 +2,7 @@ package tinyllama
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"flag"
@@ -124,11 +125,10 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// TestWriteWidened is the first step of testdata/README.md.
+// The widened files have the tensors of their models, in f32. With -write, this is the first
+// step of testdata/README.md.
 func TestWriteWidened(t *testing.T) {
-	if *write == "" {
-		t.Skip("no -write")
-	}
+	dir := cmp.Or(*write, t.TempDir())
 	models := map[string]*Model{}
 	for _, v := range variants {
 		models[v.name] = New(v.opt)
@@ -138,8 +138,24 @@ func TestWriteWidened(t *testing.T) {
 	}
 	for name, m := range models {
 		m.Widen()
-		if err := os.WriteFile(filepath.Join(*write, name+".gguf"), m.Bytes(), 0o644); err != nil {
+		path := filepath.Join(dir, name+".gguf")
+		if err := os.WriteFile(path, m.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
+		}
+		f, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(f.Tensors()) != len(m.Tensors) {
+			t.Errorf("%s: %d tensors, want %d", name, len(f.Tensors()), len(m.Tensors))
+		}
+		for _, w := range f.Tensors() {
+			if w.DType != dtype.F32 {
+				t.Errorf("%s: %s is %s, want f32", name, w.Name, w.DType)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
