@@ -290,7 +290,7 @@ func reshaped(y tensor.Tensor, s shape.Shape) (tensor.Tensor, error) {
 // inOrder returns a view of y with its axes in the order of want, and takes y's reference.
 // have are the names of y's axes.
 func inOrder(y tensor.Tensor, have, want *tags.List) (Tensor, error) {
-	if *have == *want {
+	if have.Equal(want) {
 		return Tensor{y, *want}, nil
 	}
 	var order [shape.MaxRank]int

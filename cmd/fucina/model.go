@@ -64,10 +64,8 @@ func (v *cacheType) String() string { return "" }
 
 func (v *cacheType) words() []string {
 	var names []string
-	for _, d := range dtype.All() {
-		if cacheFormats.Has(d) {
-			names = append(names, d.String())
-		}
+	for _, d := range cacheFormats.List() {
+		names = append(names, d.String())
 	}
 	return names
 }
