@@ -215,7 +215,7 @@ func (f *gridFormat) search(l *lattice, group *gridGroup) bool {
 		}
 	}
 	if scale > 0 && (offGrid != 0 || f.refine == refineFitted) {
-		scale = f.again(l, group, scale, offGrid)
+		scale = f.rechoose(l, group, scale, offGrid)
 	}
 	if scale < 0 {
 		scale = -scale
@@ -227,9 +227,10 @@ func (f *gridFormat) search(l *lattice, group *gridGroup) bool {
 	return true
 }
 
-// again chooses the points that f.refine says again, for the given scale, and returns the
-// best scale for them. offGrid has bit k set for a point k that was off the grid.
-func (f *gridFormat) again(l *lattice, group *gridGroup, scale float32, offGrid uint8) float32 {
+// rechoose makes a second choice of points, for the given scale, and returns the best scale
+// for the new points. It chooses only the points that were off the grid if f.refine is
+// refineOff, and otherwise all. Bit k of offGrid says that point k was off the grid.
+func (f *gridFormat) rechoose(l *lattice, group *gridGroup, scale float32, offGrid uint8) float32 {
 	points := f.group / l.values
 	inv := 1 / scale
 	for k := range points {

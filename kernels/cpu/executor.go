@@ -276,9 +276,9 @@ func laneOf(id op.ID, a *op.Args, lanes int) (int, error) {
 //
 // If a check fails, the output is unchanged, as it is for an unknown operation, whose
 // error wraps provider.ErrUnsupported. If a row number changes during the operation, to one
-// out of range, Execute fails too, and the output is undefined. If an operand lies in a mapped file that was
-// truncated, the error wraps offheap.ErrFileChanged and the output is undefined. The
-// errors do not name the operation; the caller adds its name.
+// out of range, Execute fails too, and the output is undefined. If an operand lies in a
+// mapped file that was truncated, the error wraps offheap.ErrFileChanged and the output is
+// undefined. The errors do not name the operation; the caller adds its name.
 //
 // Every lane polls ctx before it begins and at least every 5 ms of work. Once the lanes
 // have found ctx done, Execute returns an error that wraps ctx's, and the output is

@@ -153,6 +153,15 @@ func TestWriteWidened(t *testing.T) {
 			if w.DType != dtype.F32 {
 				t.Errorf("%s: %s is %s, want f32", name, w.Name, w.DType)
 			}
+			err := f.View(w, func(data []byte) error {
+				if !bytes.Equal(data, m.Tensor(w.Name).Data) {
+					t.Errorf("%s: %s has other values in the file", name, w.Name)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)

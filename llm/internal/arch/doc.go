@@ -2,8 +2,8 @@
 // from the metadata of a file.
 //
 // A [Family] is an entry of the table. It describes the arithmetic in which an architecture
-// differs from the others. The loader and the forward pass in llm/internal/net read it. [Register] adds
-// an entry at run time.
+// differs from the others. The loader and the forward pass in llm/internal/net read it.
+// [Register] adds an entry at run time.
 //
 // [Params] are the dimensions of one file. [Read] reads them from the metadata. Files are
 // untrusted: Read checks every dimension against the others and against bounds.

@@ -26,8 +26,8 @@ const (
 
 // Family describes the features of an architecture: the weights that its blocks have in
 // addition to the projections, and the constants that its files do not contain. The forward
-// pass in llm/internal/net is the same for all families. The zero value is a transformer with RMS norms
-// in front of attention and MLP, a SiLU gate, no bias and tied embeddings.
+// pass in llm/internal/net is the same for all families. The zero value is a transformer with
+// RMS norms in front of attention and MLP, a SiLU gate, no bias and tied embeddings.
 //
 // A file with a tensor that its family does not use cannot be opened.
 type Family struct {
