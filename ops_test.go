@@ -1,6 +1,7 @@
 package fucina_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -385,6 +386,47 @@ func TestDotMixedDTypes(t *testing.T) {
 		refused(t, fucina.Update(blocks, notCalled[dtype.BlockQ8_0](t)), fucina.ErrReadOnly)
 		refused(t, blocks.CopyFrom(blocks).Err(), fucina.ErrReadOnly, "copy from: destination {n:3 k:32}, source {n:3 k:32}: "+fucina.ErrReadOnly.Error())
 		blocks.Release()
+	})
+}
+
+// Narrow, Split and Merge take the last axis of a block format apart between blocks, also in
+// views that are not contiguous.
+func TestViewsOfBlocks(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		x := fucina.FromSlice(c, ramp(3*4*64, 1), ax("page:3 row:256")...)
+		blocks := x.To(dtype.Q8_0)
+		decoded := blocks.To(dtype.F32)
+		for name, view := range map[string]func(fucina.Tensor) fucina.Tensor{
+			"narrow": func(x fucina.Tensor) fucina.Tensor { return x.Narrow("row", 64, 128) },
+			"split": func(x fucina.Tensor) fucina.Tensor {
+				return x.Narrow("row", 64, 128).Split("row", ax("head:2 d:64")...)
+			},
+			"split to one block": func(x fucina.Tensor) fucina.Tensor {
+				return x.Narrow("row", 32, 192).Split("row", ax("a:3 b:2 d:32")...).Permute("b", "page", "a", "d")
+			},
+			"merge": func(x fucina.Tensor) fucina.Tensor {
+				return x.Narrow("row", 64, 128).Split("row", ax("head:2 d:64")...).Narrow("page", 1, 2).Merge("row", "head", "d")
+			},
+			"merge to a row": func(x fucina.Tensor) fucina.Tensor { return x.Merge("all", "page", "row") },
+		} {
+			y := view(blocks)
+			if err := y.Err(); err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			w := view(decoded)
+			want(t, y.To(dtype.F32), strings.TrimPrefix(w.String(), "f32 "), values[float32](t, w))
+		}
+		for name, y := range map[string]fucina.Tensor{
+			"narrow inside a block": blocks.Narrow("row", 0, 48), "narrow from inside": blocks.Narrow("row", 16, 32),
+			"split inside a block":          blocks.Split("row", ax("head:16 d:16")...),
+			"merge of what is not adjacent": blocks.Narrow("row", 0, 128).Merge("all", "page", "row"),
+			"gather of blocks":              blocks.Merge("all", "page", "row").Gather(c.Range("seq", 2), "all"),
+		} {
+			if !errors.Is(y.Err(), fucina.ErrUnsupportedView) {
+				t.Errorf("%s: %v, want ErrUnsupportedView", name, y.Err())
+			}
+		}
 	})
 }
 

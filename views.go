@@ -8,8 +8,8 @@ import (
 // Ref returns a new tensor over the same memory.
 func (t Tensor) Ref() Tensor { return apply(tagged.Ref, op.Params{}, "", t) }
 
-// Narrow returns a view of count entries of the axis, from index start on. The last axis of
-// a block format can only be taken whole.
+// Narrow returns a view of count entries of the axis, from index start on. Along the last axis
+// of a block format, start and count are whole numbers of blocks.
 func (t Tensor) Narrow(axis string, start, count int) Tensor {
 	c, failed := begin(tagged.Narrow, t)
 	if c == nil {
@@ -57,8 +57,8 @@ func (t Tensor) BroadcastTo(axes ...Axis) Tensor {
 
 // Split returns a view in which the axes into, outermost first, replace the axis. The product
 // of their sizes is the size of the axis; one size may be -1, and follows from the others.
-// Each name is new or is the name of the axis. An axis of any stride can be split, except
-// the last axis of a block format.
+// Each name is new or is the name of the axis. An axis of any stride can be split. If the axis
+// is the last of a block format, the last of into is a whole number of blocks.
 func (t Tensor) Split(axis string, into ...Axis) Tensor {
 	c, failed := begin(tagged.Split, t)
 	if c == nil {

@@ -212,7 +212,11 @@ func (t *working) group(q *exec.Queue, ends ...int) error {
 // 1. ok is false if the strides allow no such view.
 func grouped(t *tensor.Tensor, ends []int) (v tensor.Tensor, ok bool, err error) {
 	var dims, strides [shape.MaxRank]int
+	if n := len(ends); t.DType().IsBlockQuantized() && n > 1 && ends[n-2] == t.Rank() {
+		return tensor.Tensor{}, false, fmt.Errorf("%w: an axis of size 1 splits the blocks of %s", tensor.ErrUnsupportedView, t.String())
+	}
 	s, st := t.Shape(), t.Strides()
+	s, _ = s.Storage(t.DType()) // checked when the tensor was made
 	ok = true
 	lo := 0
 	for g, hi := range ends {
@@ -229,14 +233,15 @@ func grouped(t *tensor.Tensor, ends []int) (v tensor.Tensor, ok bool, err error)
 		}
 		lo = hi
 	}
+	dims[len(ends)-1] *= t.DType().BlockSize() // no overflow: t has all these elements
 	out, err := shapeOf(dims[:len(ends)])
 	if err != nil {
 		return tensor.Tensor{}, false, err
 	}
 	switch {
-	case out == s:
+	case out == t.Shape():
 		return t.Retained(), true, nil
-	case t.DType().IsBlockQuantized(), t.IsContiguous():
+	case t.IsContiguous():
 		v, err = t.Reshape(out)
 		return v, true, err
 	case !ok:
@@ -252,12 +257,14 @@ func viewOf(t *tensor.Tensor, s shape.Shape, strides []int) (tensor.Tensor, erro
 	if err != nil {
 		return tensor.Tensor{}, err
 	}
-	settle(&s, &st)
+	if stored, err := s.Storage(t.DType()); err == nil { // otherwise View fails
+		settle(&stored, &st)
+	}
 	return t.View(s, st, 0)
 }
 
 // settle sets the strides of axes of size 1 so that the layout is contiguous if the other
-// axes are. No element's position depends on these strides.
+// axes are. No element's position depends on these strides. s is a shape in storage elements.
 func settle(s, strides *shape.Shape) {
 	next := 1
 	for i := s.Rank() - 1; i >= 0; i-- {
@@ -272,7 +279,8 @@ func settle(s, strides *shape.Shape) {
 func settled(v tensor.Tensor) (tensor.Tensor, error) {
 	s, have := v.Shape(), v.Strides()
 	st := have
-	if settle(&s, &st); st == have || v.DType().IsBlockQuantized() {
+	stored, _ := s.Storage(v.DType()) // checked when the tensor was made
+	if settle(&stored, &st); st == have {
 		return v, nil
 	}
 	w, err := v.View(s, st, 0)

@@ -119,10 +119,15 @@ func split(c *Call, _ *exec.Queue) (Tensor, error) {
 			err = add(name, x.Raw.Dim(i), have.Dim(i))
 		} else {
 			rest := x.Raw.Dim(at)
-			for _, a := range into {
-				rest /= a.Size
+			for k, a := range into {
+				stride := have.Dim(i)
+				if rest /= a.Size; at < x.Names.Len()-1 {
+					stride *= rest
+				} else if k < len(into)-1 { // strides count blocks
+					stride *= rest / x.Raw.DType().BlockSize()
+				}
 				if err == nil {
-					err = add(a.Name, a.Size, rest*have.Dim(i))
+					err = add(a.Name, a.Size, stride)
 				}
 			}
 		}
@@ -134,12 +139,7 @@ func split(c *Call, _ *exec.Queue) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, because(err, "into %s: %v", Describe(into), err)
 	}
-	var v tensor.Tensor
-	if x.Raw.DType().IsBlockQuantized() {
-		v, err = x.Raw.Reshape(s)
-	} else {
-		v, err = viewOf(&x.Raw, s, strides[:names.Len()])
-	}
+	v, err := viewOf(&x.Raw, s, strides[:names.Len()])
 	if err != nil {
 		return Tensor{}, because(err, "into %s: %v", Describe(into), err)
 	}

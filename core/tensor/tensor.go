@@ -159,7 +159,7 @@ func (t *Tensor) Retained() Tensor {
 }
 
 // Reshape returns a view of a contiguous tensor with the shape s, which has the same number
-// of elements. For a block format the last axis must stay the same.
+// of elements. For a block format the last axis of s must be a whole number of blocks.
 func (t *Tensor) Reshape(s shape.Shape) (Tensor, error) {
 	if !t.IsContiguous() {
 		return Tensor{}, fmt.Errorf("%w: reshape of %s with strides %s to %s needs a contiguous tensor", ErrUnsupportedView, t.String(), t.strides, s)
@@ -171,7 +171,7 @@ func (t *Tensor) Reshape(s shape.Shape) (Tensor, error) {
 	if n != t.Len() {
 		return Tensor{}, fmt.Errorf("%w: reshape of %s (%d elements) to %s (%d)", ErrInvalidShape, t.String(), t.Len(), s, n)
 	}
-	if t.dt.IsBlockQuantized() && s.Dim(-1) != t.Dim(-1) {
+	if t.splitsBlocks(s.Dim(-1)) {
 		return Tensor{}, fmt.Errorf("%w: reshape of %s to %s splits blocks", ErrUnsupportedView, t.String(), s)
 	}
 	st, err := s.Storage(t.dt)
@@ -183,17 +183,21 @@ func (t *Tensor) Reshape(s shape.Shape) (Tensor, error) {
 	return v, nil
 }
 
+// splitsBlocks reports whether n entries of a last axis end inside a block.
+func (t *Tensor) splitsBlocks(n int) bool { return n%t.dt.BlockSize() != 0 }
+
 // View returns an arbitrary strided view that starts delta storage elements after t's first
 // element. It checks that the largest reachable offset lies inside the buffer. For a block
-// format only the unchanged view is allowed.
+// format the last axis of s must be a whole number of blocks, which lie along that axis.
 func (t *Tensor) View(s, strides shape.Shape, delta int) (Tensor, error) {
-	if t.dt.IsBlockQuantized() {
-		if s != t.shape || strides != t.strides || delta != 0 {
-			return Tensor{}, fmt.Errorf("%w: strided view of %s: blocks are indivisible", ErrUnsupportedView, t.String())
-		}
-		return t.Retained(), nil
-	}
 	if _, err := s.Elements(); err != nil {
+		return Tensor{}, err
+	}
+	if t.splitsBlocks(s.Dim(-1)) {
+		return Tensor{}, fmt.Errorf("%w: view %s of %s splits blocks", ErrUnsupportedView, s, t.String())
+	}
+	st, err := s.Storage(t.dt)
+	if err != nil {
 		return Tensor{}, err
 	}
 	if delta < 0 {
@@ -203,7 +207,7 @@ func (t *Tensor) View(s, strides shape.Shape, delta int) (Tensor, error) {
 	if err != nil {
 		return Tensor{}, err
 	}
-	reach, err := s.Reach(&strides)
+	reach, err := st.Reach(&strides)
 	if err != nil {
 		return Tensor{}, err
 	}
@@ -219,8 +223,8 @@ func (t *Tensor) View(s, strides shape.Shape, delta int) (Tensor, error) {
 	return v, nil
 }
 
-// Narrow returns the view of count entries from start on along axis. For a block
-// format the last axis cannot be narrowed.
+// Narrow returns the view of count entries from start on along axis. For a block format,
+// start and count must be whole numbers of blocks along the last axis.
 func (t *Tensor) Narrow(axis, start, count int) (Tensor, error) {
 	if axis < 0 || axis >= t.Rank() {
 		return Tensor{}, fmt.Errorf("%w: axis %d of %s", ErrIndexOutOfBounds, axis, t.String())
@@ -228,11 +232,15 @@ func (t *Tensor) Narrow(axis, start, count int) (Tensor, error) {
 	if d := t.Dim(axis); start < 0 || count < 1 || start > d || count > d-start {
 		return Tensor{}, fmt.Errorf("%w: %d entries from %d on of axis %d of %s", ErrIndexOutOfBounds, count, start, axis, t.String())
 	}
-	if t.dt.IsBlockQuantized() && axis == t.Rank()-1 && count != t.Dim(axis) {
-		return Tensor{}, fmt.Errorf("%w: narrowing the last axis of %s splits rows of blocks", ErrUnsupportedView, t.String())
-	}
-	v := t.Retained()
+	v := *t
 	v.shape.Set(axis, count)
+	if axis == t.Rank()-1 {
+		if t.splitsBlocks(start) || t.splitsBlocks(count) {
+			return Tensor{}, fmt.Errorf("%w: %d entries from %d on of axis %d of %s split blocks", ErrUnsupportedView, count, start, axis, t.String())
+		}
+		start /= t.dt.BlockSize()
+	}
+	t.buf.Retain()
 	v.offset += start * t.strides.Dim(axis)
 	return v, nil
 }

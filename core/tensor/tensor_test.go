@@ -367,8 +367,8 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// Blocks are indivisible, so the last axis of a block format stays whole, last and of stride
-// 1.
+// Blocks are indivisible, so the last axis of a block format stays last, and its views are
+// whole numbers of blocks.
 func TestBlockViews(t *testing.T) {
 	leak.Check(t)
 	w := q8(t, 3, 4, 64)
@@ -381,6 +381,11 @@ func TestBlockViews(t *testing.T) {
 		"permuted lead axes":      func() (Tensor, error) { return w.Permute(1, 0, 2) },
 		"broadcast of new axes":   func() (Tensor, error) { return w.BroadcastTo(shape.Must(5, 3, 4, 64)) },
 		"second owner's identity": func() (Tensor, error) { return w.Retained(), nil },
+		"other shape":             func() (Tensor, error) { return w.View(shape.Must(12, 64), strides(2, 1), 0) },
+		"other strides":           func() (Tensor, error) { return w.View(shape.Must(4, 3, 32), strides(2, 8, 1), 1) },
+		"split last axis":         func() (Tensor, error) { return w.Reshape(shape.Must(3, 8, 32)) },
+		"merged last axis":        func() (Tensor, error) { return w.Reshape(shape.Must(3, 256)) },
+		"narrow of a block":       func() (Tensor, error) { return w.Narrow(2, 32, 32) },
 	}
 	want := map[string]struct {
 		strides shape.Shape
@@ -393,6 +398,11 @@ func TestBlockViews(t *testing.T) {
 		"permuted lead axes":      {strides(2, 8, 1), 0},
 		"broadcast of new axes":   {strides(0, 8, 2, 1), 0},
 		"second owner's identity": {strides(8, 2, 1), 0},
+		"other shape":             {strides(2, 1), 0},
+		"other strides":           {strides(2, 8, 1), 1},
+		"split last axis":         {strides(8, 1, 1), 0},
+		"merged last axis":        {strides(8, 1), 0},
+		"narrow of a block":       {strides(8, 2, 1), 1},
 	}
 	for name, view := range accepted {
 		v, err := view()
@@ -406,11 +416,10 @@ func TestBlockViews(t *testing.T) {
 		v.Release()
 	}
 	refused := map[string]func() (Tensor, error){
-		"other shape":           func() (Tensor, error) { return w.View(shape.Must(12, 64), strides(2, 1), 0) },
-		"other strides":         func() (Tensor, error) { return w.View(w.Shape(), strides(2, 8, 1), 0) },
-		"offset":                func() (Tensor, error) { return w.View(w.Shape(), w.Strides(), 1) },
-		"reshape of last axis":  func() (Tensor, error) { return w.Reshape(shape.Must(3, 8, 32)) },
-		"narrow inside a row":   func() (Tensor, error) { return w.Narrow(2, 0, 32) },
+		"view inside a block":   func() (Tensor, error) { return w.View(shape.Must(3, 16), strides(8, 1), 0) },
+		"reshape of last axis":  func() (Tensor, error) { return w.Reshape(shape.Must(3, 16, 16)) },
+		"narrow inside a block": func() (Tensor, error) { return w.Narrow(2, 0, 16) },
+		"narrow from inside":    func() (Tensor, error) { return w.Narrow(2, 16, 32) },
 		"permuted block axis":   func() (Tensor, error) { return w.Permute(0, 2, 1) },
 		"reshape to one column": func() (Tensor, error) { return w.Reshape(shape.Must(3*4*64, 1)) },
 	}
@@ -418,6 +427,9 @@ func TestBlockViews(t *testing.T) {
 		if v, err := view(); !errors.Is(err, ErrUnsupportedView) {
 			t.Errorf("%s: %s, %v; want ErrUnsupportedView", name, v.String(), err)
 		}
+	}
+	if v, err := w.View(shape.Must(3, 4, 64), strides(8, 2, 1), 1); !errors.Is(err, ErrInvalidDataLength) {
+		t.Errorf("view past the end: %s, %v; want ErrInvalidDataLength", v.String(), err)
 	}
 	if !w.Buffer().Unique() {
 		t.Error("a reference is left over")
