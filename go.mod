@@ -8,3 +8,5 @@ require (
 	golang.org/x/term v0.48.0
 	golang.org/x/text v0.44.0
 )
+
+require github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58

@@ -131,8 +131,8 @@ type Info struct {
 	// Unified says that host and device bytes are the same bytes.
 	Unified bool
 
-	TotalBytes int64 // device memory
-	FreeBytes  int64 // free device memory at the time of the call
+	TotalBytes int64 // memory of the device, or of the machine if HostMemory is set; 0 if unknown
+	FreeBytes  int64 // free device memory at the time of the call; 0 if HostMemory is set
 	MaxAlloc   int64 // largest single allocation; 0 is no limit
 
 	// MinCost is the least cost, by op.ID and in the units of op.Cost, for which moving

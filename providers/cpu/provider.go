@@ -65,13 +65,13 @@ func New(opt Options) (*Provider, error) {
 			Device:     fmt.Sprintf("%s, %d threads", runtime.GOARCH, n),
 			HostMemory: true,
 			Unified:    true,
+			TotalBytes: hostMemory(cgroupLimits),
 		},
 		queues: make(map[*queue]struct{}),
 	}, nil
 }
 
-// Info describes the processor. The memory sizes are zero, because the provider has no
-// memory of its own.
+// Info describes the processor. TotalBytes is the memory of the machine or of the container.
 func (p *Provider) Info() provider.Info { return p.info }
 
 // Plan returns the plan of the kernels.
