@@ -412,6 +412,21 @@ const (
 // RoPE describes rotary position angles and their stretching to longer contexts.
 type RoPE = exec.RoPE
 
+// Angles computes the rows of a table of rotary position angles for any positions, such as
+// those of tokens of several sequences.
+type Angles = exec.Angles
+
+// NewAngles returns the angles of r for the positions 0 to positions-1. It fails, as
+// Engine.RoPETable does, if a field of r is out of its range or if an angle or an element is
+// not finite.
+func NewAngles(r RoPE, positions int) (*Angles, error) {
+	a, err := exec.NewAngles(r, positions)
+	if err != nil {
+		return nil, fmt.Errorf("angles: %w", err)
+	}
+	return a, nil
+}
+
 // RoPETable returns a Shared f32 tensor {posAxis PairAxis CosSinAxis} with the cosines and
 // sines of the angles of positions 0 to positions-1, for Tensor.RoPE. The caller releases
 // the tensor, even if frames or scopes are open.

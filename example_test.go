@@ -359,3 +359,21 @@ func ExampleUpdate() {
 	fmt.Println(before, must(fucina.Data[float32](x)), sum, err)
 	// Output: [1 2 3] [10 2 3] 15 <nil>
 }
+
+// The tokens of a step may have any positions. Put computes their angles into memory that the
+// step uploads.
+func ExampleAngles() {
+	c, end := session()
+	defer end()
+	angles := must(fucina.NewAngles(fucina.RoPE{Dims: 2, FreqBase: 10000}, 1024))
+	rows := c.Zeros(fucina.F32, fucina.Ax("seq", 2), fucina.Ax(fucina.PairAxis, 1), fucina.Ax(fucina.CosSinAxis, 2))
+	err := fucina.Update(rows, func(v []float32) error { return angles.Put(v, []int32{0, 512}) })
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%.3f\n", must(fucina.Data[float32](rows)))
+	fmt.Println(angles.Put(make([]float32, 2), []int32{1024}))
+	// Output:
+	// [1.000 0.000 -0.997 0.080]
+	// index out of bounds: position 1024 at index 0, want 0 to 1023
+}

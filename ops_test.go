@@ -707,6 +707,8 @@ func TestRefusals(t *testing.T) {
 		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 3, FreqBase: 1}, 2, "seq")), nil, "rope table: 3 rotated elements"},
 		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, 2, "pair")), fucina.ErrTag, "rope table"},
 		{fail(c.Engine().RoPETable(fucina.RoPE{Dims: 2, FreqBase: 1}, math.MaxInt/8, "seq")), fucina.ErrNoMemory, "rope table"},
+		{fail(fucina.NewAngles(fucina.RoPE{Dims: 3, FreqBase: 1}, 2)), nil, "angles: 3 rotated elements"},
+		{fail(fucina.NewAngles(fucina.RoPE{Dims: 2, FreqBase: 1}, 0)), fucina.ErrInvalidShape, "angles: "},
 		{ab.On(nil).Add(ab.On(nil)), nil, "add: no context; choose one with On"},
 		{ab.Add(fucina.Tensor{}), fucina.ErrReleased, "add: the right: the zero Tensor"},
 		{fucina.Attention(ab, fucina.Tensor{}, ab, fucina.AttentionOptions{}), fucina.ErrReleased, "attention: the key: the zero Tensor"},

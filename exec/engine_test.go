@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/providers/cpu"
 )
@@ -142,5 +145,77 @@ func TestRoPETableIsFinite(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			x.Release()
 		}
+		if _, err := NewAngles(r, 3); err == nil {
+			t.Errorf("%s: no error of NewAngles", name)
+		}
+	}
+}
+
+// Angles at any positions are the rows of the table, bit for bit. Positions and lengths that do
+// not fit write nothing.
+func TestAngles(t *testing.T) {
+	const n = 40
+	for name, r := range map[string]RoPE{
+		"plain":   {Dims: 6, FreqBase: 10000},
+		"linear":  {Dims: 4, FreqBase: 500000, FreqScale: 0.25},
+		"factors": {Dims: 4, FreqBase: 10000, FreqFactors: []float32{1, 8}},
+		"yarn":    {Dims: 8, FreqBase: 10000, FreqScale: 0.25, ExtFactor: 1, AttnFactor: 1.5, BetaFast: 32, BetaSlow: 1, OriginalContext: 10},
+	} {
+		table, err := RoPETable(r, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := tensor.Data[float32](t.Context(), &table, storage.Read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := NewAngles(r, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		positions := []int32{n - 1, 0, 7, 7, 1}
+		got := make([]float32, len(positions)*r.Dims)
+		if k := testing.AllocsPerRun(10, func() { err = a.Put(got, positions) }); k != 0 || err != nil {
+			t.Errorf("%s: %v allocations, %v", name, k, err)
+		}
+		for i, pos := range positions {
+			for j, x := range got[i*r.Dims:][:r.Dims] {
+				if want := rows[int(pos)*r.Dims+j]; math.Float32bits(x) != math.Float32bits(want) {
+					t.Errorf("%s: element %d of position %d is %v, want %v", name, j, pos, x, want)
+				}
+			}
+		}
+		clear(got)
+		for _, tt := range []struct {
+			dst       []float32
+			positions []int32
+			kind      error
+			text      string
+		}{
+			{got[1:], positions, tensor.ErrInvalidDataLength, "angles of 5 positions, want"},
+			{got[:2*r.Dims], []int32{0, n}, tensor.ErrIndexOutOfBounds, "position 40 at index 1, want 0 to 39"},
+			{got[:2*r.Dims], []int32{5, -1}, tensor.ErrIndexOutOfBounds, "position -1 at index 1"},
+		} {
+			if err := a.Put(tt.dst, tt.positions); !errors.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("%s: error %v, want %q", name, err, tt.text)
+			}
+		}
+		if slices.Max(got) != 0 || slices.Min(got) != 0 {
+			t.Errorf("%s: a refused Put wrote %v", name, got)
+		}
+		table.Release()
+	}
+	for name, a := range map[string]*Angles{"nil": nil, "zero": {}} {
+		if err := a.Put(nil, []int32{0}); !errors.Is(err, tensor.ErrIndexOutOfBounds) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, positions := range []int{0, -1} {
+		if _, err := NewAngles(RoPE{Dims: 2, FreqBase: 1}, positions); !errors.Is(err, tensor.ErrInvalidShape) {
+			t.Errorf("%d positions: %v", positions, err)
+		}
+	}
+	if _, err := NewAngles(RoPE{Dims: math.MaxInt - 1, FreqBase: 1}, 1); err == nil {
+		t.Error("angles of more elements than memory has")
 	}
 }

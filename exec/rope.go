@@ -35,16 +35,11 @@ type RoPE struct {
 // n-1, f32, with stable contents. Angles are computed in float64: a device's own
 // sine would be wrong at long positions. It fails if an angle or an element is not finite.
 func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
-	if r.FreqScale == 0 {
-		r.FreqScale = 1
-	}
-	if r.AttnFactor == 0 {
-		r.AttnFactor = 1
-	}
-	if err := r.check(); err != nil {
+	a, err := NewAngles(r, n)
+	if err != nil {
 		return tensor.Tensor{}, err
 	}
-	t, err := newTable(n, r.Dims/2)
+	t, err := newTable(n, len(a.freq))
 	if err != nil {
 		return tensor.Tensor{}, err
 	}
@@ -55,27 +50,88 @@ func RoPETable(r RoPE, n int) (tensor.Tensor, error) {
 		t.Release()
 		return tensor.Tensor{}, err
 	}
-	freq, attn, err := r.frequencies(n)
-	if err != nil {
-		t.Release()
-		return tensor.Tensor{}, err
-	}
 	for pos := range n {
-		row := values[pos*r.Dims:][:r.Dims]
-		for i, f := range freq {
-			sin, cos := math.Sincos(float64(pos) * f)
-			row[2*i], row[2*i+1] = float32(cos*attn), float32(sin*attn)
-		}
+		a.put(values[pos*r.Dims:][:r.Dims], pos)
 	}
 	t.Buffer().MarkStable()
 	return t, nil
 }
+
+// Angles computes rows of a table of rotary position angles. It is immutable, so goroutines
+// may share it. nil and the zero Angles have no positions.
+type Angles struct {
+	freq      []float64 // the angle of each pair at position 1
+	attn      float64   // the factor on the cosines and sines
+	positions int
+}
+
+// NewAngles returns the angles of r for the positions 0 to positions-1. It fails if a field of
+// r is out of its range, or if an angle or an element is not finite.
+func NewAngles(r RoPE, positions int) (*Angles, error) {
+	if r.FreqScale == 0 {
+		r.FreqScale = 1
+	}
+	if r.AttnFactor == 0 {
+		r.AttnFactor = 1
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	if positions < 1 {
+		return nil, fmt.Errorf("%w: %d positions, want at least 1", tensor.ErrInvalidShape, positions)
+	}
+	freq, attn, err := r.frequencies(positions)
+	if err != nil {
+		return nil, err
+	}
+	return &Angles{freq, attn, positions}, nil
+}
+
+// Put writes the cosines and sines of the positions to dst: RoPE.Dims elements for each
+// position, which are those of a row of the table that RoPETable returns, (cos, sin) for each
+// pair. It allocates nothing.
+//
+// If dst has another length, Put fails with tensor.ErrInvalidDataLength. If a position is out
+// of the range of NewAngles, it fails with tensor.ErrIndexOutOfBounds. In both cases it writes
+// nothing.
+func (a *Angles) Put(dst []float32, positions []int32) error {
+	var none Angles
+	if a == nil {
+		a = &none
+	}
+	dims := 2 * len(a.freq)
+	if len(dst) != dims*len(positions) {
+		return fmt.Errorf("%w: %d elements for the angles of %d positions, want %d for each", tensor.ErrInvalidDataLength, len(dst), len(positions), dims)
+	}
+	for i, pos := range positions {
+		if pos < 0 || int(pos) >= a.positions {
+			return fmt.Errorf("%w: position %d at index %d, want 0 to %d", tensor.ErrIndexOutOfBounds, pos, i, a.positions-1)
+		}
+	}
+	for i, pos := range positions {
+		a.put(dst[i*dims:][:dims], int(pos))
+	}
+	return nil
+}
+
+// put writes the row of pos.
+func (a *Angles) put(row []float32, pos int) {
+	for i, f := range a.freq {
+		sin, cos := math.Sincos(float64(pos) * f)
+		row[2*i], row[2*i+1] = float32(cos*a.attn), float32(sin*a.attn)
+	}
+}
+
+// maxDims is the largest number of rotated elements, which bounds a slice on the Go heap.
+const maxDims = 1 << 24
 
 // check returns an error if a field is out of its range. FreqScale and AttnFactor are set.
 func (r *RoPE) check() error {
 	switch {
 	case r.Dims < 2 || r.Dims%2 != 0:
 		return fmt.Errorf("%d rotated elements, want an even number of at least 2", r.Dims)
+	case r.Dims > maxDims:
+		return fmt.Errorf("%d rotated elements, want at most %d", r.Dims, maxDims)
 	case !(r.FreqBase > 0) || math.IsInf(r.FreqBase, 1):
 		return fmt.Errorf("frequency base %v, want a finite positive number", r.FreqBase)
 	case r.FreqFactors != nil && len(r.FreqFactors) != r.Dims/2:
