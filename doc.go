@@ -56,8 +56,8 @@
 //
 // # Views
 //
-// Views ([Tensor.Narrow], [Tensor.Rename], [Tensor.Permute], [Tensor.BroadcastTo],
-// [Tensor.Split], [Tensor.Merge]) share the storage of their tensor and keep it alive.
+// Views ([Tensor.Narrow], [Tensor.Rename], [Tensor.Permute], [Tensor.Bitcast],
+// [Tensor.BroadcastTo], [Tensor.Split], [Tensor.Merge]) share the storage of their tensor and keep it alive.
 // They never copy: a view that strides cannot express fails with ErrUnsupportedView.
 // [Tensor.Contiguous] copies if the layout requires it.
 //

@@ -232,6 +232,19 @@ func ExampleTensor_Merge() {
 	// [1 4 2 5 3 6]
 }
 
+// One tensor holds integers and floats. Bitcast reads a part of it as floats.
+func ExampleTensor_Bitcast() {
+	c, end := session()
+	defer end()
+	step := fucina.FromSlice(c, []int32{7, 9, int32(math.Float32bits(0.5)), int32(math.Float32bits(2))}, fucina.Ax("i", 4))
+	ids, scales := step.Narrow("i", 0, 2), step.Narrow("i", 2, 2).Bitcast(fucina.F32)
+	fmt.Println(must(fucina.Data[int32](ids)), scales, must(fucina.Data[float32](scales)))
+	fmt.Println(errors.Unwrap(step.Bitcast(fucina.F16).Err()))
+	// Output:
+	// [7 9] f32 {i:2} [0.5 2]
+	// bitcast of i32 {i:4}: to f16, want numbers of one size
+}
+
 // BroadcastTo adds axes without copying. Copy makes them contiguous.
 func ExampleTensor_BroadcastTo() {
 	c, end := session()

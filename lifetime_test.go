@@ -52,6 +52,7 @@ func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 		"narrow":            x.Narrow("d", 0, 1),
 		"rename":            x.Rename("d", "e"),
 		"permute":           x.Permute("d"),
+		"bitcast":           x.Bitcast(fucina.I32),
 		"split":             x.Split("d", fucina.Ax("d", 3)),
 		"merge":             x.Merge("d", "d"),
 		"broadcast":         x.BroadcastTo(fucina.Ax("d", 3)),
@@ -232,6 +233,7 @@ func TestResultsAreDistinct(t *testing.T) {
 			"permute":    func() fucina.Tensor { return x.Permute("d") },
 			"split":      func() fucina.Tensor { return x.Split("d", fucina.Ax("d", 4)) },
 			"merge":      func() fucina.Tensor { return x.Merge("d", "d") },
+			"bitcast":    func() fucina.Tensor { return x.Bitcast(fucina.F32) },
 			"broadcast":  func() fucina.Tensor { return x.BroadcastTo(fucina.Ax("d", 4)) },
 		} {
 			before := c.Engine().Stats().Pool.Outstanding

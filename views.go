@@ -43,6 +43,13 @@ func (t Tensor) Permute(axes ...string) Tensor {
 	return c.finish()
 }
 
+// Bitcast returns a view of the same memory with the dtype d. The dtypes of both are numbers of
+// one size, as i32 and f32 are. Integers and floats can then share a tensor, so that they reach
+// a device in one transfer.
+func (t Tensor) Bitcast(d DType) Tensor {
+	return apply(tagged.Bitcast, op.Params{To: d}, "", t)
+}
+
 // BroadcastTo returns a view with the given axes and sizes. An axis that t lacks, or has
 // with size 1, repeats. A view that repeats cannot be written to.
 func (t Tensor) BroadcastTo(axes ...Axis) Tensor {

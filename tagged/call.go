@@ -64,6 +64,8 @@ const (
 	Rename
 	// Permute puts the axes in the order of Axes.
 	Permute
+	// Bitcast reads the elements as those of dtype Params.To, which has the same size.
+	Bitcast
 	// BroadcastTo repeats In[0] to Axes.
 	BroadcastTo
 	// Split divides Axis into Axes.
@@ -110,6 +112,7 @@ var table = [OpCount]entry{
 	Narrow:      {name: "narrow", run: narrow},
 	Rename:      {name: "rename", run: rename},
 	Permute:     {name: "permute", run: permute},
+	Bitcast:     {name: "bitcast", run: bitcast},
 	BroadcastTo: {name: "broadcast", run: broadcastTo},
 	Split:       {name: "split", run: split},
 	Merge:       {name: "merge", run: merge},

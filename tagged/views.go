@@ -65,6 +65,15 @@ func permute(c *Call, _ *exec.Queue) (Tensor, error) {
 	return Tensor{v, y.Names}, err
 }
 
+func bitcast(c *Call, _ *exec.Queue) (Tensor, error) {
+	x, d := &c.in[0], c.Params.To
+	v, err := x.Raw.Bitcast(d)
+	if err != nil {
+		return Tensor{}, because(err, "to %s, want numbers of one size", d)
+	}
+	return Tensor{v, x.Names}, nil
+}
+
 func broadcastTo(c *Call, _ *exec.Queue) (Tensor, error) {
 	names, s, err := Layout(c.Axes())
 	if err != nil {

@@ -223,6 +223,18 @@ func (t *Tensor) View(s, strides shape.Shape, delta int) (Tensor, error) {
 	return v, nil
 }
 
+// Bitcast returns the view of the same elements with the dtype d, whose size is that of t's
+// dtype. Both are scalar dtypes. d is bool only if t's dtype is, because a Go bool has two
+// values.
+func (t *Tensor) Bitcast(d dtype.DType) (Tensor, error) {
+	if !t.dt.IsScalar() || !d.IsScalar() || d.Size() != t.dt.Size() || d == dtype.Bool && t.dt != d {
+		return Tensor{}, fmt.Errorf("%w: %s as %s, want numbers of one size", ErrDType, t.String(), d)
+	}
+	v := t.Retained()
+	v.dt = d
+	return v, nil
+}
+
 // Narrow returns the view of count entries from start on along axis. For a block format,
 // start and count must be whole numbers of blocks along the last axis.
 func (t *Tensor) Narrow(axis, start, count int) (Tensor, error) {

@@ -436,6 +436,35 @@ func TestBlockViews(t *testing.T) {
 	}
 }
 
+// Bitcast keeps the layout and the memory, and refuses dtypes of another size and blocks.
+func TestBitcast(t *testing.T) {
+	leak.Check(t)
+	x := iota32(t, 4, 3)
+	defer x.Release()
+	w := q8(t, 2, 32)
+	defer w.Release()
+	bytes := must(FromSlice(shape.Must(2), []uint8{0, 2}))
+	defer bytes.Release()
+	part := must(x.Narrow(1, 1, 2))
+	v := must(part.Bitcast(dtype.I32))
+	part.Release()
+	if v.DType() != dtype.I32 || v.Shape() != shape.Must(4, 2) || v.Strides() != strides(3, 1) || v.Offset() != 1 || v.Buffer() != x.Buffer() {
+		t.Errorf("got %s with strides %s at %d", v.String(), v.Strides(), v.Offset())
+	}
+	v.Release()
+	for _, tt := range []struct {
+		x *Tensor
+		d dtype.DType
+	}{{&x, dtype.F16}, {&x, dtype.I64}, {&x, dtype.Q8_0}, {&x, dtype.Invalid}, {&w, dtype.Q8_0}, {&w, dtype.F32}, {&bytes, dtype.Bool}} {
+		if v, err := tt.x.Bitcast(tt.d); !errors.Is(err, ErrDType) {
+			t.Errorf("%s as %s: %s, %v; want ErrDType", tt.x.String(), tt.d, v.String(), err)
+		}
+	}
+	if !x.Buffer().Unique() || !w.Buffer().Unique() {
+		t.Error("a reference is left over")
+	}
+}
+
 func TestOverlaps(t *testing.T) {
 	x := iota32(t, 4, 3)
 	defer x.Release()
