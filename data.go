@@ -252,6 +252,26 @@ func Update[T Element](t Tensor, write func(v []T) error) error {
 	return lend(t, "update", storage.Update, write)
 }
 
+// Discard gives memory of t back to the system. Its elements are undefined until they are
+// written again. t is contiguous, and usually a part of a tensor of Engine.Empty, whose memory
+// is resident from the first write on: a cache can be as large as its longest use, and hold
+// only the memory of its present one. Discard frees the pages of the system that lie wholly
+// in t; it frees none of memory that a device has, or that the program lent.
+//
+// Discard does not wait, and no operation on the elements may run meanwhile. It fails with
+// ErrUnsupportedView if t is not contiguous, and with ErrReadOnly if the storage is read-only.
+func (t Tensor) Discard() error {
+	o, err := t.opened("discard")
+	if err != nil {
+		return err
+	}
+	defer o.Raw.Release()
+	if err := o.Raw.Discard(); err != nil {
+		return wrong("discard", fmt.Errorf("%s %s: %w", o.Raw.DType(), o.Describe(), err))
+	}
+	return nil
+}
+
 // opened returns t as the operand of a call that accesses its elements. The caller releases
 // the operand.
 func (t Tensor) opened(what string) (tagged.Tensor, error) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/storage"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 // Data returns a copy: a change of the tensor does not change the slice, and a change of the
@@ -166,4 +168,82 @@ func TestCloseDuringRead(t *testing.T) {
 	if s := e.Stats(); s.Pool.Outstanding != 0 || s.Handles != 0 {
 		t.Errorf("after Read: %+v", s)
 	}
+}
+
+// A tensor of Empty has memory where it was written, until that is discarded. All of it goes
+// back to the system at its release, and nothing goes into the pool.
+func TestMemoryOfEmpty(t *testing.T) {
+	if !sparseMemory {
+		t.Skip("needs gigabytes of address space that cost nothing untouched")
+	}
+	c, end := open(t)
+	defer end()
+	const mib = 1 << 20
+	rows, width := int64(4<<10), mib // of bytes; variables, so that the test also compiles for 32 bits
+	source := c.Full(fucina.U8, 7, fucina.Ax("row", 32), fucina.Ax("d", width))
+	before := leak.Now()
+	resident, ok := leak.Resident()
+	x := check{t}.of(c.Engine().Empty(fucina.U8, fucina.Ax("row", int(rows)), fucina.Ax("d", width))).On(c)
+	more := func() int64 {
+		now, _ := leak.Resident()
+		return (now - resident) / mib
+	}
+	f := c.Frame()
+	for _, first := range []int{5, 3000} {
+		if err := x.Narrow("row", first, 32).CopyFrom(source).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := more(); ok && (n < 48 || n > 96) {
+		t.Errorf("%d MiB are resident after a write of 64 MiB of %d", n, rows)
+	}
+	if err := x.Narrow("row", 5, 32).Discard(); err != nil {
+		t.Error(err)
+	}
+	if n := more(); ok && n > 48 {
+		t.Errorf("%d MiB are resident after 32 of 64 MiB were discarded", n)
+	}
+	want(t, x.Narrow("row", 3031, 1).Narrow("d", width-2, 2), "u8 {row:1 d:2}", []uint8{7, 7})
+	f.Close()
+	x.Release()
+	if err := before.Left(); err != nil {
+		t.Error("after the release:", err)
+	}
+	if n := more(); ok && n > 16 {
+		t.Errorf("%d MiB are resident after the release", n)
+	}
+}
+
+// Discard takes contiguous tensors of writable memory. Only the elements of the tensor are
+// lost, on the host and on a device.
+func TestDiscard(t *testing.T) {
+	on(t, func(t *testing.T, c *fucina.Context) {
+		x := check{t}.of(c.Engine().Empty(fucina.F32, ax("row:3 d:5000")...)).On(c)
+		ones := c.Ones(fucina.F32, ax("row:3 d:5000")...)
+		if err := x.CopyFrom(ones).Err(); err != nil {
+			t.Fatal(err)
+		}
+		middle := x.Narrow("row", 1, 1)
+		if err := middle.Discard(); err != nil {
+			t.Error(err)
+		}
+		want(t, x.Narrow("row", 0, 1), "{row:1 d:5000}", values[float32](t, ones)[:5000])
+		want(t, x.Narrow("row", 2, 1), "{row:1 d:5000}", values[float32](t, ones)[:5000])
+		if err := middle.CopyFrom(ones.Narrow("row", 0, 1)).Err(); err != nil {
+			t.Error(err)
+		}
+		want(t, x, "{row:3 d:5000}", values[float32](t, ones))
+		refused(t, x.Narrow("d", 0, 1).Discard(), fucina.ErrUnsupportedView, "data_test.go:", "discard: f32 {row:3 d:1}", "strides [5000 1]")
+		bad := x.Rename("no", "n")
+		if err := bad.Discard(); err != bad.Err() {
+			t.Errorf("of a failed tensor: %v", err)
+		}
+		x.Release()
+		refused(t, x.Discard(), fucina.ErrReleased, "discard: ")
+		refused(t, fucina.Tensor{}.Discard(), fucina.ErrReleased, "discard: ")
+		buf := storage.Borrow(make([]byte, 8), storage.BorrowOptions{ReadOnly: true})
+		w := check{t}.of(c.Engine().Weight(buf, fucina.F32, ax("d:2")...))
+		refused(t, w.Discard(), fucina.ErrReadOnly, "discard: f32 {d:2}: ")
+		w.Release()
+	})
 }

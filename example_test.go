@@ -390,3 +390,19 @@ func ExampleAngles() {
 	// [1.000 0.000 -0.997 0.080]
 	// index out of bounds: position 1024 at index 0, want 0 to 1023
 }
+
+// A cache has room for many pages. The pages that are in use cost memory, and Discard frees one
+// that is no longer in use.
+func ExampleTensor_Discard() {
+	c, end := session()
+	defer end()
+	cache := must(c.Engine().Empty(fucina.F32, fucina.Ax("page", 1000), fucina.Ax("d", 16384))).On(c)
+	defer cache.Release()
+	page := cache.Narrow("page", 3, 1)
+	page.CopyFrom(c.Ones(fucina.F32, fucina.Ax("page", 1), fucina.Ax("d", 16384)))
+	fmt.Println(must(fucina.Data[float32](page))[0], page.Discard())
+	fmt.Println(errors.Unwrap(cache.Narrow("d", 0, 1).Discard()))
+	// Output:
+	// 1 <nil>
+	// discard: f32 {page:1000 d:1}: unsupported view: strides [16384 1], want a contiguous tensor
+}

@@ -112,6 +112,7 @@ func TestStaleHandles(t *testing.T) {
 		"update":   fucina.Update(x, notCalled[float32](t)),
 		"read":     fucina.Read(x, notCalled[float32](t)),
 		"copy out": fucina.CopyOut(x, make([]float32, 3)),
+		"discard":  x.Discard(),
 		"replace":  fucina.Replace(&y, x),
 	} {
 		if !errors.Is(err, fucina.ErrReleased) {

@@ -316,6 +316,34 @@ func (b *Buffer) EndHostWrite() {
 	b.dropShadow()
 }
 
+// Discard makes the contents of the n bytes from off on undefined, until they are written
+// again. If the buffer owns host memory, and no device has the bytes or uses that memory, the
+// pages that lie wholly in the range go back to the system. Otherwise the memory stays. Discard
+// does not wait. The caller makes sure that nothing reads or writes the range meanwhile. It
+// fails with ErrReadOnly if the buffer refuses writes.
+func (b *Buffer) Discard(off, n int) error {
+	b.check()
+	switch {
+	case off < 0 || n < 0 || off > b.size || n > b.size-off:
+		return fmt.Errorf("storage: discard of %d bytes at %d of %s: %w", n, off, b.origin(), ErrRange)
+	case b.ro:
+		return fmt.Errorf("storage: write to %s: %w", b.origin(), ErrReadOnly)
+	case b.kind == lent:
+		return nil
+	}
+	b.device.discard(b, off, n)
+	return nil
+}
+
+// discardHost is the part of Discard for a buffer without device bytes.
+func (b *Buffer) discardHost(off, n int) {
+	if b.HasHost() {
+		b.gen.Add(1)
+		b.dropShadow()
+		offheap.Discard(b.bytes()[off:][:n])
+	}
+}
+
 // ReadAt copies len(dst) bytes from offset off into dst. If only the device has the
 // newest bytes, ReadAt downloads that range alone and leaves the valid bits as they are.
 // If the bytes lie in a mapped file that was truncated, the error wraps

@@ -34,6 +34,8 @@ func (s *deviceState) beginHostWrite(ctx context.Context, b *Buffer) error {
 
 func (*deviceState) endHostWrite(b *Buffer) { b.gen.Add(1) }
 
+func (*deviceState) discard(b *Buffer, off, n int) { b.discardHost(off, n) }
+
 func (s *deviceState) readAt(ctx context.Context, b *Buffer, dst []byte, off int) error {
 	if err := s.host(ctx, b, Read); err != nil {
 		return err

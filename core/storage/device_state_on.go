@@ -489,6 +489,16 @@ func (s *deviceState) endHostWrite(b *Buffer) {
 	b.gen.Add(1)
 }
 
+// discard is the part of Buffer.Discard that needs mu. It keeps memory that a transfer fills,
+// and memory with provider state, which may be registered with a device.
+func (s *deviceState) discard(b *Buffer, off, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mem == nil && s.resource == nil && s.hostUse.Quiet() {
+		b.discardHost(off, n)
+	}
+}
+
 // unpin ends a pin. The caller holds mu.
 func (s *deviceState) unpin() {
 	s.pins--

@@ -332,6 +332,17 @@ func (t *Tensor) Bytes(ctx context.Context, a storage.Access) ([]byte, error) {
 	return p[t.offset*size:][:n:n], nil
 }
 
+// Discard makes the elements of the contiguous view undefined, until they are written again,
+// and gives memory of theirs back to the system; see [storage.Buffer.Discard]. It fails with
+// ErrUnsupportedView if t is not contiguous, and with ErrReadOnly if its buffer is read-only.
+func (t *Tensor) Discard() error {
+	if !t.IsContiguous() {
+		return fmt.Errorf("%w: strides %s, want a contiguous tensor", ErrUnsupportedView, t.strides)
+	}
+	size := t.dt.Size()
+	return t.buf.Discard(t.offset*size, t.StorageLen()*size)
+}
+
 // Data returns Bytes as elements of type T, which must be the Go type of t's dtype.
 func Data[T dtype.Element](ctx context.Context, t *Tensor, a storage.Access) ([]T, error) {
 	if d := dtype.Of[T](); d != t.dt {

@@ -693,3 +693,28 @@ func BenchmarkBroadcastTo(b *testing.B) {
 		v.Release()
 	}
 }
+
+// Discard takes contiguous views of writable memory, and leaves the elements around the view.
+func TestDiscard(t *testing.T) {
+	leak.Check(t)
+	x := iota32(t, 4, 3)
+	defer x.Release()
+	rows, columns := must(x.Narrow(0, 1, 2)), must(x.Narrow(1, 0, 1))
+	defer rows.Release()
+	defer columns.Release()
+	if err := rows.Discard(); err != nil {
+		t.Error(err)
+	}
+	got := must(Data[float32](t.Context(), &x, storage.Read))
+	if !slices.Equal(got[:3], []float32{0, 1, 2}) || !slices.Equal(got[9:], []float32{9, 10, 11}) {
+		t.Errorf("rows 1 and 2 were discarded: %v", got)
+	}
+	if err := columns.Discard(); !errors.Is(err, ErrUnsupportedView) {
+		t.Errorf("a column: %v", err)
+	}
+	lent := must(FromBuffer(storage.Borrow(make([]byte, 4), storage.BorrowOptions{ReadOnly: true}), dtype.F32, shape.Must(1)))
+	if err := lent.Discard(); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("read-only: %v", err)
+	}
+	lent.Release()
+}

@@ -14,7 +14,8 @@
 //   - Bytes between the length and the capacity belong to this package. A device may map
 //     them, but they must not be written.
 //
-// Blocks of 16 KiB or more are mappings of their own. Free returns them to the system.
+// Blocks of 16 KiB or more are mappings of their own. A page of one is resident from its first
+// access on. Free returns them to the system, and [Discard] returns the pages of a part.
 // Smaller ones are cells of slabs, with one free list per power-of-two class from 64 bytes
 // to 16 KiB. Slabs stay mapped until the process ends. Freed cells are reused first, so
 // that the peak demand of each class bounds the total ([Statistics.SlabBytes]).

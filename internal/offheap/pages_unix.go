@@ -5,6 +5,7 @@ package offheap
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +45,17 @@ func unmapPages(p unsafe.Pointer, n int) {
 	if err != nil {
 		panic(fmt.Sprintf("offheap: unmapping %d bytes at %p: %v", n, p, err))
 	}
+}
+
+// discardPages ignores the error, because without the advice only memory is lost. On Linux
+// MADV_FREE would leave the pages resident until memory is short; on the other systems
+// MADV_DONTNEED keeps the contents.
+func discardPages(p []byte) {
+	advice := unix.MADV_FREE
+	if runtime.GOOS == "linux" {
+		advice = unix.MADV_DONTNEED
+	}
+	_ = unix.Madvise(p, advice)
 }
 
 // mapGuarded maps n zeroed bytes with an inaccessible page on either side.

@@ -25,6 +25,16 @@ func unmapPages(p unsafe.Pointer, n int) {
 	}
 }
 
+// discardPages says that the contents need not be kept, and takes the pages out of the working
+// set: VirtualUnlock does so with pages that are not locked, and fails. discardPages ignores
+// the errors, because without the advice only memory is lost.
+func discardPages(p []byte) {
+	addr, n := uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))
+	if _, err := windows.VirtualAlloc(addr, n, windows.MEM_RESET, windows.PAGE_READWRITE); err == nil {
+		_ = windows.VirtualUnlock(addr, n)
+	}
+}
+
 // mapGuarded maps n zeroed bytes with an inaccessible page on either side.
 func mapGuarded(n int) (unsafe.Pointer, error) {
 	base, err := windows.VirtualAlloc(0, uintptr(n+2*pageSize), windows.MEM_RESERVE, windows.PAGE_NOACCESS)
