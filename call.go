@@ -8,8 +8,9 @@ import (
 )
 
 // begin starts the operation o. It claims the context of the operands ts, adds them to the
-// context's call, and returns the context; finish ends the claim. If an operand cannot be
-// used, begin returns nil and the failed result of the operation.
+// context's call, and returns the context; finish ends the claim. An optional operand that
+// denotes no tensor is absent. If an operand cannot be used, begin returns nil and the failed
+// result of the operation.
 func begin(o tagged.Op, ts ...Tensor) (*Context, Tensor) {
 	var c *Context
 	for i := len(ts) - 1; i >= 0; i-- {
@@ -35,6 +36,10 @@ func begin(o tagged.Op, ts ...Tensor) (*Context, Tensor) {
 	}
 	c.call.Reset(o)
 	for i := 0; err == nil && i < len(ts); i++ {
+		if ts[i].h == nil && o.Optional(i) {
+			c.call.Skip()
+			continue
+		}
 		if err = c.operand(ts[i]); err != nil && len(ts) > 1 {
 			err = fmt.Errorf("the %s: %w", c.call.Role(i), err)
 		}
@@ -96,7 +101,9 @@ func (c *Context) endMoved(ts []Tensor) {
 // idle.
 func (c *Context) leave() {
 	for i := range c.call.NIn {
-		c.call.In(i).Release()
+		if c.call.Has(i) {
+			c.call.In(i).Release()
+		}
 		if t := c.in[i]; t.epoch&moved != 0 {
 			c.release(t)
 		}
@@ -109,33 +116,53 @@ func (c *Context) leave() {
 // finish runs the call that begin began, and returns its result, which belongs to the
 // innermost frame. The result of an operation that writes to its receiver is the receiver.
 func (c *Context) finish(receiver ...Tensor) Tensor {
-	d := c.debug.Load()
-	y, seen, err := c.run(d, receiver)
-	if err != nil {
-		return c.fail(err)
-	}
-	if d != nil {
-		return c.report(d, y, &seen)
-	}
+	y, _ := c.finishBoth(receiver...)
 	return y
 }
 
-// run runs the call, and wraps its result if there is no receiver. seen is what d needs of
-// the call.
-func (c *Context) run(d *DebugOptions, receiver []Tensor) (t Tensor, seen observation, err error) {
+// finishBoth is finish for a call with two results. If it fails, both carry the failure.
+func (c *Context) finishBoth(receiver ...Tensor) (first, second Tensor) {
+	d := c.debug.Load()
+	y, seen, err := c.run(d, receiver)
+	if err == nil && d != nil {
+		err = c.report(d, y, &seen)
+	}
+	if err != nil {
+		failed := c.fail(err)
+		return failed, failed
+	}
+	return y[0], y[1]
+}
+
+// refuse ends the call that begin began without running it, and returns the failed result for
+// the reason err.
+func (c *Context) refuse(err error) Tensor {
+	err = c.call.Explain(err)
+	c.leave()
+	return c.fail(err)
+}
+
+// run runs the call, and wraps its results if there is no receiver. A call with one result has
+// the zero Tensor as the second. seen is what d needs of the call.
+func (c *Context) run(d *DebugOptions, receiver []Tensor) (t [2]Tensor, seen observation, err error) {
 	defer c.leave()
 	y, err := c.call.Run(c.x)
 	if err != nil {
-		return Tensor{}, observation{}, err
+		return t, observation{}, err
 	}
 	if d != nil {
 		seen = d.observe(&c.call, &y)
 	}
 	if len(receiver) > 0 {
 		y.Release()
-		return receiver[0], seen, nil
+		t[0] = receiver[0]
+		return t, seen, nil
 	}
-	return c.wrapIn(c.innermost(), &y), seen, nil
+	t[0] = c.wrapIn(c.innermost(), &y)
+	if second := c.call.Second(); !second.Raw.IsZero() {
+		t[1] = c.wrapIn(c.innermost(), second)
+	}
+	return t, seen, nil
 }
 
 // apply runs an operation whose only attributes are parameters and an axis. axis is "" if

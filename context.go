@@ -104,6 +104,16 @@ func (c *Context) SetCancel(ctx context.Context) {
 	c.x.SetCancel(ctx)
 }
 
+// SetGenerated says that of the rows of the following operations, those of the first n entries
+// of the first axis of the first operand belong to tokens that were generated, and the others
+// to prompts. A device may compute the two kinds with different kernels. It is 0 at first. Only
+// the goroutine that drives the context may call it.
+func (c *Context) SetGenerated(n int) {
+	if !c.none() {
+		c.x.SetGenerated(n)
+	}
+}
+
 // context returns the argument of the last SetCancel, or context.Background().
 func (c *Context) context() context.Context {
 	if c != nil {

@@ -26,9 +26,14 @@ func traceLine(k *tagged.Call, y *tagged.Tensor) string {
 		b.WriteString(" outer")
 	}
 	for i := range k.NIn {
-		b.WriteString(" " + k.In(i).Describe())
+		if k.Has(i) {
+			b.WriteString(" " + k.In(i).Describe())
+		}
 	}
 	fmt.Fprintf(&b, " -> %s %s", y.Raw.DType(), y.Describe())
+	if z := k.Second(); !z.Raw.IsZero() {
+		fmt.Fprintf(&b, ", %s %s", z.Raw.DType(), z.Describe())
+	}
 	return b.String()
 }
 
@@ -68,29 +73,34 @@ func (c *Context) quietly(d *DebugOptions, f func()) {
 	f()
 }
 
-// report does what d says about a call that has run, with the result y.
-func (c *Context) report(d *DebugOptions, y Tensor, seen *observation) Tensor {
+// report does what d says about a call that has run, with the results y, of which some may be
+// zero. It returns the failure of the call, if d finds one.
+func (c *Context) report(d *DebugOptions, y [2]Tensor, seen *observation) error {
 	if d.Trace != nil {
 		c.quietly(d, func() { d.Trace(seen.line) })
 	}
-	if d.CheckNaN && y.DType() == F32 {
-		return c.checked(d, y, seen.nan)
+	for _, t := range y {
+		if d.CheckNaN && t.h != nil && t.DType() == F32 {
+			if err := c.checked(d, t, seen.nan); err != nil {
+				return err
+			}
+		}
 	}
-	return y
+	return nil
 }
 
-// checked returns y, or a failed tensor that carries nan if y has a NaN or an infinity.
-func (c *Context) checked(d *DebugOptions, y Tensor, nan error) Tensor {
+// checked returns nan if y has a NaN or an infinity.
+func (c *Context) checked(d *DebugOptions, y Tensor, nan error) error {
 	var v []float32
 	var err error
 	c.quietly(d, func() { v, err = Data[float32](y.On(c)) })
 	if err != nil {
-		return c.fail(err)
+		return err
 	}
 	for _, x := range v {
 		if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
-			return c.fail(nan)
+			return nan
 		}
 	}
-	return y
+	return nil
 }

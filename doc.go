@@ -44,10 +44,11 @@
 //
 // # Errors
 //
-// An operation returns one [Tensor]. If the operation fails, the result is a failed
-// tensor. It carries the error through the operations that follow, until [Tensor.Err] or
-// a function that returns an error reports it. The error begins with the place of the
-// call that failed, shows the axes of all operands, and wraps a sentinel of the package:
+// An operation returns one [Tensor], and [Tensor.AddRMSNorm] returns two. If the operation
+// fails, each result is a failed tensor. It carries the error through the operations that
+// follow, until [Tensor.Err] or a function that returns an error reports it. The error begins
+// with the place of the call that failed, shows the axes of all operands, and wraps a sentinel
+// of the package:
 //
 //	mlp.go:16: dot over "k": left {batch:2 m:2 k:3}, right {n:4}: no axis "k"
 //
@@ -57,17 +58,30 @@
 // # Views
 //
 // Views ([Tensor.Narrow], [Tensor.Rename], [Tensor.Permute], [Tensor.Bitcast],
-// [Tensor.BroadcastTo], [Tensor.Split], [Tensor.Merge]) share the storage of their tensor and keep it alive.
+// [Tensor.BroadcastTo], [Tensor.Split], [Tensor.Merge]) share the storage of their tensor and
+// keep it alive.
 // They never copy: a view that strides cannot express fails with ErrUnsupportedView.
 // [Tensor.Contiguous] copies if the layout requires it.
 //
 // # Element formats
 //
 // Tensors have any format of package dtype. Arithmetic takes f32, with these exceptions:
-// the right operand of [Tensor.Dot] may have f16, bf16 or a block format of weights, the
-// keys and values of [Attention] may have f16 or q8_0, and [Tensor.Gather] decodes its
-// table. [Tensor.To] converts between formats; nothing else does. Element access is generic
-// and checked: the type argument of [Data] must be the element type of the tensor.
+// the right operand of [Tensor.Dot] and the matrices of [Tensor.Project] may have f16, bf16 or
+// a block format of weights, the keys and values of [Attention] may have f16 or q8_0, and
+// [Tensor.Gather] decodes its table. [Tensor.To] converts between formats, and so do the
+// operations that write to memory that exists: [Tensor.CopyFrom], [Tensor.SetRows] and
+// [RotateStore]. Element access is generic and checked: the type argument of [Data] must be
+// the element type of the tensor.
+//
+// # Language models
+//
+// A step of a language model takes tokens of several sequences, each at its own position. The
+// keys and values of all sequences lie in the pages of one cache, a tensor of [Engine.Empty]:
+// [RotateStore] writes to it, [Attention] reads it through tables of pages, and
+// [Tensor.Discard] frees the memory of a page. [Tensor.AddRMSNorm], [Tensor.Project] and
+// [Tensor.GatedProject] do what several operations would do, with the same bits and fewer
+// passes over the memory. [Angles] computes the rotary angles of any positions, and
+// [Tensor.Bitcast] lets one tensor hold all numbers of a step.
 //
 // # Ownership
 //

@@ -406,3 +406,116 @@ func ExampleTensor_Discard() {
 	// 1 <nil>
 	// discard: f32 {page:1000 d:1}: unsupported view: strides [16384 1], want a contiguous tensor
 }
+
+// SetRows writes entries to places, and Gather reads them.
+func ExampleTensor_SetRows() {
+	c, end := session()
+	defer end()
+	cache := c.Zeros(fucina.F32, fucina.Ax("page", 2), fucina.Ax("key", 2), fucina.Ax("d", 2))
+	x := fucina.FromSlice(c, []float32{1, 2, 3, 4}, fucina.Ax("seq", 2), fucina.Ax("d", 2))
+	wrong := fucina.FromSlice(c, []int32{3, 4}, fucina.Ax("seq", 2))
+	places := fucina.FromSlice(c, []int32{3, 0}, fucina.Ax("seq", 2))
+	fmt.Printf("%+v\n", cache.SetRows(x, places, "page", "key"))
+	fmt.Println(errors.Is(cache.SetRows(x, wrong, "page", "key").Err(), fucina.ErrIndexOutOfBounds))
+	// Output:
+	// f32 {page:2 key:2 d:2}
+	// page=0 key=0 d [3 4]
+	//        key=1 d [0 0]
+	// page=1 key=0 d [0 0]
+	//        key=1 d [1 2]
+	// true
+}
+
+// AddRMSNorm has two results: the sum, which the next block adds to, and its norm.
+func ExampleTensor_AddRMSNorm() {
+	c, end := session()
+	defer end()
+	x := fucina.FromSlice(c, []float32{1, 2}, fucina.Ax("seq", 1), fucina.Ax("d", 2))
+	y := fucina.FromSlice(c, []float32{2, 2}, fucina.Ax("seq", 1), fucina.Ax("d", 2))
+	sum, norm := x.AddRMSNorm(y, c.Ones(fucina.F32, fucina.Ax("d", 2)), "d", 0)
+	fmt.Println(must(fucina.Data[float32](sum)), norm)
+	fmt.Printf("%.3f\n", must(fucina.Data[float32](norm)))
+	// Output:
+	// [3 4] f32 {seq:1 d:2}
+	// [0.849 1.131]
+}
+
+// Project multiplies by several matrices, whose columns lie side by side, or adds a residual.
+func ExampleTensor_Project() {
+	c, end := session()
+	defer end()
+	x := fucina.FromSlice(c, []float32{1, 2}, fucina.Ax("seq", 1), fucina.Ax("d", 2))
+	q := fucina.Projection{Weight: c.Ones(fucina.F32, fucina.Ax("q", 2), fucina.Ax("d", 2)), Scale: 0.5}
+	k := fucina.Projection{Weight: c.Ones(fucina.F32, fucina.Ax("k", 1), fucina.Ax("d", 2)), Bias: c.Ones(fucina.F32, fucina.Ax("k", 1))}
+	y := x.Project("d", "qk", fucina.Tensor{}, q, k)
+	fmt.Println(y, must(fucina.Data[float32](y)))
+	z := x.Project("d", "d", x, q)
+	fmt.Println(z, must(fucina.Data[float32](z)))
+	// Output:
+	// f32 {seq:1 qk:3} [1.5 1.5 4]
+	// f32 {seq:1 d:2} [2.5 3.5]
+}
+
+// GatedProject is the first half of the feed-forward network of most language models.
+func ExampleTensor_GatedProject() {
+	c, end := session()
+	defer end()
+	x := fucina.FromSlice(c, []float32{1, 2}, fucina.Ax("seq", 1), fucina.Ax("in", 2))
+	w := fucina.Projection{Weight: c.Ones(fucina.F32, fucina.Ax("hidden", 3), fucina.Ax("in", 2))}
+	y := x.GatedProject("in", "hidden", w, w, fucina.SiLU)
+	fmt.Printf("%v %.3f\n", y, must(fucina.Data[float32](y)))
+	// Output: f32 {seq:1 hidden:3} [8.573 8.573 8.573]
+}
+
+// Two queries of two sequences share a step. Their keys lie in pages of two entries.
+func ExampleAttention() {
+	c, end := session()
+	defer end()
+	ints := func(axis string, v ...int32) fucina.Tensor { return fucina.FromSlice(c, v, fucina.Ax(axis, len(v))) }
+	q := c.Zeros(fucina.F32, fucina.Ax("seq", 2), fucina.Ax("head", 1), fucina.Ax("d", 1))
+	v := c.Range("n", 8).To(fucina.F32).Split("n", fucina.Ax("page", 4), fucina.Ax("key", 2), fucina.Ax("kv_head", 1), fucina.Ax("d", 1))
+	y := fucina.Attention(q, v, v, fucina.AttentionOptions{
+		Scale:     1,
+		Positions: ints("seq", 2, 0), // the first query sees three keys, the second one
+		Sequences: ints("seq", 0, 1),
+		Tables:    ints("table", 3, 0, 2, -1).Split("table", fucina.Ax("sequence", 2), fucina.Ax("slot", 2)),
+	})
+	fmt.Println(y)
+	fmt.Printf("%.3f\n", must(fucina.Data[float32](y)))
+	// Output:
+	// f32 {seq:2 head:1 d:1}
+	// [4.333 4.000]
+}
+
+// RotateStore rotates queries and keys, and writes keys and values to the pages of a cache.
+func ExampleRotateStore() {
+	c, end := session()
+	defer end()
+	axes := []fucina.Axis{fucina.Ax("seq", 1), fucina.Ax("kv_head", 1), fucina.Ax("d", 2)}
+	q := fucina.FromSlice(c, []float32{1, 0}, axes...).Rename("kv_head", "head")
+	k, v := fucina.FromSlice(c, []float32{0, 1}, axes...), fucina.FromSlice(c, []float32{5, 6}, axes...)
+	quarter := fucina.FromSlice(c, []float32{0, 1}, fucina.Ax("seq", 1), fucina.Ax(fucina.PairAxis, 1), fucina.Ax(fucina.CosSinAxis, 2))
+	cache := c.Zeros(fucina.F32, fucina.Ax("page", 2), fucina.Ax("row", 8)) // two keys, then two values
+	place := fucina.FromSlice(c, []int32{3}, fucina.Ax("seq", 1))
+	y := fucina.RotateStore(q, k, v, quarter, place, cache, fucina.RotateStoreOptions{})
+	fmt.Println(y, must(fucina.Data[float32](y)))
+	fmt.Printf("%+v\n", cache)
+	// Output:
+	// f32 {seq:1 head:1 d:2} [0 1]
+	// f32 {page:2 row:8}
+	// page=0 row [0 0 0 0 0 0 0 0]
+	// page=1 row [0 0 -1 0 0 0 5 6]
+}
+
+// A step of two generated tokens and a prompt of three says which rows are which.
+func ExampleContext_SetGenerated() {
+	c, end := session()
+	defer end()
+	x := c.Ones(fucina.F32, fucina.Ax("seq", 5), fucina.Ax("d", 2))
+	w := c.Ones(fucina.F32, fucina.Ax("out", 1), fucina.Ax("d", 2))
+	c.SetGenerated(2)
+	y := x.Dot(w, "d")
+	c.SetGenerated(0)
+	fmt.Println(must(fucina.Data[float32](y)))
+	// Output: [2 2 2 2 2]
+}

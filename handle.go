@@ -16,8 +16,8 @@ import (
 // copies denote the same tensor. Once the tensor has ended, every copy is stale, and using
 // one fails with ErrReleased. The zero Tensor denotes no tensor.
 //
-// Operations are methods that return one Tensor. If an operation fails, its result is a
-// failed tensor, which carries the error. An operation on a failed tensor computes nothing
+// Operations are methods and functions that return a Tensor. If an operation fails, its result
+// is a failed tensor, which carries the error. An operation on a failed tensor computes nothing
 // and returns the same failure. The package documentation has the rules.
 //
 // The operator == also compares the context and the mark of Move; Same does not.

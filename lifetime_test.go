@@ -25,6 +25,22 @@ func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 	attention := func(q, k, v fucina.Tensor) fucina.Tensor {
 		return fucina.Attention(q, k, v, fucina.AttentionOptions{})
 	}
+	sum := func(x, y, w fucina.Tensor) fucina.Tensor {
+		sum, norm := x.AddRMSNorm(y, w, "d", 1)
+		if norm.Err() != sum.Err() {
+			return c.Fail(errors.New("add_rms_norm: the results have different errors"))
+		}
+		return sum
+	}
+	project := func(x fucina.Tensor, m ...fucina.Projection) fucina.Tensor {
+		return x.Project("d", "e", fucina.Tensor{}, m...)
+	}
+	gated := func(x, gate, up fucina.Tensor) fucina.Tensor {
+		return x.GatedProject("d", "e", fucina.Projection{Weight: gate}, fucina.Projection{Weight: up}, fucina.SiLU)
+	}
+	store := func(q, k, v, table, places, cache, norm fucina.Tensor) fucina.Tensor {
+		return fucina.RotateStore(q, k, v, table, places, cache, fucina.RotateStoreOptions{KeyNorm: norm})
+	}
 	return map[string]fucina.Tensor{
 		"add":               x.Add(y),
 		"add, right":        y.Add(x),
@@ -45,6 +61,25 @@ func inContext(c *fucina.Context, x, y fucina.Tensor) map[string]fucina.Tensor {
 		"attention":         attention(x, y, y),
 		"attention, k":      attention(y, x, y),
 		"attention, v":      attention(y, y, x),
+		"attention, tables": fucina.Attention(y, y, y, fucina.AttentionOptions{Tables: x}),
+		"attention, places": fucina.Attention(y, y, y, fucina.AttentionOptions{Positions: x}),
+		"add_rms_norm":      sum(x, y, y),
+		"add_rms_norm, y":   sum(y, x, y),
+		"add_rms_norm, w":   sum(y, y, x),
+		"project":           project(x, fucina.Projection{Weight: y}),
+		"project, w":        project(y, fucina.Projection{Weight: x}),
+		"project, b":        project(y, fucina.Projection{Weight: y}, fucina.Projection{Weight: y, Bias: x}),
+		"project, residual": y.Project("d", "e", x, fucina.Projection{Weight: y}),
+		"gated_project":     gated(x, y, y),
+		"gated_project, g":  gated(y, x, y),
+		"gated_project, up": gated(y, y, x),
+		"rotate_store":      store(x, y, y, y, y, y, y),
+		"rotate_store, v":   store(y, y, x, y, y, y, y),
+		"rotate_store, to":  store(y, y, y, y, y, x, y),
+		"rotate_store, w":   store(y, y, y, y, y, y, x),
+		"set_rows":          x.SetRows(y, y, "d"),
+		"set_rows, x":       y.SetRows(x, y, "d"),
+		"set_rows, places":  y.SetRows(y, x, "d"),
 		"to":                x.To(fucina.F16),
 		"copy":              x.Copy(),
 		"copy from":         x.CopyFrom(y),

@@ -2,6 +2,7 @@ package fucina
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/tagged"
@@ -73,6 +74,104 @@ func (t Tensor) RMSNorm(weight Tensor, axis string, eps float64) Tensor {
 	return apply(tagged.RMSNorm, op.Params{Eps: float32(eps)}, axis, t, weight)
 }
 
+// AddRMSNorm returns t + y and the RMSNorm of this sum with the weight, along the axis: the
+// values, bit for bit, of Add followed by RMSNorm. t and y are f32 and have the same axes in
+// any order; nothing repeats. Both results have the axes of t, and belong to the innermost
+// frame. If AddRMSNorm fails, both results carry the failure.
+func (t Tensor) AddRMSNorm(y, weight Tensor, axis string, eps float64) (sum, norm Tensor) {
+	c, failed := begin(tagged.AddRMSNorm, t, y, weight)
+	if c == nil {
+		return failed, failed
+	}
+	c.call.Params.Eps, c.call.Axis = float32(eps), axis
+	return c.finishBoth()
+}
+
+// Projection is a matrix with a scale and a bias for its products.
+type Projection struct {
+	// Weight has the axis that is summed over and one other, that of the columns. Its dtype is
+	// f32, f16, bf16 or a block format of weights, in which the axis that is summed over is
+	// the last.
+	Weight Tensor
+	// Bias is added to the product. It is f32 with the columns' axis of Weight. The zero
+	// Tensor means none.
+	Bias Tensor
+	// Scale multiplies the product. 0 means 1.
+	Scale float64
+	// BiasFirst says that Bias is added before Scale multiplies. It is the same for all biases
+	// of a call.
+	BiasFirst bool
+	// Chunks divides the axis that is summed over into 1, 2, 4 or 8 equal chunks of whole
+	// blocks; 0 means 1. The sums of the chunks are added pairwise, as they are if the chunks
+	// are on several devices. It is the same for all matrices of a call.
+	Chunks int
+}
+
+// Project multiplies t by up to three matrices along the axis, with their scales and biases,
+// and returns the columns of all of them side by side, along the axis out. Then it adds the
+// residual, unless that is the zero Tensor.
+//
+// t is f32 {axis and any others}. The residual is f32. It and the result have the other axes
+// of t and, in the result last, out, whose size is the number of all columns. The result has,
+// bit for bit, the values of Dot, Scale and Add one after another.
+func (t Tensor) Project(axis, out string, residual Tensor, matrices ...Projection) Tensor {
+	var m [3]Projection
+	copy(m[:], matrices)
+	c, failed := begin(tagged.Project, t, m[0].Weight, m[1].Weight, m[2].Weight, m[0].Bias, m[1].Bias, m[2].Bias, residual)
+	if c == nil {
+		return failed
+	}
+	if n := len(matrices); n > len(m) {
+		return c.refuse(&opError{fmt.Sprintf("%d matrices, want at most %d", n, len(m)), op.ErrParam})
+	}
+	return c.project(axis, out, m[:]...)
+}
+
+// Activation is the function of the gate of GatedProject.
+type Activation = op.Activation
+
+const (
+	SiLU = op.SiLU // as in SwiGLU
+	GELU = op.GELU // as in GeGLU
+)
+
+// GatedProject multiplies t by the matrices gate and up along the axis, with their scales and
+// biases, and returns up * act(gate). t is f32 {axis and any others}. The result is f32 with the
+// other axes of t and, last, the axis out for the columns, of which both matrices have the same
+// number. Its values are, bit for bit, those of two calls of Project followed by SwiGLU or GeGLU.
+func (t Tensor) GatedProject(axis, out string, gate, up Projection, act Activation) Tensor {
+	c, failed := begin(tagged.GatedProject, t, gate.Weight, up.Weight, gate.Bias, up.Bias)
+	if c == nil {
+		return failed
+	}
+	c.call.Params.Act = act
+	return c.project(axis, out, gate, up)
+}
+
+// project finishes the call of a product with the matrices.
+func (c *Context) project(axis, out string, matrices ...Projection) Tensor {
+	c.call.Axis, c.call.Axis2 = axis, out
+	p := &c.call.Params
+	biased := false
+	for i := range matrices {
+		m := &matrices[i]
+		p.Scales[i] = float32(cmp.Or(m.Scale, 1))
+		if i == 0 {
+			p.Chunks = m.Chunks
+		} else if m.Weight.h != nil && m.Chunks != p.Chunks {
+			return c.refuse(&opError{fmt.Sprintf("%d chunks for one matrix and %d for another", p.Chunks, m.Chunks), op.ErrParam})
+		}
+		if m.Bias.h == nil {
+			continue
+		}
+		if biased && p.BiasFirst != m.BiasFirst {
+			return c.refuse(&opError{"BiasFirst of one bias and not of the other", op.ErrParam})
+		}
+		p.BiasFirst, biased = m.BiasFirst, true
+	}
+	return c.finish()
+}
+
 // SoftmaxOptions are the parameters of Softmax.
 type SoftmaxOptions struct {
 	Scale float64 // the elements are multiplied by it first; 0 means 1
@@ -127,6 +226,31 @@ func (t Tensor) CopyFrom(src Tensor) Tensor {
 	return c.finish(t)
 }
 
+// SetRows writes the entries of x to t, converted as To converts: entry i goes to place
+// places[i] along the axis of t. It is the inverse of Gather. Every view of t's memory sees the
+// entries, and the others keep their values.
+//
+// x is f32 with the axes of places and the axes of t other than axis, in any order. places is
+// i32 with any axes. t is f32, f16 or q8_0. With another axis in more, place p is the entry
+// p/n of axis and p%n of the other, whose size is n, as in pages of n entries. If two places
+// are equal, the contents of that entry are undefined.
+//
+// SetRows returns t, or a failed tensor. It fails with ErrUnsupportedView if the elements of an
+// entry of t, in the order of t's axes, cannot be seen as one row without a copy. A place
+// outside of t is an error (ErrIndexOutOfBounds), and its entry is not written. If only a
+// device has the places, the error appears when elements of t are read.
+func (t Tensor) SetRows(x, places Tensor, axis string, more ...string) Tensor {
+	c, failed := begin(tagged.SetRows, x, places, t)
+	if c == nil {
+		return failed
+	}
+	c.call.AddName(axis)
+	for _, name := range more {
+		c.call.AddName(name)
+	}
+	return c.finish(t)
+}
+
 // Gather returns the entries of t at the indices ids along the axis. ids is i32, i64 or u16,
 // and t has any dtype that converts to f32. The result is f32 and has the axes of ids,
 // followed by the other axes of t: a table {vocab d} and ids {seq} give {seq d} along "vocab".
@@ -148,9 +272,9 @@ const (
 
 // RoPE rotates pairs of elements of t along dimAxis. The entry i of table, along posAxis, has
 // the angles of the entry i of t. t is f32 with the axes posAxis, dimAxis and any others.
-// table is f32 {posAxis PairAxis CosSinAxis}; see Engine.RoPETable. If the table has fewer
-// pairs than t, the remaining elements along dimAxis are copied. The result is f32 and has
-// the axes of t.
+// table is f32 {posAxis PairAxis CosSinAxis}; see Engine.RoPETable and Angles. If the table
+// has fewer pairs than t, the remaining elements along dimAxis are copied. The result is f32
+// and has the axes of t.
 func (t Tensor) RoPE(table Tensor, mode RoPEMode, posAxis, dimAxis string) Tensor {
 	c, failed := begin(tagged.RoPE, t, table)
 	if c == nil {
@@ -160,36 +284,102 @@ func (t Tensor) RoPE(table Tensor, mode RoPEMode, posAxis, dimAxis string) Tenso
 	return c.finish()
 }
 
-// AttentionOptions are the parameters of Attention and the names of its axes.
+// AttentionOptions are the parameters of Attention, its optional operands, and the names of
+// its axes.
 type AttentionOptions struct {
 	Scale   float64 // the factor of the products of queries and keys, usually 1/sqrt(size of a head)
 	SoftCap float64 // scores become SoftCap*tanh(score/SoftCap); 0 means no cap
-	Past    int     // the number of keys before the key of the first query
+	Past    int     // the number of keys before the key of the first query, without Positions
 	Window  int     // the number of keys that a query sees, including its own; 0 means all
 
-	Query  string // the axis of the queries' positions; "" means "seq"
-	Key    string // the axis of the keys' positions; "" means "key"
-	Head   string // the axis of the query heads; "" means "head"
-	KVHead string // the axis of the key and value heads; "" means "kv_head"
-	Dim    string // the axis of the elements of a head; "" means "d"
+	// Positions has the position of each query among the keys, i32 {Query}. The zero Tensor
+	// means Past and the following ones.
+	Positions Tensor
+	// Sequences and Tables say where the keys are if they lie in pages. Sequences has the
+	// sequence of each query, i32 {Query}, and Tables the pages of each sequence, i32
+	// {Sequence Slot}: key i of a sequence is entry i%n of the page that slot i/n names, where
+	// n is the size of Key. A slot that no query needs may have any value.
+	Sequences Tensor
+	Tables    Tensor
+
+	Query    string // the axis of the queries; "" means "seq"
+	Key      string // the axis of the keys; "" means "key"
+	Head     string // the axis of the query heads; "" means "head"
+	KVHead   string // the axis of the key and value heads; "" means "kv_head"
+	Dim      string // the axis of the elements of a head; "" means "d"
+	Page     string // the axis of the pages; "" means "page"
+	Sequence string // the axis of the sequences in Tables; "" means "sequence"
+	Slot     string // the axis of the pages of a sequence in Tables; "" means "slot"
 }
 
 // Attention returns the causal scaled dot-product attention of the queries q {Query Head Dim}
-// over the keys k and the values v {Key KVHead Dim}. The axes of each may have any order. q is
-// f32; k and v are f32, f16 or q8_0. The result is f32 {Query Head Dim}, with the Dim of v.
+// over the keys k and the values v {Key KVHead Dim}, or {Page Key KVHead Dim} with Tables. The
+// axes of each may have any order. q is f32; k and v are f32, f16 or q8_0. The result is f32
+// {Query Head Dim}, with the Dim of v.
 //
 // The number of query heads is a multiple n of the number of key heads, and query head h uses
-// key head h/n. Query i sees the keys 0 to Past+i, which must exist, or the last Window of
-// these.
+// key head h/n. A query at position p sees the keys 0 to p of its sequence, which must exist,
+// or the last Window of these. A position, a sequence or a page that does not exist is an error
+// (ErrIndexOutOfBounds). If only a device has the number, the error appears when the elements
+// of the result are read.
 func Attention(q, k, v Tensor, opt AttentionOptions) Tensor {
-	c, failed := begin(tagged.Attention, q, k, v)
+	c, failed := begin(tagged.Attention, q, k, v, opt.Positions, opt.Sequences, opt.Tables)
 	if c == nil {
 		return failed
 	}
-	c.call.Params = op.Params{Scale: float32(opt.Scale), SoftCap: float32(opt.SoftCap), Past: opt.Past, Window: opt.Window}
+	c.call.Params = op.Params{Scale: float32(opt.Scale), SoftCap: float32(opt.SoftCap), Window: opt.Window}
+	c.call.Start = opt.Past
 	c.call.SetNames([]string{
 		tagged.QueryAxis: cmp.Or(opt.Query, "seq"), tagged.KeyAxis: cmp.Or(opt.Key, "key"), tagged.HeadAxis: cmp.Or(opt.Head, "head"),
-		tagged.KVHeadAxis: cmp.Or(opt.KVHead, "kv_head"), tagged.DimAxis: cmp.Or(opt.Dim, "d"),
+		tagged.KVHeadAxis: cmp.Or(opt.KVHead, "kv_head"), tagged.DimAxis: cmp.Or(opt.Dim, "d"), tagged.PageAxis: cmp.Or(opt.Page, "page"),
+		tagged.SequenceAxis: cmp.Or(opt.Sequence, "sequence"), tagged.SlotAxis: cmp.Or(opt.Slot, "slot"),
+	})
+	return c.finish()
+}
+
+// RotateStoreOptions are the parameters of RotateStore, its optional operands, and the names
+// of its axes, as in AttentionOptions.
+type RotateStoreOptions struct {
+	Mode RoPEMode
+	// QueryNorm and KeyNorm are the weights of an RMSNorm of each query head and of each key
+	// head, f32 {Dim}. The zero Tensor means no norm.
+	QueryNorm Tensor
+	KeyNorm   Tensor
+	Eps       float64 // of the norms
+
+	Query  string // the axis of the tokens; "" means "seq"
+	Head   string // the axis of the query heads; "" means "head"
+	KVHead string // the axis of the key and value heads; "" means "kv_head"
+	Dim    string // the axis of the elements of a head; "" means "d"
+	Page   string // the axis of the pages; "" means "page"
+}
+
+// RotateStore rotates the queries q {Query Head Dim} and the keys k {Query KVHead Dim}, as
+// Tensor.RoPE does, writes the keys and the values v {Query KVHead Dim} to places of a cache,
+// and returns the rotated queries, f32 {Query Head Dim}. With norms, the queries and the keys
+// are normalised before they are rotated. The values are, bit for bit, those of RMSNorm, RoPE
+// and SetRows one after another.
+//
+// q, k, v and the table {Query PairAxis CosSinAxis} are f32. places is i32 {Query}. The cache
+// {Page and one other axis} is f32, f16 or q8_0, and usually a tensor of Engine.Empty; every
+// view of its memory sees what is written. A page has room for n tokens: n keys {KVHead Dim},
+// one after another, then n values. Place p is token p%n of page p/n. These views of a page's
+// other axis, called "row" here, are the keys and the values of Attention:
+//
+//	k := cache.Narrow("row", 0, n*keySize).Split("row", Ax("key", n), Ax("kv_head", h), Ax("d", -1))
+//	v := cache.Narrow("row", n*keySize, n*valueSize).Split("row", Ax("key", n), Ax("kv_head", h), Ax("d", -1))
+//
+// A place outside of the cache, and two equal places, have the consequences that they have in
+// SetRows.
+func RotateStore(q, k, v, table, places, cache Tensor, opt RotateStoreOptions) Tensor {
+	c, failed := begin(tagged.RotateStore, q, k, v, table, places, opt.QueryNorm, opt.KeyNorm, cache)
+	if c == nil {
+		return failed
+	}
+	c.call.Params = op.Params{Mode: opt.Mode, Eps: float32(opt.Eps)}
+	c.call.SetNames([]string{
+		tagged.QueryAxis: cmp.Or(opt.Query, "seq"), tagged.HeadAxis: cmp.Or(opt.Head, "head"), tagged.KVHeadAxis: cmp.Or(opt.KVHead, "kv_head"),
+		tagged.DimAxis: cmp.Or(opt.Dim, "d"), tagged.PageAxis: cmp.Or(opt.Page, "page"),
 	})
 	return c.finish()
 }

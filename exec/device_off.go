@@ -8,7 +8,6 @@ import (
 
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
-	"github.com/fucina-go/fucina/core/storage"
 )
 
 // device is empty in a build without an accelerator.
@@ -33,9 +32,10 @@ func (*deviceQueue) close() error       { return nil }
 
 func (*deviceQueue) sync(context.Context) error { return nil }
 
+func (*Queue) splits(op.ID) bool            { return false }
 func (*Queue) onDevice(op.ID) (bool, error) { return false, nil }
 func (*Queue) fallBack(error) bool          { return true }
 
-func (*Queue) runDevice(op.ID, *storage.Buffer, storage.Access) error {
+func (*Queue) runDevice(*call) error {
 	panic("exec: device operation in a build without devices")
 }

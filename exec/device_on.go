@@ -83,7 +83,7 @@ type deviceQueue struct {
 	status offheap.Block  // the queue's status words
 	needs  storage.Needs
 	fence  accel.Fences
-	begun  [op.MaxIn + 1]begun
+	begun  [op.MaxIn + op.MaxOut]begun
 	n      int
 }
 
@@ -128,8 +128,9 @@ func (q *deviceQueue) close() error {
 }
 
 // statusWords is the number of status words of a queue. When all are in use, the next
-// operation that needs one waits for the oldest one that has one.
-const statusWords = 64
+// operation that needs one waits for the oldest one that has one. A step of a model has a few
+// such operations in each layer.
+const statusWords = 256
 
 // takeStatus returns a status word for an operation.
 func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
@@ -162,6 +163,22 @@ func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
 	}
 }
 
+// splits reports whether the operation runs as its parts: it has parts, and the device can be
+// hasParts reports whether the operation is a sequence of others.
+func hasParts(id op.ID) bool {
+	switch id {
+	case op.AddRMSNorm, op.Project, op.GatedProject, op.RotateStore:
+		return true
+	}
+	return false
+}
+
+// used and declines the operation as a whole.
+func (c *Queue) splits(id op.ID) bool {
+	d := &c.e.dev
+	return hasParts(id) && d.p != nil && !d.lost.Load() && d.res.Err() == nil && !d.p.Plan(id, &c.args).Supported
+}
+
 // onDevice reports whether the op runs on the device. If the device supports the op but
 // its transfer queues have failed, the error is that failure.
 func (c *Queue) onDevice(id op.ID) (bool, error) {
@@ -173,8 +190,13 @@ func (c *Queue) onDevice(id op.ID) (bool, error) {
 		return false, err // the result could not be downloaded
 	}
 	for i := range c.args.NIn {
-		if !c.args.In[i].Weight && c.bufs[i].NewestOnDevice() {
+		if c.bufs[i] != nil && !c.args.In[i].Weight && c.bufs[i].NewestOnDevice() {
 			return true, nil
+		}
+	}
+	for i := range c.args.NOut {
+		if c.outs[i].buf != nil && c.outs[i].buf.NewestOnDevice() {
+			return true, nil // the CPU would move the whole buffer to the host
 		}
 	}
 	return d.gate.pass(id, &c.args), nil
@@ -203,8 +225,8 @@ func (d *device) count(id op.ID, err error) {
 	d.fellBackOp, d.fellBackErr = id, err
 }
 
-// runDevice submits the operation to the device. If it fails, nothing was submitted.
-func (c *Queue) runDevice(id op.ID, out *storage.Buffer, access storage.Access) (err error) {
+// runDevice submits the operation of k to the device. If it fails, nothing was submitted.
+func (c *Queue) runDevice(k *call) (err error) {
 	q, a := &c.dev, &c.args
 	if err := q.ready(); err != nil {
 		return err
@@ -224,15 +246,20 @@ func (c *Queue) runDevice(id op.ID, out *storage.Buffer, access storage.Access) 
 		}
 	}()
 	for i := range a.NIn {
+		if c.bufs[i] == nil {
+			continue
+		}
 		if a.In[i].Mem, err = q.beginBuffer(c.ctx, c.bufs[i], storage.Read, a.In[i].Weight); err != nil {
 			return err
 		}
 	}
-	if a.Out[0].Mem, err = q.beginBuffer(c.ctx, out, access, false); err != nil {
-		return err
+	for i := range a.NOut {
+		if a.Out[i].Mem, err = q.beginBuffer(c.ctx, c.outs[i].buf, c.outs[i].access, false); err != nil {
+			return err
+		}
 	}
 	a.Workspace = op.Mem{}
-	plan := p.Plan(id, a)
+	plan := p.Plan(k.id, a)
 	if plan.Workspace > 0 {
 		ws, uses, err := q.d.res.Acquire(c.ctx, t, plan.Workspace)
 		if err != nil {
@@ -257,14 +284,14 @@ func (c *Queue) runDevice(id op.ID, out *storage.Buffer, access storage.Access) 
 		t.Follow(dep)
 	}
 	a.Status = nil
-	if id == op.GetRows {
-		// Ids that the host has checked need a status word too: if their upload fails,
+	if len(indexPlaces[k.id]) > 0 {
+		// Indices that the host has checked need a status word too: if their upload fails,
 		// the device reads other values.
 		if a.Status, err = q.takeStatus(c.ctx); err != nil {
 			return err
 		}
 	}
-	if w, err = p.Submit(c.ctx, q.q, id, a); err != nil {
+	if w, err = p.Submit(c.ctx, q.q, k.id, a); err != nil {
 		if a.Status != nil {
 			t.ReturnStatus(a.Status)
 		}
@@ -272,7 +299,7 @@ func (c *Queue) runDevice(id op.ID, out *storage.Buffer, access storage.Access) 
 	}
 	submitted = true
 	if a.Status != nil {
-		t.Watch(w, a.Status, explainRow, int64(c.tableRows()))
+		t.Watch(w, a.Status, explain, watched(k, a))
 		q.needs.Data.Add(w)
 	}
 	return nil
@@ -303,10 +330,4 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 		}
 		return mem.(*residency.Block).Mem(), nil
 	}
-}
-
-// explainRow returns the error of a GetRows that reported status.
-func explainRow(status uint64, rows int64) error {
-	at, id := op.Reported(status)
-	return fmt.Errorf("gather: %w", rowError(at, id, int(rows)))
 }

@@ -84,9 +84,21 @@ func TestQueueForgetsOperands(t *testing.T) {
 	if _, err := c.Do(op.Copy, &op.Params{To: huge.DType()}, &huge); err == nil {
 		t.Error("made a copy that nearly fills the address space")
 	}
-	for i, b := range c.bufs {
-		if b != nil {
-			t.Errorf("operand %d is still reachable", i)
+	places := sample{id: op.SetRows, in: []operandOf{f32s(2, 4), ints(0, 1)}, into: f32s(3, 4)}
+	both := sample{id: op.AddRMSNorm, in: []operandOf{f32s(4), f32s(4), f32s(4)}}
+	for _, s := range []sample{places, both} {
+		if _, err := s.result(t, c); err != nil {
+			t.Fatal(err)
+		}
+		for i := range c.bufs {
+			if c.bufs[i] != nil || !c.args.In[i].Mem.IsZero() {
+				t.Errorf("input %d of %s is still reachable", i, s.id)
+			}
+		}
+		for i := range c.outs {
+			if c.outs[i].buf != nil || !c.args.Out[i].Mem.IsZero() {
+				t.Errorf("output %d of %s is still reachable", i, s.id)
+			}
 		}
 	}
 	huge.Release()
@@ -183,6 +195,12 @@ func TestAngles(t *testing.T) {
 				if want := rows[int(pos)*r.Dims+j]; math.Float32bits(x) != math.Float32bits(want) {
 					t.Errorf("%s: element %d of position %d is %v, want %v", name, j, pos, x, want)
 				}
+			}
+		}
+		if name == "plain" {
+			sin, cos := math.Sincos((n - 1) * math.Pow(10000, -2.0/6)) // pair 1 of the first position
+			if got[2] != float32(cos) || got[3] != float32(sin) {
+				t.Errorf("pair 1 of position %d is %v, want %v and %v", n-1, got[2:4], float32(cos), float32(sin))
 			}
 		}
 		clear(got)

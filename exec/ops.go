@@ -1,9 +1,8 @@
 package exec
 
 import (
-	"encoding/binary"
 	"fmt"
-	"slices"
+	"math"
 	"strings"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -63,210 +62,261 @@ func Fresh[T dtype.Element](c *Queue, s shape.Shape) (tensor.Tensor, []T, error)
 	return t, v, err
 }
 
-// Do runs the operation id on the inputs and returns its output, a contiguous tensor that
-// the caller releases. p are the parameters; nil means zeros. An input whose strides the
-// operation does not take is copied first. The dtype of the output of [op.Copy] is p.To.
-//
-// Inputs that the operation's contract refuses fail with a [RefusalError]. A row number
-// outside the table fails with tensor.ErrIndexOutOfBounds.
-func (c *Queue) Do(id op.ID, p *op.Params, in ...*tensor.Tensor) (tensor.Tensor, error) {
-	defer c.forget()
-	c.begin(p, in)
-	if r := op.Infer(id, &c.args); !r.OK() {
-		return tensor.Tensor{}, c.refusal(&r, in)
-	}
-	if !c.laidOut(id) {
-		return c.doCopies(id, p, in)
-	}
-	if err := c.checkInputs(id); err != nil {
-		return tensor.Tensor{}, err
-	}
-	return c.run(id)
+// call is an operation to run.
+type call struct {
+	id op.ID
+	// as is the operation that errors name. It differs from id in a part of another operation.
+	as      op.ID
+	params  *op.Params     // nil means zeros
+	outputs int            // the number of outputs that the caller takes
+	into    *tensor.Tensor // the last output, if it is an existing tensor
 }
 
-// doCopies is the part of Do after the check, with copies of the inputs whose strides the
-// operation does not take.
-func (c *Queue) doCopies(id op.ID, p *op.Params, in []*tensor.Tensor) (tensor.Tensor, error) {
-	var own [op.MaxIn]tensor.Tensor
-	defer releaseAll(&own)
-	if err := c.layOut(id, p, in, &own, nil); err != nil {
-		return tensor.Tensor{}, err
-	}
-	if r := op.Infer(id, &c.args); !r.OK() {
-		return tensor.Tensor{}, c.refusal(&r, in)
-	}
-	if err := c.checkInputs(id); err != nil {
-		return tensor.Tensor{}, err
-	}
-	return c.run(id)
+// results are the new outputs of a call. An output that the call writes into an existing tensor
+// is the zero Tensor here.
+type results [op.MaxOut]tensor.Tensor
+
+// release releases the results that exist.
+func (r *results) release() { releaseAll(r[:]) }
+
+// Do runs the operation id on the inputs and returns its output, a contiguous tensor that
+// the caller releases. p are the parameters; nil means zeros. A nil input is an optional
+// operand that is absent. An input whose strides the operation does not take is copied
+// first. The dtype of the output of [op.Copy] is p.To.
+//
+// Inputs that the operation's contract refuses fail with a [RefusalError]. An index that is
+// out of range fails with tensor.ErrIndexOutOfBounds.
+func (c *Queue) Do(id op.ID, p *op.Params, in ...*tensor.Tensor) (tensor.Tensor, error) {
+	var r results
+	err := c.do(&call{id: id, as: id, params: p, outputs: 1}, in, &r)
+	return r[0], err
 }
 
 // DoInto is Do with the output written to the existing tensor out, and so to every other
 // view of its buffer. It fails with tensor.ErrReadOnly if that buffer is read-only.
 func (c *Queue) DoInto(id op.ID, p *op.Params, out *tensor.Tensor, in ...*tensor.Tensor) error {
+	var none results
+	return c.do(&call{id: id, as: id, params: p, outputs: 1, into: out}, in, &none)
+}
+
+// DoBoth is Do for an operation with two outputs. If the operation writes the second into a
+// tensor that exists, as op.RotateStore does, that tensor is into, and second is the zero
+// Tensor. Otherwise into is nil, and the caller releases both results. DoBoth fails with
+// tensor.ErrReadOnly if the buffer of into is read-only.
+func (c *Queue) DoBoth(id op.ID, p *op.Params, into *tensor.Tensor, in ...*tensor.Tensor) (first, second tensor.Tensor, err error) {
+	var r results
+	err = c.do(&call{id: id, as: id, params: p, outputs: 2, into: into}, in, &r)
+	return r[0], r[1], err
+}
+
+// do runs the call k and stores the new outputs in r. With an error it stores none.
+func (c *Queue) do(k *call, in []*tensor.Tensor, r *results) error {
 	defer c.forget()
-	if out.Buffer().ReadOnly() {
-		return &OpError{id, fmt.Errorf("%w: %s", tensor.ErrReadOnly, out.String())}
+	if k.into != nil && k.into.Buffer().ReadOnly() {
+		return &OpError{k.as, fmt.Errorf("%w: %s", tensor.ErrReadOnly, k.into.String())}
 	}
-	c.begin(p, in)
-	c.output(out)
-	r := op.Check(id, &c.args)
+	refused := c.begin(k, in)
+	if refused.OK() && c.splits(k.id) && !c.shares() {
+		if err := c.checkIndices(k.id); err != nil {
+			return &OpError{k.as, err}
+		}
+		return c.doParts(k, in, r)
+	}
+	return c.doWhole(k, in, r, &refused)
+}
+
+// doWhole is the part of do after begin, which returned refused, for an operation that does
+// not run as its parts. do and doWhole do not call themselves, because the operands of a
+// recursive function escape to the heap.
+func (c *Queue) doWhole(k *call, in []*tensor.Tensor, r *results, refused *op.Refusal) error {
 	switch {
-	case r.OK() && !c.shares(out.Buffer()):
-	case r.OK(), r.Why == op.WrongLayout && r.Place < op.FirstOut:
-		return c.doIntoCopies(id, p, out, in)
+	case refused.OK() && c.laidOut(k.id) && !c.shares():
+	case refused.OK(), refused.Why == op.WrongLayout && refused.Place < op.FirstOut:
+		return c.doCopies(k, in, r)
 	default:
-		return c.refusal(&r, in)
+		return refusal(refused, in)
 	}
-	if err := c.checkInputs(id); err != nil {
-		return err
-	}
-	return c.runInto(id, out)
+	return c.checkAndRun(k, r)
 }
 
-// doIntoCopies is the part of DoInto after the check, with copies of the inputs whose
-// strides the operation does not take and of the inputs that share the buffer of out.
-func (c *Queue) doIntoCopies(id op.ID, p *op.Params, out *tensor.Tensor, in []*tensor.Tensor) error {
+// doCopies is doWhole with copies of the inputs whose strides the operation does not take and
+// of the inputs that overlap an output.
+func (c *Queue) doCopies(k *call, in []*tensor.Tensor, r *results) error {
 	var own [op.MaxIn]tensor.Tensor
-	defer releaseAll(&own)
-	if err := c.layOut(id, p, in, &own, out); err != nil {
+	defer releaseAll(own[:])
+	if err := c.layOut(k, in, &own); err != nil {
 		return err
 	}
-	c.output(out)
-	if r := op.Check(id, &c.args); !r.OK() {
-		return c.refusal(&r, in)
+	var list [op.MaxIn]*tensor.Tensor
+	for i := range in {
+		if list[i] = in[i]; !own[i].IsZero() {
+			list[i] = &own[i]
+		}
 	}
-	if err := c.checkInputs(id); err != nil {
-		return err
+	if refused := c.begin(k, list[:len(in)]); !refused.OK() {
+		return refusal(&refused, in)
 	}
-	return c.runInto(id, out)
+	return c.checkAndRun(k, r)
 }
 
-// begin sets c.args to the parameters and inputs of an operation.
-func (c *Queue) begin(p *op.Params, in []*tensor.Tensor) {
-	a := &c.args
-	a.NIn, a.NOut, a.Workspace, a.Status, a.Exact = min(len(in), op.MaxIn), 0, op.Mem{}, nil, c.e.exact
-	a.Params = op.Params{}
-	if p != nil {
-		a.Params = *p
+// checkAndRun is run after the check of the indices.
+func (c *Queue) checkAndRun(k *call, r *results) error {
+	if err := c.checkIndices(k.id); err != nil {
+		return &OpError{k.as, err}
 	}
-	a.Out[0].DType = a.To
-	for i, t := range in[:a.NIn] {
+	return c.run(k, r)
+}
+
+// begin sets c.args to the operands and parameters of k, and checks them. It does not check
+// the strides of the inputs, unless every output is an existing tensor.
+func (c *Queue) begin(k *call, in []*tensor.Tensor) op.Refusal {
+	roles := k.id.Outputs()
+	switch {
+	case !k.id.Valid():
+		return op.Refusal{Op: k.id, Why: op.UnknownOp, Place: op.NoPlace}
+	case len(in) > op.MaxIn:
+		return op.Refusal{Op: k.id, Why: op.WrongCount, Place: op.NoPlace, Got: len(in), Want: len(k.id.Inputs())}
+	case k.outputs != len(roles), k.into != nil && k.outputs > 1 && !roles[k.outputs-1].Into:
+		got := k.outputs
+		if k.into != nil {
+			got--
+		}
+		return op.Refusal{Op: k.id, Why: op.WrongCount, Place: op.NoPlace, Got: len(in) + got, Want: len(k.id.Inputs()) + len(roles)}
+	}
+	a := &c.args
+	a.NIn, a.NOut, a.Workspace, a.Status, a.Exact = len(in), k.outputs, op.Mem{}, nil, c.e.exact
+	a.Params = op.Params{}
+	if k.params != nil {
+		a.Params = *k.params
+	}
+	for i, t := range in {
+		if t == nil {
+			a.In[i], c.bufs[i] = op.Operand{}, nil
+			continue
+		}
 		operand(&a.In[i], t)
 		c.bufs[i] = t.Buffer()
 	}
-	c.unchecked = false
-}
-
-// output sets the output to an existing tensor.
-func (c *Queue) output(out *tensor.Tensor) {
-	operand(&c.args.Out[0], out)
-	c.args.NOut = 1
+	for i := range a.NOut {
+		a.Out[i], c.outs[i] = op.Operand{DType: a.To}, output{}
+	}
+	c.unchecked, a.Generated = 0, 0
+	if a.Has(0) {
+		a.Generated = min(c.generated, a.In[0].Shape.Dim(0))
+	}
+	if k.into == nil {
+		return op.Infer(k.id, a)
+	}
+	last := a.NOut - 1
+	operand(&a.Out[last], k.into)
+	c.outs[last] = output{k.into.Buffer(), storage.Update}
+	if last > 0 {
+		return op.Infer(k.id, a)
+	}
+	return op.Check(k.id, a)
 }
 
 // laidOut reports whether the operation takes the strides of its inputs.
 func (c *Queue) laidOut(id op.ID) bool {
 	for i := range c.args.NIn {
-		if !c.args.In[i].Has(id.Layout(&c.args, op.Place(i))) {
+		if !c.fits(id, op.Place(i)) {
 			return false
 		}
 	}
 	return true
 }
 
-// shares reports whether an input is a view of the buffer b.
-func (c *Queue) shares(b *storage.Buffer) bool { return slices.Contains(c.bufs[:c.args.NIn], b) }
+// fits reports whether the operation takes the strides of the input at p, if it is present.
+func (c *Queue) fits(id op.ID, p op.Place) bool {
+	o := &c.args.In[p]
+	return o.IsZero() || o.Has(id.Layout(&c.args, p))
+}
 
-// layOut copies the inputs whose strides the operation does not take and, if out is not
-// nil, the inputs that share its buffer and may overlap it. It stores the copies in own
-// and sets c.args to the inputs with the copies in place. The caller releases own.
-func (c *Queue) layOut(id op.ID, p *op.Params, in []*tensor.Tensor, own *[op.MaxIn]tensor.Tensor, out *tensor.Tensor) error {
-	var list [op.MaxIn]*tensor.Tensor
-	var needed [op.MaxIn]bool
-	n := len(in)
-	for i := range n {
-		list[i] = in[i] // the builtin copy would make the tensors escape
-		l := id.Layout(&c.args, op.Place(i))
-		fits := c.args.In[i].Has(l)
-		if !fits && in[i].DType().IsBlockQuantized() {
-			return c.refusal(&op.Refusal{Op: id, Why: op.WrongLayout, Place: op.Place(i), Want: int(l)}, in)
+// shares reports whether an input overlaps an output.
+func (c *Queue) shares() bool {
+	for i := range c.args.NIn {
+		if c.overlaps(i) {
+			return true
 		}
-		needed[i] = !fits || out != nil && in[i].Buffer() == out.Buffer()
 	}
-	for i := range n {
+	return false
+}
+
+// overlaps reports whether the bytes from the first to the last of input i overlap those of
+// an output. A new output overlaps nothing.
+func (c *Queue) overlaps(i int) bool {
+	for j := range c.args.NOut {
+		if b := c.outs[j].buf; b == nil || b != c.bufs[i] {
+			continue
+		}
+		lo, hi := extent(&c.args.In[i])
+		start, end := extent(&c.args.Out[j])
+		if lo < end && start < hi {
+			return true
+		}
+	}
+	return false
+}
+
+// extent returns the first byte of a tensor's operand in its buffer, and one past the last.
+func extent(o *op.Operand) (lo, hi int) {
+	st, err := o.Shape.Storage(o.DType)
+	if err != nil {
+		return 0, math.MaxInt
+	}
+	reach, err := st.Reach(&o.Strides)
+	if err != nil {
+		return 0, math.MaxInt
+	}
+	size := o.DType.Size()
+	return o.Offset * size, (o.Offset + reach + 1) * size
+}
+
+// layOut copies the inputs whose strides the operation does not take and those that overlap
+// an output. It stores the copies in own, at the places of the inputs. The caller releases
+// own.
+func (c *Queue) layOut(k *call, in []*tensor.Tensor, own *[op.MaxIn]tensor.Tensor) error {
+	var needed [op.MaxIn]bool
+	for i := range in {
+		p := op.Place(i)
+		fits := c.fits(k.id, p)
+		if !fits && in[i].DType().IsBlockQuantized() {
+			return refusal(&op.Refusal{Op: k.id, Why: op.WrongLayout, Place: p, Want: int(k.id.Layout(&c.args, p))}, in)
+		}
+		needed[i] = !fits || c.overlaps(i)
+	}
+	for i := range in {
 		if !needed[i] {
 			continue
 		}
 		var err error
-		if own[i], err = c.copyOf(in[i]); err != nil {
+		if own[i], err = c.copyOf(k.as, in[i]); err != nil {
 			return err
 		}
-		list[i] = &own[i]
-	}
-	c.begin(p, list[:n])
-	return nil
-}
-
-// copyOf returns a contiguous copy of t.
-func (c *Queue) copyOf(t *tensor.Tensor) (tensor.Tensor, error) {
-	return c.Do(op.Copy, &op.Params{To: t.DType()}, t)
-}
-
-func releaseAll(own *[op.MaxIn]tensor.Tensor) {
-	for i := range own {
-		if !own[i].IsZero() {
-			own[i].Release()
-		}
-	}
-}
-
-// checkInputs checks the row numbers of a gather, which the contract cannot check. If only
-// the device has the row numbers, the device checks them.
-func (c *Queue) checkInputs(id op.ID) error {
-	if id != op.GetRows {
-		return nil
-	}
-	ids := c.bufs[1]
-	if c.unchecked = ids.NewestOnDevice(); c.unchecked {
-		return nil
-	}
-	p, err := ids.Host(c.ctx, storage.Read)
-	if err == nil {
-		err = checkRows(&c.args.In[1], p, c.tableRows())
-	}
-	if err != nil {
-		return &OpError{id, err}
 	}
 	return nil
 }
 
-// tableRows returns the number of rows of the table of the call in progress.
-func (c *Queue) tableRows() int { return c.args.In[0].Shape.Dim(0) }
-
-// checkRows returns an error for a row number outside [0, rows). p is the memory of ids,
-// which is contiguous.
-func checkRows(ids *op.Operand, p []byte, rows int) error {
-	size := ids.DType.Size()
-	p = p[ids.Offset*size:][:ids.Shape.Dim(0)*size]
-	for i := 0; i < len(p); i += size {
-		var id int64
-		switch ids.DType {
-		case dtype.I32:
-			id = int64(int32(binary.NativeEndian.Uint32(p[i:])))
-		case dtype.I64:
-			id = int64(binary.NativeEndian.Uint64(p[i:]))
-		case dtype.U16:
-			id = int64(binary.NativeEndian.Uint16(p[i:]))
-		}
-		if id < 0 || id >= int64(rows) {
-			return rowError(i/size, id, rows)
-		}
+// copyOf returns a contiguous copy of t, which the operation as needs. t has a scalar dtype,
+// of which op.Copy takes any strides.
+func (c *Queue) copyOf(as op.ID, t *tensor.Tensor) (tensor.Tensor, error) {
+	k := call{id: op.Copy, as: as, params: &op.Params{To: t.DType()}, outputs: 1}
+	in := [...]*tensor.Tensor{t}
+	if refused := c.begin(&k, in[:]); !refused.OK() {
+		return tensor.Tensor{}, refusal(&refused, in[:])
 	}
-	return nil
+	var r results
+	err := c.run(&k, &r)
+	return r[0], err
 }
 
-func rowError(at int, id int64, rows int) error {
-	return fmt.Errorf("%w: id %d at position %d, the table has %d rows", tensor.ErrIndexOutOfBounds, id, at, rows)
+// releaseAll releases the tensors of list that are not zero.
+func releaseAll(list []tensor.Tensor) {
+	for i := range list {
+		if !list[i].IsZero() {
+			list[i].Release()
+		}
+	}
 }
 
 // OpError is the failure of an operation whose operands its contract accepts. Its text has the
@@ -288,10 +338,12 @@ type RefusalError struct {
 }
 
 // refusal returns the refusal r of the inputs in as an error.
-func (c *Queue) refusal(r *op.Refusal, in []*tensor.Tensor) error {
+func refusal(r *op.Refusal, in []*tensor.Tensor) error {
 	e := &RefusalError{Refusal: *r, n: min(len(in), op.MaxIn)}
 	for i, t := range in[:e.n] {
-		operand(&e.operands[i], t)
+		if t != nil {
+			operand(&e.operands[i], t)
+		}
 	}
 	return e
 }
@@ -300,13 +352,12 @@ func (c *Queue) refusal(r *op.Refusal, in []*tensor.Tensor) error {
 func (e *RefusalError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", e.Op, e.Text(e.Op))
+	sep := ":"
 	for i := range e.n {
-		sep := ","
-		if i == 0 {
-			sep = ":"
+		if o := &e.operands[i]; !o.IsZero() {
+			fmt.Fprintf(&b, "%s %s %s %s", sep, e.Op.Role(op.Place(i)), o.DType, o.Shape)
+			sep = ","
 		}
-		o := &e.operands[i]
-		fmt.Fprintf(&b, "%s %s %s %s", sep, e.Op.Role(op.Place(i)), o.DType, o.Shape)
 	}
 	return b.String()
 }

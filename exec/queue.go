@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
@@ -19,13 +20,26 @@ type Queue struct {
 	dev deviceQueue
 	ctx context.Context
 
+	generated int           // see SetGenerated
+	status    atomic.Uint64 // the status word of an operation on the CPU
+
 	// The arguments of the call in progress. They are fields so that an op does not
 	// allocate.
 	args op.Args
-	bufs [op.MaxIn]*storage.Buffer
-	// unchecked says that the ids in In[1] were not compared with the rows of the
-	// table in In[0], because only the device has the ids.
-	unchecked bool
+	bufs [op.MaxIn]*storage.Buffer // nil for an operand that is absent
+	outs [op.MaxOut]output
+	// unchecked has a bit for each place with indices that were not checked, because only
+	// the device has them.
+	unchecked uint8
+}
+
+var _ [8 - op.MaxIn]struct{} // a place is a bit of unchecked
+
+// output is where an output of the call in progress is written. The zero value stands for a
+// new output that has no buffer yet.
+type output struct {
+	buf    *storage.Buffer
+	access storage.Access // Overwrite of a new buffer, Update of the buffer of an existing tensor
 }
 
 // NewQueue returns a queue, which takes a queue of each provider. After Close of the
@@ -51,6 +65,11 @@ func (c *Queue) SetCancel(ctx context.Context) {
 	c.ctx = ctx
 }
 
+// SetGenerated says how many of the rows of the following operations, first along the first
+// axis of their first input, belong to tokens that were generated; see op.Args. An operation
+// with fewer rows has only generated ones. The number is 0 at first.
+func (c *Queue) SetGenerated(n int) { c.generated = max(0, n) }
+
 // Sync waits until everything submitted so far has ended, and returns the device's failure.
 // If the context of SetCancel ends first, Sync returns its error.
 func (c *Queue) Sync() error { return c.dev.sync(c.ctx) }
@@ -64,11 +83,15 @@ func (c *Queue) Close() error {
 // them reachable.
 func (c *Queue) forget() {
 	clear(c.bufs[:])
+	clear(c.outs[:])
 	a := &c.args
-	for i := range a.NIn {
+	for i := range a.In {
 		a.In[i].Mem = op.Mem{}
 	}
-	a.Out[0].Mem, a.Workspace, a.Status = op.Mem{}, op.Mem{}, nil
+	for i := range a.Out {
+		a.Out[i].Mem = op.Mem{}
+	}
+	a.Workspace, a.Status = op.Mem{}, nil
 }
 
 // operand sets o to the operand t without memory.
@@ -78,61 +101,87 @@ func operand(o *op.Operand, t *tensor.Tensor) {
 	o.Mem = op.Mem{}
 }
 
-// run executes the operation on c.args, into a new tensor.
-func (c *Queue) run(id op.ID) (tensor.Tensor, error) {
+// run executes the operation of k on c.args, and stores the new outputs in r.
+func (c *Queue) run(k *call, r *results) error {
 	if err := c.ctx.Err(); err != nil {
-		return tensor.Tensor{}, &OpError{id, err}
+		return &OpError{k.as, err}
 	}
-	d, s := c.args.Out[0].DType, c.args.Out[0].Shape
-	n, err := s.Bytes(d)
-	if err != nil {
-		return tensor.Tensor{}, &OpError{id, err}
-	}
-	onDevice, why := c.onDevice(id)
+	onDevice, why := c.onDevice(k.id)
 	if onDevice {
-		buf := c.e.pool.AcquireLazy(n)
-		if err = c.runDevice(id, buf, storage.Overwrite); err == nil {
-			return tensor.FromBuffer(buf, d, s)
+		err := c.newOutputs(true)
+		if err == nil {
+			err = c.runDevice(k)
 		}
-		buf.Release()
+		if err == nil {
+			return c.take(k, r)
+		}
+		c.dropOutputs()
 		if !c.fallBack(err) {
-			return tensor.Tensor{}, describeEnd(id, c.ctx.Err(), err)
+			return describeEnd(k.as, c.ctx.Err(), err)
 		}
 		why = err
 	}
-	buf, err := c.e.pool.Acquire(n)
+	err := c.newOutputs(false)
+	if err == nil {
+		err = c.runHost(k)
+	}
 	if err != nil {
-		return tensor.Tensor{}, describe(id, err, why)
+		c.dropOutputs()
+		return describe(k.as, err, why)
 	}
-	if err := c.runHost(id, buf, storage.Overwrite); err != nil {
-		buf.Release()
-		return tensor.Tensor{}, describe(id, err, why)
-	}
-	c.e.dev.count(id, why)
-	return tensor.FromBuffer(buf, d, s)
+	c.e.dev.count(k.id, why)
+	return c.take(k, r)
 }
 
-// runInto executes the operation on c.args, into the existing tensor out.
-func (c *Queue) runInto(id op.ID, out *tensor.Tensor) error {
-	if err := c.ctx.Err(); err != nil {
-		return &OpError{id, err}
-	}
-	onDevice, why := c.onDevice(id)
-	if onDevice {
-		err := c.runDevice(id, out.Buffer(), storage.Update)
-		if err == nil {
-			return nil
+// newOutputs gives each new output a buffer, without memory if the device writes it. The
+// call owns the buffers until take or dropOutputs.
+func (c *Queue) newOutputs(lazy bool) error {
+	for i := range c.args.NOut {
+		o := &c.args.Out[i]
+		if c.outs[i].buf != nil {
+			continue
 		}
-		if !c.fallBack(err) {
-			return describeEnd(id, c.ctx.Err(), err)
+		n, err := o.Shape.Bytes(o.DType)
+		if err != nil {
+			return err
 		}
-		why = err
+		var buf *storage.Buffer
+		if lazy {
+			buf = c.e.pool.AcquireLazy(n)
+		} else if buf, err = c.e.pool.Acquire(n); err != nil {
+			return err
+		}
+		c.outs[i] = output{buf, storage.Overwrite}
 	}
-	if err := c.runHost(id, out.Buffer(), storage.Update); err != nil {
-		return describe(id, err, why)
-	}
-	c.e.dev.count(id, why)
 	return nil
+}
+
+// take makes tensors of the new outputs, and stores them in r.
+func (c *Queue) take(k *call, r *results) error {
+	for i := range c.args.NOut {
+		w := &c.outs[i]
+		if w.access != storage.Overwrite {
+			continue
+		}
+		t, err := tensor.FromBuffer(w.buf, c.args.Out[i].DType, c.args.Out[i].Shape)
+		if err != nil {
+			c.dropOutputs()
+			r.release()
+			return &OpError{k.as, err}
+		}
+		r[i], *w = t, output{}
+	}
+	return nil
+}
+
+// dropOutputs releases the buffers of the new outputs.
+func (c *Queue) dropOutputs() {
+	for i := range c.outs {
+		if w := &c.outs[i]; w.buf != nil && w.access == storage.Overwrite {
+			w.buf.Release()
+			*w = output{}
+		}
+	}
 }
 
 // describeEnd wraps ended, the error of the context that ended the op, with the op's name.
@@ -145,46 +194,48 @@ func describeEnd(id op.ID, ended, err error) error {
 }
 
 // describe wraps err with the op's name and, if the device was tried first, with why, the
-// error of the device.
+// error of the device. It leaves why out if it says the same, as a wrong index does that an
+// earlier part of the op reported on the device and that the CPU finds too.
 func describe(id op.ID, err, why error) error {
-	if why != nil && !errors.Is(err, why) && err.Error() != why.Error() {
-		return &OpError{id, fmt.Errorf("%w (on the cpu, after: %w)", err, why)}
+	named := &OpError{id, err}
+	if why == nil || errors.Is(err, why) || why.Error() == err.Error() || why.Error() == named.Error() {
+		return named
 	}
-	return &OpError{id, err}
+	return &OpError{id, fmt.Errorf("%w (on the cpu, after: %w)", err, why)}
 }
 
-// runHost executes the operation on the CPU, after the device work that its operands come
-// from.
-func (c *Queue) runHost(id op.ID, out *storage.Buffer, access storage.Access) error {
+// runHost executes the operation of k on the CPU, after the device work that its operands
+// come from.
+func (c *Queue) runHost(k *call) error {
 	a := &c.args
 	a.Workspace, a.Status = op.Mem{}, nil
-	plan := c.e.cpu.Plan(id, a)
+	plan := c.e.cpu.Plan(k.id, a)
 	if !plan.Supported {
 		return fmt.Errorf("%w: %s", provider.ErrUnsupported, plan.Reason)
 	}
 	for i := range a.NIn {
+		if c.bufs[i] == nil {
+			continue
+		}
 		p, err := c.bufs[i].Host(c.ctx, storage.Read)
 		if err != nil {
 			return err
 		}
 		a.In[i].Mem = op.Mem{Host: p, Len: len(p)}
 	}
-	if c.unchecked {
-		if err := checkRows(&a.In[1], a.In[1].Mem.Host, c.tableRows()); err != nil {
-			return err
-		}
-	}
-	var p []byte
-	var err error
-	if access == storage.Overwrite { // out is new, so no other goroutine uses it
-		p, err = out.Host(c.ctx, access)
-	} else if p, err = out.BeginHostWrite(c.ctx); err == nil {
-		defer out.EndHostWrite()
-	}
-	if err != nil {
+	if err := c.checkRest(k.id); err != nil {
 		return err
 	}
-	a.Out[0].Mem = op.Mem{Host: p, Len: len(p)}
+	writing := 0
+	defer func() { c.endHostWrites(writing) }()
+	for i := range a.NOut {
+		p, err := c.outs[i].beginHost(c.ctx)
+		if err != nil {
+			return err
+		}
+		writing++
+		a.Out[i].Mem = op.Mem{Host: p, Len: len(p)}
+	}
 	if plan.Workspace > 0 {
 		ws, err := c.e.pool.Acquire(plan.Workspace)
 		if err != nil {
@@ -197,9 +248,36 @@ func (c *Queue) runHost(id op.ID, out *storage.Buffer, access storage.Access) er
 		}
 		a.Workspace = op.Mem{Host: p, Len: len(p)}
 	}
-	w, err := c.e.cpu.Submit(c.ctx, c.cpu, id, a)
-	if err != nil {
+	if len(indexPlaces[k.id]) > 0 {
+		c.status.Store(0)
+		a.Status = &c.status
+	}
+	w, err := c.e.cpu.Submit(c.ctx, c.cpu, k.id, a)
+	if err == nil {
+		err = w.Wait(c.ctx)
+	}
+	if err != nil || a.Status == nil {
 		return err
 	}
-	return w.Wait(c.ctx)
+	if status := c.status.Load(); status != 0 {
+		return reported(status, watched(k, a))
+	}
+	return nil
+}
+
+// beginHost returns the host memory to write the output to.
+func (w *output) beginHost(ctx context.Context) ([]byte, error) {
+	if w.access == storage.Overwrite { // the buffer is new, so no other goroutine uses it
+		return w.buf.Host(ctx, w.access)
+	}
+	return w.buf.BeginHostWrite(ctx)
+}
+
+// endHostWrites ends the writes of the first n outputs.
+func (c *Queue) endHostWrites(n int) {
+	for i := range n {
+		if w := &c.outs[i]; w.access != storage.Overwrite {
+			w.buf.EndHostWrite()
+		}
+	}
 }

@@ -1,7 +1,11 @@
 package tagged
 
 import (
+	"math"
+
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/tags"
 )
@@ -27,7 +31,7 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 	case pos == dim:
 		return Tensor{}, because(tags.ErrTag, "axis %q appears twice: for the positions and for the rotated elements", c.Axis)
 	}
-	if err := table.order3(c.Axis, PairAxis, CosSinAxis); err != nil {
+	if err := table.order(c.role(1), c.Axis, PairAxis, CosSinAxis); err != nil {
 		return Tensor{}, err
 	}
 	if d, e := x.Raw.Dim(pos), table.Raw.Dim(0); d != e {
@@ -65,47 +69,140 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 	return inOrder(y, &have, &names)
 }
 
-// attention runs causal attention. The constants below are the indices of its Axes.
-func attention(c *Call, q *exec.Queue) (Tensor, error) {
-	query, key, value := c.work(0), c.work(1), c.work(2)
-	defer query.done()
-	defer key.done()
-	defer value.done()
-	a := c.Axes()
-	if err := query.order3(a[QueryAxis].Name, a[HeadAxis].Name, a[DimAxis].Name); err != nil {
-		return Tensor{}, err
-	}
-	if err := key.order3(a[KeyAxis].Name, a[KVHeadAxis].Name, a[DimAxis].Name); err != nil {
-		return Tensor{}, err
-	}
-	if err := value.order3(a[KeyAxis].Name, a[KVHeadAxis].Name, a[DimAxis].Name); err != nil {
-		return Tensor{}, err
-	}
-	y, err := c.do(q, &query.Tensor, &key.Tensor, &value.Tensor)
-	return Tensor{y, query.Names}, err
-}
-
-// order3 replaces t by its view with the given axes in this order. It fails unless they are
-// the axes of t.
-func (t *working) order3(i, j, k string) error {
-	want, err := tags.Of(i, j, k)
-	if err != nil {
-		return err
-	}
-	var order [3]int
-	for n, name := range want.Slice() {
-		if order[n] = t.Names.Index(name); order[n] < 0 || t.Names.Len() != 3 {
-			return because(tags.ErrTag, "want axes %q, %q and %q, got %s", i, j, k, t.Describe())
-		}
-	}
-	return t.permute(order[:])
-}
-
-// The indices of the Axes of Attention.
+// The indices of the Axes of Attention. RotateStore has those of the query, the heads, the
+// elements and the pages.
 const (
 	QueryAxis = iota
 	KeyAxis
 	HeadAxis
 	KVHeadAxis
 	DimAxis
+	PageAxis
+	SequenceAxis
+	SlotAxis
 )
+
+// The places of operands of Attention, and of the cache of RotateStore.
+const (
+	positionsAt = 3
+	sequencesAt = 4
+	tableAt     = 5
+	cacheAt     = 7
+)
+
+// attention runs causal attention.
+func attention(c *Call, q *exec.Queue) (Tensor, error) {
+	var w works
+	c.works(&w)
+	defer w.done()
+	a := c.Axes()
+	if err := w[0].order(c.role(0), a[QueryAxis].Name, a[HeadAxis].Name, a[DimAxis].Name); err != nil {
+		return Tensor{}, err
+	}
+	paged := c.Has(sequencesAt) || c.Has(tableAt)
+	for i := 1; i <= 2; i++ {
+		var err error
+		if paged {
+			err = w[i].order(c.role(i), a[PageAxis].Name, a[KeyAxis].Name, a[KVHeadAxis].Name, a[DimAxis].Name)
+		} else {
+			err = w[i].order(c.role(i), a[KeyAxis].Name, a[KVHeadAxis].Name, a[DimAxis].Name)
+		}
+		if err != nil {
+			return Tensor{}, err
+		}
+	}
+	for _, i := range [...]int{positionsAt, sequencesAt} {
+		if c.Has(i) {
+			if err := w[i].vector(c.role(i), a[QueryAxis].Name); err != nil {
+				return Tensor{}, err
+			}
+		}
+	}
+	if c.Has(tableAt) {
+		if err := w[tableAt].order(c.role(tableAt), a[SequenceAxis].Name, a[SlotAxis].Name); err != nil {
+			return Tensor{}, err
+		}
+	}
+	if err := c.positions(q, &w, paged); err != nil {
+		return Tensor{}, err
+	}
+	list := w.list()
+	y, err := c.do(q, list[:tableAt+1]...)
+	return Tensor{y, w[0].Names}, err
+}
+
+// positions makes the positions of attention, from Start on, if they are absent.
+func (c *Call) positions(q *exec.Queue, w *works, paged bool) error {
+	if c.Has(positionsAt) {
+		if c.Start != 0 {
+			return because(op.ErrParam, "got positions, and %d keys before the first query", c.Start)
+		}
+		return nil
+	}
+	n, keys := w[0].Raw.Dim(0), w[1].Raw.Dim(0)
+	if paged {
+		// The contract refuses sequences without a table.
+		keys = math.MaxInt
+		if c.Has(tableAt) {
+			if product, err := shape.Mul(w[1].Raw.Dim(1), w[tableAt].Raw.Dim(1)); err == nil {
+				keys = product
+			}
+		}
+	}
+	if keys = min(keys, math.MaxInt32); c.Start < 0 || n > keys-c.Start {
+		return because(tensor.ErrIndexOutOfBounds, "%d queries after %d keys, but there are only %d keys", n, c.Start, keys)
+	}
+	made, values, err := exec.Fresh[int32](q, shape.Must(n))
+	if err != nil {
+		return err
+	}
+	for i := range values {
+		values[i] = int32(c.Start + i)
+	}
+	w[positionsAt] = working{Tensor{Raw: made}, true}
+	return nil
+}
+
+// rotateStore rotates queries and keys, and writes the keys and the values to a cache.
+func rotateStore(c *Call, q *exec.Queue) (Tensor, error) {
+	var w works
+	c.works(&w)
+	defer w.done()
+	a := c.Axes()
+	token, dim := a[QueryAxis].Name, a[DimAxis].Name
+	if err := w[0].order(c.role(0), token, a[HeadAxis].Name, dim); err != nil {
+		return Tensor{}, err
+	}
+	for i := 1; i <= 2; i++ {
+		if err := w[i].order(c.role(i), token, a[KVHeadAxis].Name, dim); err != nil {
+			return Tensor{}, err
+		}
+	}
+	if err := w[3].order(c.role(3), token, PairAxis, CosSinAxis); err != nil {
+		return Tensor{}, err
+	}
+	if err := w[4].vector(c.role(4), token); err != nil {
+		return Tensor{}, err
+	}
+	for i := 5; i <= 6; i++ {
+		if c.Has(i) {
+			if err := w[i].vector(c.role(i), dim); err != nil {
+				return Tensor{}, err
+			}
+		}
+	}
+	cache := &w[cacheAt]
+	switch page := cache.Names.Index(a[PageAxis].Name); {
+	case page < 0:
+		return Tensor{}, because(tags.ErrTag, "the cache has no axis %q", a[PageAxis].Name)
+	case cache.Names.Len() != 2:
+		return Tensor{}, because(tags.ErrTag, "the cache: want axis %q and one other, got %s", a[PageAxis].Name, cache.Describe())
+	default:
+		if err := cache.moveLast(1 - page); err != nil {
+			return Tensor{}, err
+		}
+	}
+	list := w.list()
+	y, _, err := c.doBoth(q, &cache.Tensor, list[:cacheAt]...)
+	return Tensor{y, w[0].Names}, err
+}

@@ -30,6 +30,9 @@ const (
 	SoftCap
 	// RMSNorm takes In[0] and the weight In[1] {Axis}, and Params.Eps.
 	RMSNorm
+	// AddRMSNorm takes In[0] and In[1], which have the same axes, and the weight In[2] {Axis},
+	// and Params.Eps. The results are the sum and its norm.
+	AddRMSNorm
 	// Softmax and Argmax take In[0] along Axis.
 	Softmax
 	Argmax
@@ -42,9 +45,24 @@ const (
 	// RoPE rotates pairs of elements of In[0] along Axis2 by the angles in In[1] {Axis
 	// PairAxis CosSinAxis}. Axis is that of the positions.
 	RoPE
+	// Project multiplies In[0] by the matrices In[1] to In[3] {any Axis}, with the biases In[4]
+	// to In[6] {any}, and adds In[7]. The result has the axes of In[0] without Axis, then
+	// Axis2, along which the columns of all matrices lie. All but the first matrix and In[0]
+	// are optional.
+	Project
+	// GatedProject multiplies In[0] by the gate In[1] and by In[2] {any Axis}, with the biases
+	// In[3] and In[4], which are optional. The result has the axes of that of Project.
+	GatedProject
 	// Attention is causal attention of In[0] {Query Head Dim} over In[1] and In[2]
-	// {Key KVHead Dim}; Axes are Query, Key, Head, KVHead, Dim.
+	// {Key KVHead Dim}. In[3] are the positions {Query}; if absent, they are Start and the
+	// following ones. With In[4] {Query} and In[5] {Sequence Slot}, In[1] and In[2] are
+	// {Page Key KVHead Dim}. The Axes are those of the constants QueryAxis to SlotAxis.
 	Attention
+	// RotateStore rotates the queries In[0] {Query Head Dim} and the keys In[1] {Query KVHead
+	// Dim} by the angles In[3] {Query PairAxis CosSinAxis}, and writes the keys and the values
+	// In[2] to the places In[4] {Query} of the cache In[7] {Page any}. In[5] and In[6] {Dim}
+	// are optional weights of norms. The result are the rotated queries.
+	RotateStore
 	// To copies In[0] to a contiguous tensor of dtype Params.To, Copy to one of the same
 	// dtype.
 	To
@@ -53,6 +71,9 @@ const (
 	Contiguous
 	// CopyFrom writes In[1] into In[0], and returns In[0].
 	CopyFrom
+	// SetRows writes In[0] to the places In[1] of In[2] along Axes, of which there are one or
+	// two, and returns In[2]. In[0] has the axes of In[1], and those of In[2] without Axes.
+	SetRows
 
 	// Views of In[0], which copy nothing.
 
@@ -82,7 +103,9 @@ type entry struct {
 	name  string
 	id    op.ID // the operation that it runs, or 0 for a view
 	roles [MaxIn]string
-	run   func(c *Call, q *exec.Queue) (Tensor, error)
+	// optional has a bit for each operand that may be absent although id requires it.
+	optional uint8
+	run      func(c *Call, q *exec.Queue) (Tensor, error)
 }
 
 // table has a row for each operation. If a row has no name, or no role for an operand, those
@@ -97,16 +120,22 @@ var table = [OpCount]entry{
 	SoftCap: {id: op.SoftCap, run: pointwise},
 
 	RMSNorm:    {id: op.RMSNorm, run: rmsNorm},
+	AddRMSNorm: {id: op.AddRMSNorm, run: addRMSNorm},
 	Softmax:    {id: op.Softmax, run: alongAxis},
 	Argmax:     {id: op.Argmax, run: alongAxis},
 	Dot:        {id: op.MatMul, name: "dot", roles: [MaxIn]string{"left", "right"}, run: dot},
 	Gather:     {id: op.GetRows, name: "gather", run: gather},
 	RoPE:       {id: op.RoPE, run: rope},
-	Attention:  {id: op.Attention, run: attention},
+	Attention:  {id: op.Attention, optional: 1 << positionsAt, run: attention},
 	To:         {id: op.Copy, name: "to", run: copied},
 	Copy:       {id: op.Copy, run: copied},
 	Contiguous: {id: op.Copy, name: "contiguous", run: contiguous},
 	CopyFrom:   {id: op.Copy, name: "copy from", roles: [MaxIn]string{"destination", "source"}, run: copyFrom},
+	SetRows:    {id: op.SetRows, roles: [MaxIn]string{2: "destination"}, run: setRows},
+
+	Project:      {id: op.Project, run: project},
+	GatedProject: {id: op.GatedProject, run: gatedProject},
+	RotateStore:  {id: op.RotateStore, roles: [MaxIn]string{cacheAt: "cache"}, run: rotateStore},
 
 	Ref:         {name: "ref", run: func(c *Call, _ *exec.Queue) (Tensor, error) { return c.in[0].ref(), nil }},
 	Narrow:      {name: "narrow", run: narrow},
@@ -132,8 +161,14 @@ func (o Op) String() string {
 // View reports whether the operation's result is a view of its operand.
 func (o Op) View() bool { return o >= Ref && o < OpCount }
 
+// Optional reports whether operand i may be absent.
+func (o Op) Optional(i int) bool {
+	in := table[o].id.Inputs()
+	return i < len(in) && in[i].Optional || table[o].optional>>i&1 != 0
+}
+
 // MaxIn is the largest number of operands.
-const MaxIn = 3
+const MaxIn = op.MaxIn
 
 // maxAxes is the largest number of axes that a Call holds. It is one more than a tensor can
 // have, so that Run notices if there are too many.
@@ -148,20 +183,21 @@ type Call struct {
 	Axis, Axis2  string
 	Start, Count int
 
-	id    op.ID // the positional operation
-	in    [MaxIn]Tensor
-	axes  [maxAxes]Axis
-	nAxes int
-	// arranged are the names of the axes of the positional operation's operands, after it
-	// has failed.
-	arranged [MaxIn]tags.List
+	id     op.ID // the positional operation
+	in     [MaxIn]Tensor
+	axes   [maxAxes]Axis
+	nAxes  int
+	second Tensor
+	// arranged are the names of the axes of the positional operation's operands by place,
+	// after it has failed.
+	arranged [op.MaxIn + op.MaxOut]tags.List
 }
 
 // Reset makes c a call of o without operands and attributes.
 func (c *Call) Reset(o Op) {
 	clear(c.in[:c.NIn])
 	clear(c.axes[:min(c.nAxes, maxAxes)])
-	c.Op, c.NIn, c.nAxes = o, 0, 0
+	c.Op, c.NIn, c.nAxes, c.second = o, 0, 0, Tensor{}
 	c.Params = op.Params{}
 	c.Axis, c.Axis2, c.Start, c.Count = "", "", 0, 0
 }
@@ -170,7 +206,17 @@ func (c *Call) Reset(o Op) {
 // tensor after Run.
 func (c *Call) Next() *Tensor { return &c.in[c.NIn] }
 
-// In returns operand i.
+// Skip says that operand NIn, which is optional, is absent, and increases NIn.
+func (c *Call) Skip() { c.NIn++ }
+
+// Has reports whether operand i is present.
+func (c *Call) Has(i int) bool { return i < c.NIn && !c.in[i].Raw.IsZero() }
+
+// Second returns the second result of a call that has run, which the caller releases. It is the
+// zero Tensor if the operation has one result.
+func (c *Call) Second() *Tensor { return &c.second }
+
+// In returns operand i, which is the zero Tensor if it is absent.
 func (c *Call) In(i int) *Tensor { return &c.in[i] }
 
 // SetAxes sets the attribute Axes.
@@ -200,7 +246,8 @@ func (c *Call) AddName(name string) {
 // Axes returns the attribute Axes. If there were more than maxAxes, the call has the first ones.
 func (c *Call) Axes() []Axis { return c.axes[:min(c.nAxes, maxAxes)] }
 
-// Run runs the call on the queue and returns the result, which the caller releases.
+// Run runs the call on the queue and returns the result, which the caller releases; see also
+// Second.
 func (c *Call) Run(q *exec.Queue) (Tensor, error) {
 	e := &table[c.Op]
 	c.id = e.id
@@ -277,12 +324,12 @@ func (c *Call) Explain(err error) error {
 		fmt.Fprintf(&b, " of %s %s: %s", c.in[0].Raw.DType(), c.in[0].Describe(), text)
 		return &Error{b.String(), err}
 	}
+	sep := ": "
 	for i := range c.NIn {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
+		if c.Has(i) {
+			fmt.Fprintf(&b, "%s%s %s", sep, c.Role(i), c.in[i].Describe())
+			sep = ", "
 		}
-		fmt.Fprintf(&b, "%s%s %s", sep, c.Role(i), c.in[i].Describe())
 	}
 	b.WriteString(": ")
 	b.WriteString(text)
@@ -298,6 +345,10 @@ func (c *Call) Role(i int) string {
 	return e.id.Role(op.Place(i))
 }
 
+// role returns the name of the role of input i of the positional operation. The functions of
+// the table use it, because Role refers to the table.
+func (c *Call) role(i int) string { return c.id.Role(op.Place(i)) }
+
 // namer names the operands and axes of a call in the text of a refusal.
 type namer struct{ c *Call }
 
@@ -312,7 +363,7 @@ func (n namer) Role(p op.Place) string {
 // Axis names axis i of an operand of the positional operation. It numbers an axis that has no
 // name.
 func (n namer) Axis(p op.Place, i int) string {
-	if p >= 0 && int(p) < n.c.NIn {
+	if p >= 0 && int(p) < len(n.c.arranged) {
 		if names := &n.c.arranged[p]; i < names.Len() {
 			return fmt.Sprintf("axis %q", names.At(i))
 		}
@@ -320,23 +371,95 @@ func (n namer) Axis(p op.Place, i int) string {
 	return n.c.id.Axis(p, i)
 }
 
-// do runs the positional operation on in.
+// do runs the positional operation on in. A nil operand is absent.
 func (c *Call) do(q *exec.Queue, in ...*Tensor) (tensor.Tensor, error) {
-	var raw [MaxIn]*tensor.Tensor
-	for i, t := range in {
-		raw[i] = &t.Raw
-	}
-	y, err := q.Do(c.id, &c.Params, raw[:len(in)]...)
+	list := raw(in)
+	y, err := q.Do(c.id, &c.Params, list[:len(in)]...)
 	if err != nil {
-		for i, t := range in {
-			c.arranged[i] = t.Names
-		}
+		c.arrange(nil, in)
 	}
 	return y, err
 }
 
+// doInto runs the positional operation on in, and writes its only output to out.
+func (c *Call) doInto(q *exec.Queue, out *Tensor, in ...*Tensor) error {
+	list := raw(in)
+	err := q.DoInto(c.id, &c.Params, &out.Raw, list[:len(in)]...)
+	if err != nil {
+		c.arrange(out, in)
+	}
+	return err
+}
+
+// doBoth runs the positional operation on in, and returns its outputs. If out is not nil, it
+// is the second.
+func (c *Call) doBoth(q *exec.Queue, out *Tensor, in ...*Tensor) (first, second tensor.Tensor, err error) {
+	list := raw(in)
+	var into *tensor.Tensor
+	if out != nil {
+		into = &out.Raw
+	}
+	first, second, err = q.DoBoth(c.id, &c.Params, into, list[:len(in)]...)
+	if err != nil {
+		c.arrange(out, in)
+	}
+	return first, second, err
+}
+
+// raw returns the tensors of in without names. It returns an array, because what is stored
+// through a pointer to the caller's would escape to the heap.
+func raw(in []*Tensor) (list [MaxIn]*tensor.Tensor) {
+	for i, t := range in {
+		if t != nil {
+			list[i] = &t.Raw
+		}
+	}
+	return list
+}
+
+// arrange keeps the names of the axes of the positional operation's operands. out is the last
+// output, or nil.
+func (c *Call) arrange(out *Tensor, in []*Tensor) {
+	clear(c.arranged[:])
+	for i, t := range in {
+		if t != nil {
+			c.arranged[i] = t.Names
+		}
+	}
+	if out != nil {
+		c.arranged[int(op.FirstOut)+len(c.id.Outputs())-1] = out.Names
+	}
+}
+
 // work returns operand i as a working operand. The caller calls done.
 func (c *Call) work(i int) working { return working{Tensor: c.in[i]} }
+
+// works are the working operands of a call by place.
+type works [MaxIn]working
+
+// works sets w to the operands. The caller calls done.
+func (c *Call) works(w *works) {
+	for i := range c.NIn {
+		w[i] = c.work(i)
+	}
+}
+
+// done is done of each operand.
+func (w *works) done() {
+	for i := range w {
+		w[i].done()
+	}
+}
+
+// list returns the operands by place, and nil for those that are absent.
+func (w *works) list() (list [MaxIn]*Tensor) {
+	for i := range w {
+		if !w[i].Raw.IsZero() {
+			list[i] = &w[i].Tensor
+		}
+	}
+	return list
+}
 
 // index returns the index of the first operand's axis with the given name.
 func (c *Call) index(name string) (int, error) {

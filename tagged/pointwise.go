@@ -1,7 +1,10 @@
 package tagged
 
 import (
+	"slices"
+
 	"github.com/fucina-go/fucina/core/shape"
+	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/exec"
 	"github.com/fucina-go/fucina/tags"
 )
@@ -68,15 +71,8 @@ func rmsNorm(c *Call, q *exec.Queue) (Tensor, error) {
 	x, w := c.work(0), c.work(1)
 	defer x.done()
 	defer w.done()
-	i := x.Names.Index(c.Axis)
-	if i < 0 || w.Names.Index(c.Axis) < 0 {
-		return Tensor{}, noAxis(c.Axis)
-	}
-	if w.Names.Len() != 1 {
-		return Tensor{}, because(tags.ErrTag, "the weight has axes other than %q", c.Axis)
-	}
 	names := x.Names
-	if err := x.moveLast(i); err != nil {
+	if err := c.alongNorm(&x, &w, 1); err != nil {
 		return Tensor{}, err
 	}
 	y, err := c.do(q, &x.Tensor, &w.Tensor)
@@ -84,6 +80,49 @@ func rmsNorm(c *Call, q *exec.Queue) (Tensor, error) {
 		return Tensor{}, err
 	}
 	return inOrder(y, &x.Names, &names)
+}
+
+// alongNorm moves the axis of x last, and checks that w, operand i, is a vector along it.
+func (c *Call) alongNorm(x, w *working, i int) error {
+	at := x.Names.Index(c.Axis)
+	if at < 0 {
+		return noAxis(c.Axis)
+	}
+	if err := w.vector(c.role(i), c.Axis); err != nil {
+		return err
+	}
+	return x.moveLast(at)
+}
+
+// addRMSNorm adds two tensors, and normalises the rows of the sum along the axis.
+func addRMSNorm(c *Call, q *exec.Queue) (Tensor, error) {
+	x, y, w := c.work(0), c.work(1), c.work(2)
+	defer x.done()
+	defer y.done()
+	defer w.done()
+	names := x.Names
+	if err := c.alongNorm(&x, &w, 2); err != nil {
+		return Tensor{}, err
+	}
+	if err := y.follow(c.role(1), &x.Names); err != nil {
+		return Tensor{}, err
+	}
+	first, second, err := c.doBoth(q, nil, &x.Tensor, &y.Tensor, &w.Tensor)
+	if err != nil {
+		return Tensor{}, err
+	}
+	sum, err := inOrder(first, &x.Names, &names)
+	if err != nil {
+		second.Release()
+		return Tensor{}, err
+	}
+	norm, err := inOrder(second, &x.Names, &names)
+	if err != nil {
+		sum.Release()
+		return Tensor{}, err
+	}
+	c.second = norm
+	return sum, nil
 }
 
 // alongAxis runs an operation on the rows along the axis. Argmax drops the axis, the other
@@ -146,8 +185,7 @@ func copyFrom(c *Call, q *exec.Queue) (Tensor, error) {
 	if err := src.permute(order[:dst.Names.Len()]); err != nil {
 		return Tensor{}, err
 	}
-	c.arranged[0] = src.Names
-	if err := q.DoInto(c.id, nil, &dst.Raw, &src.Raw); err != nil {
+	if err := c.doInto(q, dst, &src.Tensor); err != nil {
 		return Tensor{}, err
 	}
 	return dst.ref(), nil
@@ -199,4 +237,96 @@ func gather(c *Call, q *exec.Queue) (Tensor, error) {
 		y, err = reshaped(y, s)
 	}
 	return Tensor{y, names}, err
+}
+
+// setRows writes rows to places: the axes of the places become one in the rows and in the
+// places, and the axes of the destination without Axes become one in the rows and in the
+// destination.
+func setRows(c *Call, q *exec.Queue) (Tensor, error) {
+	x, places, dst := c.work(0), c.work(1), c.work(2)
+	defer x.done()
+	defer places.done()
+	defer dst.done()
+	over := c.Axes()
+	if n := len(over); n == 0 || n > 2 {
+		return Tensor{}, because(tags.ErrTag, "%d axes of places, want one or two", n)
+	}
+	if err := dst.moveFirst("destination", over); err != nil {
+		return Tensor{}, err
+	}
+	names := places.Names
+	for _, name := range dst.Names.Slice()[len(over):] {
+		var err error
+		if names, err = names.Append(name); err != nil {
+			return Tensor{}, err
+		}
+	}
+	if err := x.follow(c.role(0), &names); err != nil {
+		return Tensor{}, err
+	}
+	k := places.Names.Len()
+	for i, name := range names.Slice() {
+		t, at := &places, i
+		if i >= k {
+			t, at = &dst, len(over)+i-k
+		}
+		if d, e := x.Raw.Dim(i), t.Raw.Dim(at); d != e {
+			return Tensor{}, twoSizes(name, d, e)
+		}
+	}
+	if err := x.group(q, k, names.Len()); err != nil {
+		return Tensor{}, err
+	}
+	if err := places.group(q, places.Raw.Rank()); err != nil {
+		return Tensor{}, err
+	}
+	if err := dst.joinRows(len(over)); err != nil {
+		return Tensor{}, err
+	}
+	if err := c.doInto(q, &dst.Tensor, &x.Tensor, &places.Tensor); err != nil {
+		return Tensor{}, err
+	}
+	return c.in[2].ref(), nil
+}
+
+// moveFirst replaces t, which has the given role, by its view with the given axes first.
+func (t *working) moveFirst(role string, axes []Axis) error {
+	var order [shape.MaxRank]int
+	n := 0
+	for _, a := range axes {
+		i := t.Names.Index(a.Name)
+		if i < 0 {
+			return because(tags.ErrTag, "the %s has no axis %q", role, a.Name)
+		}
+		if slices.Contains(order[:n], i) {
+			return because(tags.ErrTag, "axis %q appears twice", a.Name)
+		}
+		order[n] = i
+		n++
+	}
+	for i := range t.Names.Len() {
+		if !slices.Contains(order[:len(axes)], i) {
+			order[n] = i
+			n++
+		}
+	}
+	return t.permute(order[:n])
+}
+
+// joinRows replaces t, a destination, by its view in which one axis replaces the axes after the
+// first n, of which there are one or two. Afterwards t has no names. It does not copy, because
+// the view is written to.
+func (t *working) joinRows(n int) error {
+	ends := [...]int{1, 2, 0}
+	ends[n] = t.Raw.Rank()
+	v, ok, err := grouped(&t.Raw, ends[:n+1])
+	if err == nil && !ok {
+		err = because(tensor.ErrUnsupportedView, "the rows of the destination have strides %s, want a contiguous row", t.Raw.Strides())
+	}
+	if err != nil {
+		return err
+	}
+	t.set(v)
+	t.Names = tags.List{}
+	return nil
 }

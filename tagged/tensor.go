@@ -148,6 +148,41 @@ func (t *working) permute(order []int) error {
 	return nil
 }
 
+// follow replaces t, which has the given role, by its view with the axes names in this order.
+// It fails unless they are the axes of t.
+func (t *working) follow(role string, names *tags.List) error {
+	var order [shape.MaxRank]int
+	ok := t.Names.Len() == names.Len()
+	for i, name := range names.Slice() {
+		order[i] = t.Names.Index(name)
+		ok = ok && order[i] >= 0
+	}
+	if !ok {
+		return because(tags.ErrTag, "the %s: want axes %s, got %s", role, names.String(), t.Describe())
+	}
+	return t.permute(order[:names.Len()])
+}
+
+// order is follow for the names of a list.
+func (t *working) order(role string, names ...string) error {
+	want, err := tags.Of(names...)
+	if err != nil {
+		return err
+	}
+	return t.follow(role, &want)
+}
+
+// vector returns an error unless t, which has the given role, has only the axis name.
+func (t *working) vector(role, name string) error {
+	switch {
+	case t.Names.Index(name) < 0:
+		return because(tags.ErrTag, "the %s has no axis %q", role, name)
+	case t.Names.Len() != 1:
+		return because(tags.ErrTag, "the %s has axes other than %q", role, name)
+	}
+	return nil
+}
+
 // moveLast replaces t by its view with axis i last.
 func (t *working) moveLast(i int) error {
 	var order [shape.MaxRank]int

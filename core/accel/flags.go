@@ -11,16 +11,21 @@ import (
 // file keep a queue's status words and turn each report into an error of the operation's
 // point. A value computed from the operation's result has the point among its [Sources].
 
-// Explain turns a status word that is not zero into the operation's error. arg is the
-// argument of Watch.
-type Explain func(status uint64, arg int64) error
+// Watched is what Explain needs to know of an operation. The caller of Watch defines the
+// meaning of the numbers.
+type Watched [4]int64
 
-// watch is an operation whose status word look has not read yet.
+// Explain turns a status word that is not zero into the operation's error. of is the argument
+// of Watch.
+type Explain func(status uint64, of Watched) error
+
+// watch is an operation whose status word look has not read yet. The watches of a timeline are
+// in the order of their points.
 type watch struct {
 	seq     uint64
 	word    *atomic.Uint64
 	explain Explain
-	arg     int64
+	of      Watched
 }
 
 // flag is the error that an operation reported through its status word. A merged flag is
@@ -72,9 +77,9 @@ func (t *Timeline) ReturnStatus(word *atomic.Uint64) {
 
 // Watch records that the operation at w, a point of the timeline, reports through word.
 // The queue's submitter calls it, in submission order, before it publishes w.
-func (t *Timeline) Watch(w Work, word *atomic.Uint64, explain Explain, arg int64) {
+func (t *Timeline) Watch(w Work, word *atomic.Uint64, explain Explain, of Watched) {
 	t.mu.Lock()
-	t.watches = append(t.watches, watch{w.seq, word, explain, arg})
+	t.watches = append(t.watches, watch{w.seq, word, explain, of})
 	t.watching.Store(true)
 	t.mu.Unlock()
 }
@@ -102,23 +107,22 @@ func (t *Timeline) Settle() {
 // look turns the words of the operations that have ended into flags, and keeps the
 // words for reuse. The caller holds mu.
 func (t *Timeline) look() {
-	kept := t.watches[:0]
-	for _, w := range t.watches {
+	n := 0
+	for ; n < len(t.watches); n++ {
+		w := &t.watches[n]
 		ended, err := t.endedOf(w.seq)
-		switch {
-		case !ended:
-			kept = append(kept, w)
-		case err != nil:
-			// The device may still write to the word, so it is not used again.
-		default:
-			if status := w.word.Swap(0); status != 0 {
-				t.flag(w.seq, w.explain(status, w.arg))
-			}
-			t.words = append(t.words, w.word)
+		if !ended {
+			break // the later ones have not ended either
 		}
+		if err != nil {
+			continue // the device may still write to the word, so it is not used again
+		}
+		if status := w.word.Swap(0); status != 0 {
+			t.flag(w.seq, w.explain(status, w.of))
+		}
+		t.words = append(t.words, w.word)
 	}
-	clear(t.watches[len(kept):])
-	t.watches = kept
+	t.watches = slices.Delete(t.watches, 0, n)
 	t.watching.Store(len(t.watches)+len(t.flags) > 0)
 }
 
@@ -137,6 +141,11 @@ func (t *Timeline) flag(seq uint64, err error) {
 func (t *Timeline) clean(first, last uint64) (bool, error) {
 	if t.completed.Load() >= last && !t.failed.Load() && !t.watching.Load() {
 		return true, nil
+	}
+	if t.completed.Load() < first && !t.failed.Load() {
+		// No point has ended, so none has a flag. An operation's sources may be many such
+		// intervals.
+		return false, nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,10 +187,24 @@ func (s *Sources) Add(w Work) {
 
 // Join puts the points of o into s, except for intervals that have ended well.
 func (s *Sources) Join(o Sources) {
+	if len(*s) == 0 {
+		*s = append(*s, o...)
+		s.Forget()
+		return
+	}
+	// The operands of an operation often come from the same points.
+	next := 0
 	for _, e := range o {
+		if next < len(*s) && (*s)[next].contains(e) {
+			next++
+			continue
+		}
 		s.add(e)
 	}
 }
+
+// contains reports whether e lies within h.
+func (h source) contains(e source) bool { return h.t == e.t && h.first <= e.first && e.last <= h.last }
 
 func (s *Sources) add(e source) {
 	if ok, _ := e.t.clean(e.first, e.last); ok {
@@ -193,7 +216,7 @@ func (s *Sources) add(e source) {
 			i++
 			continue
 		}
-		if h.first <= e.first && e.last <= h.last {
+		if h.contains(e) {
 			return
 		}
 		e = h.union(e)

@@ -18,7 +18,7 @@ type statusError struct {
 
 func (e statusError) Error() string { return fmt.Sprintf("status %d of %d", e.status, e.arg) }
 
-func explain(status uint64, arg int64) error { return statusError{status, arg} }
+func explain(status uint64, of Watched) error { return statusError{status, of[0]} }
 
 // flagged returns a timeline with n status words.
 func flagged(n int) *Timeline {
@@ -38,7 +38,7 @@ func submit(t *testing.T, q *Timeline, arg int64) (Work, *atomic.Uint64) {
 		t.Fatalf("a word was handed out with the status %d", s)
 	}
 	w := q.Issue()
-	q.Watch(w, word, explain, arg)
+	q.Watch(w, word, explain, Watched{arg})
 	return w, word
 }
 
@@ -384,7 +384,7 @@ func TestStatusDoesNotAllocate(t *testing.T) {
 			t.Fatal("no status word")
 		}
 		w, x := q.Issue(), other.Issue()
-		q.Watch(w, word, explain, 1)
+		q.Watch(w, word, explain, Watched{1})
 		s.Add(w)
 		s.Add(x)
 		results = results[:0]
@@ -426,7 +426,7 @@ func TestConcurrentStatus(t *testing.T) {
 				}
 			}
 			j := job{q.Issue(), word, i%5 == 0}
-			q.Watch(j.w, word, explain, int64(j.w.Seq()))
+			q.Watch(j.w, word, explain, Watched{int64(j.w.Seq())})
 			device <- j
 			values <- j
 		}
@@ -457,4 +457,27 @@ func TestConcurrentStatus(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// BenchmarkPendingSources joins the sources of three operands that come from all pending
+// operations of a queue with status words, as each operation of a forward pass does.
+func BenchmarkPendingSources(b *testing.B) {
+	q := flagged(maxSources)
+	var s, results Sources
+	for range maxSources {
+		word := q.TakeStatus()
+		q.Issue() // an operation without a status word lies between
+		w := q.Issue()
+		q.Watch(w, word, explain, Watched{})
+		s.Add(w)
+	}
+	for b.Loop() {
+		results = results[:0]
+		for range 3 {
+			if err := s.Err(); err != nil {
+				b.Fatal(err)
+			}
+			results.Join(s)
+		}
+	}
 }

@@ -204,13 +204,19 @@ type placed struct {
 	id    op.ID
 	host  *op.Args // the original arguments, in host memory
 	args  op.Args
-	areas [op.MaxIn + 2]*area // for the inputs, the output and the workspace
+	areas [op.MaxIn + op.MaxOut + 1]*area // for the inputs, the outputs and the workspace
 }
 
 const (
-	outArea  = op.MaxIn
-	workArea = op.MaxIn + 1
+	outArea  = op.MaxIn // of the first output
+	workArea = op.MaxIn + op.MaxOut
 )
+
+// memories are the memories of an operation's outputs, nil where there is none.
+type memories [op.MaxOut][]byte
+
+// equal reports whether two memories have the same bits.
+func (m *memories) equal(o *memories) bool { return bytes.Equal(m[0], o[0]) && bytes.Equal(m[1], o[1]) }
 
 // prepare calls Plan and places the operands in the provider's memory. If Plan declines the
 // operation, the error is a declineError. The caller frees the result.
@@ -222,7 +228,9 @@ func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error)
 	for i := range a.NIn {
 		c.args.In[i].Mem = op.Mem{}
 	}
-	c.args.Out[0].Mem = op.Mem{}
+	for i := range a.NOut {
+		c.args.Out[i].Mem = op.Mem{}
+	}
 	given := c.args
 	plan := b.Plan(id, &given)
 	if altered(&given, &c.args) {
@@ -240,9 +248,13 @@ func (b *bench) prepare(q provider.Queue, id op.ID, a *op.Args) (*placed, error)
 		}
 	}
 	for i := range a.NIn {
-		put(i, a.In[i].Mem.Host, &c.args.In[i].Mem)
+		if !a.In[i].IsZero() {
+			put(i, a.In[i].Mem.Host, &c.args.In[i].Mem)
+		}
 	}
-	put(outArea, a.Out[0].Mem.Host, &c.args.Out[0].Mem)
+	for i := range a.NOut {
+		put(outArea+i, a.Out[i].Mem.Host, &c.args.Out[i].Mem)
+	}
 	if plan.Supported && plan.Workspace > 0 {
 		put(workArea, bytes.Repeat([]byte{0xff}, plan.Workspace), &c.args.Workspace)
 	}
@@ -280,112 +292,197 @@ func (c *placed) submit() error {
 	return wait(w)
 }
 
-// output returns the memory of the output after the operation. It returns an error if a byte
-// outside the output's elements has changed.
-func (c *placed) output() ([]byte, error) {
+// outputs returns the memories of the outputs after the operation. It returns an error if a
+// byte has changed that is not of an element that the operation writes.
+func (c *placed) outputs() (memories, error) {
 	for i, ar := range c.areas[:c.host.NIn] {
+		if ar == nil {
+			continue // an absent operand
+		}
 		after, err := ar.read(c.q)
 		if err != nil {
-			return nil, err
+			return memories{}, err
 		}
 		if !bytes.Equal(after, ar.before) {
-			return nil, fmt.Errorf("the %s has changed", c.id.Role(op.Place(i)))
+			return memories{}, fmt.Errorf("the %s has changed", c.id.Role(op.Place(i)))
 		}
 	}
-	ar := c.areas[outArea]
+	var out memories
+	for i := range c.host.NOut {
+		var err error
+		if out[i], err = c.output(i); err != nil {
+			return memories{}, err
+		}
+	}
+	return out, nil
+}
+
+// output is outputs for the output i.
+func (c *placed) output(i int) ([]byte, error) {
+	ar, role := c.areas[outArea+i], c.id.Role(op.FirstOut+op.Place(i))
 	after, err := ar.read(c.q)
 	if err != nil {
 		return nil, err
 	}
 	n := len(after) - guard
 	if !bytes.Equal(after[:guard], ar.before[:guard]) || !bytes.Equal(after[n:], ar.before[n:]) {
-		return nil, errors.New("memory outside the output is written")
+		return nil, fmt.Errorf("memory outside the %s is written", role)
 	}
 	after = after[guard:n]
-	rest := c.host.Out[0]
-	rest.Mem = op.Mem{Host: bytes.Clone(after), Len: len(after)}
+	rest := bytes.Clone(after)
 	before := ar.before[guard:n]
-	reference.Erase(&rest, before)
-	if !bytes.Equal(rest.Mem.Host, before) {
-		return nil, errors.New("memory between the elements of the output is written")
+	reference.EraseWritten(c.id, c.host, i, rest, before)
+	if bytes.Equal(rest, before) {
+		return after, nil
 	}
-	return after, nil
+	if c.id.Outputs()[i].Into {
+		return nil, fmt.Errorf("memory of the %s is written that the operation keeps", role)
+	}
+	return nil, fmt.Errorf("memory between the elements of the %s is written", role)
 }
 
-// untouched returns an error if the output's memory has changed.
+// untouched returns an error if the memory of an output has changed.
 func (c *placed) untouched() error {
-	after, err := c.areas[outArea].read(c.q)
-	if err == nil && !bytes.Equal(after, c.areas[outArea].before) {
-		err = errors.New("the output is written")
+	for i := range c.host.NOut {
+		ar := c.areas[outArea+i]
+		after, err := ar.read(c.q)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(after, ar.before) {
+			return fmt.Errorf("the %s is written", c.id.Role(op.FirstOut+op.Place(i)))
+		}
 	}
-	return err
+	return nil
 }
 
-// run runs the operation once and returns its output's memory.
-func (b *bench) run(id op.ID, a *op.Args) ([]byte, error) {
+// run runs the operation once and returns its outputs' memories.
+func (b *bench) run(id op.ID, a *op.Args) (memories, error) {
 	c, err := b.prepare(b.q, id, a)
 	if err != nil {
-		return nil, err
+		return memories{}, err
 	}
 	defer c.free()
 	if err := c.submit(); err != nil {
-		return nil, err
+		return memories{}, err
 	}
-	return c.output()
+	return c.outputs()
 }
 
-// values returns the values of an operation's output, given its memory.
-func values(a *op.Args, mem []byte) []float64 {
-	out := a.Out[0]
-	out.Mem = op.Mem{Host: mem, Len: len(mem)}
-	return reference.Read(&out)
+// compare compares the memories of an operation's outputs with the reference. strict is that of
+// tolerance.
+func compare(id op.ID, a *op.Args, mem *memories, strict bool) error {
+	want := reference.Results(id, a)
+	for i := range a.NOut {
+		out := a.Out[i]
+		out.Mem = op.Mem{Host: mem[i], Len: len(mem[i])}
+		if err := reference.Compare(reference.Read(&out), want[i], tolerance(id, a, i, strict)); err != nil {
+			if a.NOut > 1 {
+				err = fmt.Errorf("the %s: %w", id.Role(op.FirstOut+op.Place(i)), err)
+			}
+			return err
+		}
+	}
+	return nil
 }
 
-// check runs the operation and compares the output with the reference and, unless once is
-// set, with the output of a second run. It adds the output to digest.
-func (b *bench) check(id op.ID, a *op.Args, tolerance float64, digest hash.Hash, once bool) error {
+// check runs the operation and compares the outputs with the reference and, unless the run is
+// short, with the outputs of a second run. It adds the outputs to digest, and returns them.
+func (b *bench) check(id op.ID, a *op.Args, opt Options, digest hash.Hash) (memories, error) {
 	mem, err := b.run(id, a)
 	if err != nil {
-		return err
+		return mem, err
 	}
-	digest.Write(mem)
-	if err := reference.Compare(values(a, mem), reference.Result(id, a), tolerance); err != nil || once {
-		return err
+	for _, m := range mem {
+		digest.Write(m)
+	}
+	if err := compare(id, a, &mem, opt.Reference); err != nil || opt.Short {
+		return mem, err
 	}
 	again, err := b.run(id, a)
-	if err == nil && !bytes.Equal(mem, again) {
+	if err == nil && !mem.equal(&again) {
 		err = errors.New("a second run has other bits")
 	}
-	return err
+	return mem, err
 }
 
-// tolerance returns the largest allowed squared error of an operation's result, relative to
-// the sum of squares. If strict is set, it is the much smaller tolerance of the reference
-// kernels, with which other providers are compared.
-func tolerance(id op.ID, a *op.Args, strict bool) float64 {
-	loose, tight := 1e-7, 1e-14
-	switch id {
-	case op.Copy, op.GetRows, op.Argmax:
-		return 0
-	case op.Softmax:
-		loose, tight = 1e-6, 1e-13
-	case op.RMSNorm, op.RoPE:
-		loose, tight = 1e-7, 1e-13
-	case op.MatMul:
-		// With weights narrower than f32, a provider may also round the activations.
-		loose, tight = 5e-4, 1e-8
-		if a.In[1].DType == dtype.F32 {
-			loose = 1e-6
-		}
-	case op.Attention:
-		loose, tight = 5e-4, 1e-9
-	default:
-		if reference.Pointwise[id].Exact {
-			tight = 0
-		}
-	}
+// limits are the largest squared errors that are allowed of a result, relative to the sum of
+// squares: that of any provider, and the much smaller one of the reference kernels, with which
+// other providers are compared.
+type limits struct{ loose, tight float64 }
+
+// plus returns the limits of a result of two steps.
+func (l limits) plus(o limits) limits { return limits{l.loose + o.loose, l.tight + o.tight} }
+
+// tolerance returns the largest allowed squared error of an operation's output i, relative to
+// the sum of squares. If strict is set, it is that of the reference kernels.
+func tolerance(id op.ID, a *op.Args, i int, strict bool) float64 {
+	l := limitsOf(id, a, i)
 	if strict {
-		return tight
+		return l.tight
 	}
-	return loose
+	return l.loose
+}
+
+var (
+	norms       = limits{1e-7, 1e-13}
+	activations = limits{1e-7, 1e-14}
+	sums        = limits{1e-7, 0} // and other f32 arithmetic that rounds once
+)
+
+// limitsOf returns the limits of an operation's output i. Those of a composite are the sums of
+// those of its parts.
+func limitsOf(id op.ID, a *op.Args, i int) limits {
+	switch id {
+	case op.Copy, op.GetRows, op.Argmax, op.SetRows:
+		return limits{}
+	case op.Softmax:
+		return limits{1e-6, 1e-13}
+	case op.RMSNorm, op.RoPE:
+		return norms
+	case op.MatMul:
+		return products(&a.In[1])
+	case op.Attention:
+		return limits{5e-4, 1e-9}
+	case op.AddRMSNorm:
+		if i == 0 {
+			return sums
+		}
+		return norms.plus(sums)
+	case op.Project:
+		l := products(&a.In[1])
+		for p := op.Place(2); p <= 3; p++ {
+			if a.Has(p) {
+				l.loose = max(l.loose, products(a.At(p)).loose)
+			}
+		}
+		return l.plus(sums).plus(sums).plus(sums)
+	case op.GatedProject:
+		return products(&a.In[1]).plus(products(&a.In[2])).plus(sums).plus(sums).plus(activations)
+	case op.RotateStore:
+		l := norms.plus(norms)
+		if i == 1 {
+			// The reference may round a key to the neighbour of the provider's.
+			switch a.Out[1].DType {
+			case dtype.F16:
+				l = l.plus(limits{1e-7, 1e-7})
+			case dtype.Q8_0:
+				l = l.plus(limits{1e-5, 1e-5})
+			}
+		}
+		return l
+	}
+	if reference.Pointwise[id].Exact {
+		return sums
+	}
+	return activations
+}
+
+// products are the limits of a product by w. With weights narrower than f32, a provider may
+// also round the activations.
+func products(w *op.Operand) limits {
+	if w.DType == dtype.F32 {
+		return limits{1e-6, 1e-8}
+	}
+	return limits{5e-4, 1e-8}
 }

@@ -183,7 +183,8 @@ func (s *suite) try(id op.ID, formats, detail string, build func(rng *rand.Rand)
 	s.t.Helper()
 	s.tryWith(id, formats, detail, func(rng *rand.Rand) error {
 		a := build(rng)
-		return s.b.check(id, &a, tolerance(id, &a, s.opt.Reference), s.digest, s.opt.Short)
+		_, err := s.b.check(id, &a, s.opt, s.digest)
+		return err
 	})
 }
 

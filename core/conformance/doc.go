@@ -8,10 +8,14 @@
 // in host memory.
 //
 // A case fails if the error of the result exceeds the operation's tolerance, if a byte
-// outside the output's elements changes, including the bytes around the operand, or if a
-// second run gives other bits. A case that the provider declines in Plan is counted and
-// reported. It is a failure if Submit runs it all the same, or if [Options.Reference] says
-// that the provider computes with the CPU's kernels.
+// changes outside the elements that the operation writes, including the bytes around the
+// operand, or if a second run gives other bits. A composite operation must have the bits of
+// its parts, which run on the same provider. The rows of products, attention and norms must
+// have the same bits alone as among others.
+//
+// A case that the provider declines in Plan is counted and reported. It is a failure if Submit
+// runs it all the same, or if [Options.Reference] says that the provider computes with the
+// CPU's kernels.
 //
 // Cases are random and depend only on [Options.Seed] and their name. A failure prints the
 // seed and the name, with which it can be repeated. The suite does not test operands that

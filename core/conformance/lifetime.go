@@ -10,6 +10,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/conformance/reference"
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 )
@@ -33,6 +34,8 @@ var lifetime = []struct {
 	{"wait for a work", waits},
 	{"wait for a failed work", waitsForFailure},
 	{"order between two queues", relay},
+	{"store and read", storeAndRead},
+	{"outputs that exist", existing},
 	{"queues at once", atOnce},
 }
 
@@ -70,11 +73,11 @@ func sum(rng *rand.Rand, n int) *op.Args {
 
 // right returns an error unless the output is the operation's result.
 func (c *placed) right() error {
-	mem, err := c.output()
+	mem, err := c.outputs()
 	if err != nil {
 		return err
 	}
-	return reference.Compare(values(c.host, mem), reference.Result(c.id, c.host), tolerance(c.id, c.host, false))
+	return compare(c.id, c.host, &mem, false)
 }
 
 // counted submits three operations and checks the counters.
@@ -375,12 +378,119 @@ func relayOnce(b *bench, second provider.Queue, first float32) error {
 	if err != nil {
 		return err
 	}
-	for i, v := range values(&a, out[guard:len(out)-guard]) {
+	result := a.Out[0]
+	result.Mem = op.Mem{Host: out[guard : len(out)-guard], Len: len(out) - 2*guard}
+	for i, v := range reference.Read(&result) {
 		if want := float64(first) + relaySteps + 1; v != want {
 			return fmt.Errorf("element %d is %v, want %v: the second queue did not wait for the first", i, v, want)
 		}
 	}
 	return nil
+}
+
+// stored returns arguments of RotateStore with a cache of f16.
+func stored(rng *rand.Rand) *op.Args {
+	c := storeCase{tokens: 5, heads: 4, kvHeads: 2, d: 32, dv: 64, pairs: 16, rows: 8, pages: 3, kNorm: true}
+	a := c.args(rng, dtype.F16, reference.Plain, reference.Plain, reference.Plain)
+	return &a
+}
+
+// storeAndRead stores the keys and values of one token after another, each with an operation of
+// its own on one queue, and reads them on another queue that waits for the first.
+func storeAndRead(b *bench, rng *rand.Rand) error {
+	second, err := b.NewQueue(provider.Compute)
+	if err != nil {
+		return err
+	}
+	return errors.Join(storeAndReadOn(b, second, rng), b.CloseQueue(second))
+}
+
+func storeAndReadOn(b *bench, second provider.Queue, rng *rand.Rand) error {
+	a := stored(rng)
+	store, err := b.prepare(b.q, op.RotateStore, a)
+	if err != nil {
+		return err
+	}
+	defer store.free()
+	// The reader gathers the pages, which are rows of a table.
+	table := a.Out[1]
+	gather := reference.Args(op.Params{}, empty(reference.Plain, 3, table.Shape.Dim(1)), table, reference.Ints(dtype.I32, 2, 0, 1))
+	read, err := b.prepare(second, op.GetRows, &gather)
+	if err != nil {
+		return err
+	}
+	defer read.free()
+	read.args.In[0].Mem = store.args.Out[1].Mem
+	ctx := context.Background()
+	var w accel.Work
+	for t := range a.In[0].Shape.Dim(0) {
+		one := store.args
+		for p := range op.Place(5) {
+			o := one.At(p)
+			o.Shape.Set(0, 1)
+			o.Offset += t * o.Strides.Dim(0)
+		}
+		one.Out[0].Shape.Set(0, 1)
+		one.Out[0].Offset += t * one.Out[0].Strides.Dim(0)
+		if w, err = b.Submit(ctx, b.q, op.RotateStore, &one); err != nil {
+			return errors.Join(err, b.Sync(ctx))
+		}
+	}
+	if err := b.WaitFor(ctx, second, w); err != nil {
+		return errors.Join(err, b.Sync(ctx))
+	}
+	if err := errors.Join(read.submit(), wait(w)); err != nil {
+		return err
+	}
+	out, err := read.output(0)
+	if err != nil {
+		return err
+	}
+	gather.In[0].Mem = op.Mem{Host: make([]byte, table.Mem.Len), Len: table.Mem.Len}
+	mem, err := store.outputs()
+	if err != nil {
+		return err
+	}
+	copy(gather.In[0].Mem.Host, mem[1])
+	if err := compare(op.GetRows, &gather, &memories{out}, false); err != nil {
+		return fmt.Errorf("the second queue did not wait for the first: %w", err)
+	}
+	return store.right()
+}
+
+// existing submits an operation with two outputs, of which one exists, whose operands reach
+// outside their memory, or with a context that has ended. What is refused leaves both outputs
+// alone, and the queue can be used afterwards, several times with the same result.
+func existing(b *bench, rng *rand.Rand) error {
+	c, err := b.prepare(b.q, op.RotateStore, stored(rng))
+	if err != nil {
+		return err
+	}
+	defer c.free()
+	good := c.args
+	for _, p := range []op.Place{4, 6, op.FirstOut, op.FirstOut + 1} {
+		c.args = good
+		c.args.At(p).Mem = good.At(p).Mem.Slice(0, good.At(p).Mem.Len-1)
+		if c.submit() == nil {
+			return fmt.Errorf("the %s reaches outside its memory and is accepted", c.id.Role(p))
+		}
+	}
+	c.args = good
+	if err := c.untouched(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	w, err := b.Submit(ctx, b.q, op.RotateStore, &c.args)
+	switch {
+	case err == nil:
+		err = wait(w)
+	case !errors.Is(err, context.Canceled):
+		return fmt.Errorf("error %w, want %w", err, context.Canceled)
+	default:
+		err = c.untouched()
+	}
+	return errors.Join(err, c.submit(), c.submit(), c.right())
 }
 
 // atOnce runs the same operation on several queues concurrently, each with its goroutine.
@@ -399,7 +509,7 @@ func atOnce(b *bench, rng *rand.Rand) error {
 				if err != nil {
 					return err
 				}
-				return errors.Join(repeat(b, q, &a, want), b.CloseQueue(q))
+				return errors.Join(repeat(b, q, &a, &want), b.CloseQueue(q))
 			})
 		})
 	}
@@ -409,19 +519,19 @@ func atOnce(b *bench, rng *rand.Rand) error {
 
 // repeat runs a softmax on a queue several times, and returns an error if the bits differ
 // from want.
-func repeat(b *bench, q provider.Queue, a *op.Args, want []byte) error {
+func repeat(b *bench, q provider.Queue, a *op.Args, want *memories) error {
 	for range 5 {
 		c, err := b.prepare(q, op.Softmax, a)
 		if err != nil {
 			return err
 		}
 		err = c.submit()
-		var got []byte
+		var got memories
 		if err == nil {
-			got, err = c.output()
+			got, err = c.outputs()
 		}
 		c.free()
-		if err == nil && string(got) != string(want) {
+		if err == nil && !got.equal(want) {
 			err = errors.New("the bits of concurrent queues differ from those of one queue alone")
 		}
 		if err != nil {

@@ -36,6 +36,15 @@ type Role struct {
 	Formats Formats
 	Rank    int // 0 means any
 	Layout  Layout
+	// Optional says that the operand may be absent.
+	Optional bool
+	// Into says of an output that the operation writes a part of a tensor that exists. Infer
+	// checks such an output instead of setting it.
+	Into bool
+	// Index says that the elements are indices, which are at least 0 and below ID.Limit.
+	Index bool
+	// Sparse says that the elements that the operation does not need may have any value.
+	Sparse bool
 }
 
 // contract is the description of an operation without its kernels.
@@ -56,6 +65,11 @@ type contract struct {
 	// cost returns the cost of the operation; see Cost. If cost is nil, the cost is the number
 	// of elements of the first output.
 	cost func(a *Args) int64
+	// limit returns one past the largest index that the operand at p may have. It is for
+	// operations with an operand whose role says Index.
+	limit func(a *Args, p Place) int
+	// required is the number of inputs up to the last that is not optional.
+	required int
 }
 
 // shapes are the shapes of an operation's outputs.
@@ -73,11 +87,26 @@ var (
 	weights = FormatsOf(dtype.F32, dtype.F16, dtype.BF16) | FormatsThat(dtype.DType.SupportsQuantizedMatMulRHS)
 	// caches are the formats of the keys and values of attention.
 	caches = FormatsOf(dtype.F32, dtype.F16, dtype.Q8_0)
-	// ids are the formats of row numbers.
+	// ids are the formats of the row numbers of a table.
 	ids = FormatsOf(dtype.I32, dtype.I64, dtype.U16)
+	// rowNumbers is the format of positions, sequences, pages and places.
+	rowNumbers = FormatsOf(dtype.I32)
 )
 
-func f32(name string, rank int, l Layout) Role { return Role{name, floats, rank, l} }
+func f32(name string, rank int, l Layout) Role {
+	return Role{Name: name, Formats: floats, Rank: rank, Layout: l}
+}
+
+// index is the role of an operand of indices.
+func index(name string, f Formats, rank int) Role {
+	return Role{Name: name, Formats: f, Rank: rank, Layout: Contiguous, Index: true}
+}
+
+// optional returns the role r of an operand that may be absent.
+func optional(r Role) Role {
+	r.Optional = true
+	return r
+}
 
 // output is the role of an f32 output.
 var output = []Role{f32("output", 0, Rows)}
@@ -93,16 +122,17 @@ func pointwise(name string, roles ...string) contract {
 
 var contracts = [Count]contract{
 	Copy: {
-		name: "copy", in: []Role{{"source", all, 0, Free}}, out: []Role{{"destination", all, 0, Free}},
+		name: "copy", in: []Role{{Name: "source", Formats: all}}, out: []Role{{Name: "destination", Formats: all}},
 		infer: inferCopy, layout: copyLayout,
 	},
 	GetRows: {
-		name: "get_rows", in: []Role{{"table", decodable, 2, Rows}, {"ids", ids, 1, Contiguous}}, out: output,
+		name: "get_rows", in: []Role{{Name: "table", Formats: decodable, Rank: 2, Layout: Rows}, index("ids", ids, 1)}, out: output,
 		infer: func(a *Args) (shapes, Refusal) {
 			s := a.In[0].Shape
 			s.Set(0, a.In[1].Shape.Dim(0))
 			return only(s)
 		},
+		limit: func(a *Args, _ Place) int { return a.In[0].Shape.Dim(0) },
 	},
 	Add:    pointwise("add", "left", "right"),
 	Sub:    pointwise("sub", "left", "right"),
@@ -123,8 +153,8 @@ var contracts = [Count]contract{
 	RMSNorm: {
 		name: "rms_norm", in: []Role{f32("input", 0, Rows), f32("weight", 1, Free)}, out: output,
 		infer: func(a *Args) (shapes, Refusal) {
-			if eps := float64(a.Eps); !(eps >= 0) || math.IsInf(eps, 1) {
-				return shapes{}, Refusal{Why: WrongParam, Param: EpsParam, Value: eps}
+			if r := goodEps(a); !r.OK() {
+				return shapes{}, r
 			}
 			if r := sameSize(a, 1, 0, 0, -1); !r.OK() {
 				return shapes{}, r
@@ -137,32 +167,119 @@ var contracts = [Count]contract{
 		infer: inferRoPE,
 	},
 	MatMul: {
-		name: "matmul", in: []Role{f32("input", 0, Rows), {"weight", weights, 0, Free}}, out: output,
+		name: "matmul", in: []Role{f32("input", 0, Rows), {Name: "weight", Formats: weights}}, out: output,
 		infer: inferMatMul,
 		layout: func(a *Args, p Place) Layout {
-			if p == 1 && a.In[1].DType.IsScalar() {
-				return Free
+			if p == 1 {
+				return weightLayout(a, p)
 			}
 			return Rows
 		},
 		cost: func(a *Args) int64 { return elements(&a.Out[0].Shape) * int64(a.In[0].Shape.Dim(-1)) },
 	},
 	Attention: {
-		name:  "attention",
-		in:    []Role{f32("query", 3, Rows), {"key", caches, 3, Rows}, {"value", caches, 3, Rows}},
+		name: "attention",
+		in: []Role{
+			f32("query", 3, Rows),
+			{Name: "key", Formats: caches, Layout: Rows}, {Name: "value", Formats: caches, Layout: Rows},
+			index("positions", rowNumbers, 1), optional(index("sequences", rowNumbers, 1)),
+			{Name: "table", Formats: rowNumbers, Rank: 2, Layout: Contiguous, Optional: true, Index: true, Sparse: true},
+		},
 		out:   output,
 		infer: inferAttention,
-		cost:  func(a *Args) int64 { return 2 * elements(&a.Out[0].Shape) * int64(a.In[1].Shape.Dim(0)) },
+		cost:  func(a *Args) int64 { return 2 * elements(&a.Out[0].Shape) * int64(attentionKeys(a)) },
+		limit: func(a *Args, p Place) int {
+			switch p {
+			case 3:
+				return attentionKeys(a)
+			case 4:
+				return a.In[5].Shape.Dim(0)
+			}
+			return a.In[1].Shape.Dim(0)
+		},
 	},
 	Softmax: {name: "softmax", in: []Role{f32("input", 0, Rows)}, out: output, infer: inferSame},
 	Argmax: {
-		name: "argmax", in: []Role{f32("input", 0, Rows)}, out: []Role{{"output", FormatsOf(dtype.I32), 0, Free}},
+		name: "argmax", in: []Role{f32("input", 0, Rows)}, out: []Role{{Name: "output", Formats: FormatsOf(dtype.I32)}},
 		infer: func(a *Args) (shapes, Refusal) {
 			s := a.In[0].Shape
 			if n := s.Dim(-1); n > math.MaxInt32 {
 				return shapes{}, Refusal{Why: TooLarge, Axis: int8(s.Rank() - 1), Other: NoPlace, Got: n, Want: math.MaxInt32}
 			}
 			return only(s.Without(s.Rank() - 1))
+		},
+	},
+	SetRows: {
+		name: "set_rows", in: []Role{f32("input", 2, Rows), index("places", rowNumbers, 1)},
+		out: []Role{{Name: "destination", Formats: caches, Layout: Rows, Into: true}}, infer: inferSetRows,
+		cost: func(a *Args) int64 { return elements(&a.In[0].Shape) },
+		limit: func(a *Args, _ Place) int {
+			s := a.Out[0].Shape
+			return int(min(elements(&s)/int64(s.Dim(-1)), math.MaxInt))
+		},
+	},
+	AddRMSNorm: {
+		name: "add_rms_norm", in: []Role{f32("left", 0, Rows), f32("right", 0, Rows), f32("weight", 1, Free)},
+		out: []Role{f32("sum", 0, Rows), f32("output", 0, Rows)}, infer: inferAddRMSNorm,
+	},
+	Project: {
+		name: "project",
+		in: []Role{
+			f32("input", 0, Rows),
+			{Name: "weight", Formats: weights, Rank: 2},
+			{Name: "second weight", Formats: weights, Rank: 2, Optional: true},
+			{Name: "third weight", Formats: weights, Rank: 2, Optional: true},
+			optional(f32("bias", 1, Free)), optional(f32("second bias", 1, Free)), optional(f32("third bias", 1, Free)),
+			optional(f32("residual", 0, Rows)),
+		},
+		out: output, infer: inferProject,
+		layout: func(a *Args, p Place) Layout {
+			switch {
+			case p >= 1 && p <= 3:
+				return weightLayout(a, p)
+			case p >= 4 && p <= 6:
+				return Free
+			}
+			return Rows
+		},
+		cost: func(a *Args) int64 { return elements(&a.Out[0].Shape) * int64(a.In[0].Shape.Dim(-1)) },
+	},
+	GatedProject: {
+		name: "gated_project",
+		in: []Role{
+			f32("input", 0, Rows), {Name: "gate", Formats: weights, Rank: 2}, {Name: "weight", Formats: weights, Rank: 2},
+			optional(f32("bias of the gate", 1, Free)), optional(f32("bias", 1, Free)),
+		},
+		out: output, infer: inferGatedProject,
+		layout: func(a *Args, p Place) Layout {
+			switch p {
+			case 1, 2:
+				return weightLayout(a, p)
+			case 3, 4:
+				return Free
+			}
+			return Rows
+		},
+		cost: func(a *Args) int64 { return 2 * elements(&a.Out[0].Shape) * int64(a.In[0].Shape.Dim(-1)) },
+	},
+	RotateStore: {
+		name: "rotate_store",
+		in: []Role{
+			f32("query", 3, Rows), f32("key", 3, Rows), f32("value", 3, Rows), f32("table", 3, Contiguous),
+			index("places", rowNumbers, 1),
+			optional(f32("weight of the query", 1, Free)), optional(f32("weight of the key", 1, Free)),
+		},
+		out:   []Role{f32("output", 3, Rows), {Name: "cache", Formats: caches, Rank: 2, Layout: Rows, Into: true}},
+		infer: inferRotateStore,
+		cost: func(a *Args) int64 {
+			return elements(&a.In[0].Shape) + elements(&a.In[1].Shape) + elements(&a.In[2].Shape)
+		},
+		limit: func(a *Args, _ Place) int {
+			rows := a.PageRows()
+			if n := a.Out[1].Shape.Dim(0); n <= math.MaxInt/rows {
+				return n * rows
+			}
+			return math.MaxInt
 		},
 	},
 }
@@ -172,6 +289,11 @@ func init() {
 		c := &contracts[id]
 		for i, r := range c.out {
 			c.dtypes[i] = r.Formats.single()
+		}
+		for i, r := range c.in {
+			if !r.Optional {
+				c.required = i + 1
+			}
 		}
 	}
 }
@@ -208,9 +330,10 @@ func (id ID) Outputs() []Role { return contractOf(id).out }
 // Infer checks an operation's inputs and parameters, and sets the number of outputs and
 // their dtypes, shapes and contiguous strides. It does not check the strides of the inputs,
 // nor any memory; see [ID.Layout] and [Operand.Fits]. The caller sets the dtype of the
-// output of Copy. If Infer refuses, the outputs are undefined.
+// output of Copy, and an output that the operation writes into. If Infer refuses, the outputs
+// that it sets are undefined.
 func Infer(id ID, a *Args) Refusal {
-	if r := checkInputs(id, a); !r.OK() {
+	if r := checkOperands(id, a); !r.OK() {
 		return r
 	}
 	c := &contracts[id]
@@ -222,6 +345,13 @@ func Infer(id ID, a *Args) Refusal {
 	a.NOut = len(c.out)
 	for i := range a.NOut {
 		o := &a.Out[i]
+		if c.out[i].Into {
+			if r := checkOut(id, a, i, &want[i]); !r.OK() {
+				r.Op = id
+				return r
+			}
+			continue
+		}
 		if d := c.dtypes[i]; d != dtype.Invalid {
 			o.DType = d
 		}
@@ -245,7 +375,7 @@ func Infer(id ID, a *Args) Refusal {
 // output may share memory. Every operand must have valid strides, in the layout that its
 // role accepts. Check does not check the memory, which a provider does; see [Operand.Fits].
 func Check(id ID, a *Args) Refusal {
-	if r := checkInputs(id, a); !r.OK() {
+	if r := checkOperands(id, a); !r.OK() {
 		return r
 	}
 	c := &contracts[id]
@@ -264,6 +394,9 @@ func Check(id ID, a *Args) Refusal {
 		}
 	}
 	for i := range a.NIn {
+		if a.In[i].IsZero() {
+			continue
+		}
 		if _, ok := a.In[i].reach(); !ok {
 			return Refusal{Op: id, Why: NoView, Place: Place(i)}
 		}
@@ -298,28 +431,48 @@ func checkOut(id ID, a *Args, i int, want *shape.Shape) Refusal {
 	return Refusal{}
 }
 
-// checkInputs checks the number of the inputs, and each input by itself.
-func checkInputs(id ID, a *Args) Refusal {
+// checkOperands checks the number of the inputs, and by itself each input and each output that
+// the operation writes into.
+func checkOperands(id ID, a *Args) Refusal {
 	if !id.Valid() {
 		return Refusal{Op: id, Why: UnknownOp, Place: NoPlace}
 	}
 	c := &contracts[id]
-	if a.NIn != len(c.in) {
-		return Refusal{Op: id, Why: WrongCount, Place: NoPlace, Got: a.NIn, Want: len(c.in)}
+	if n := min(max(a.NIn, c.required), len(c.in)); a.NIn != n {
+		return Refusal{Op: id, Why: WrongCount, Place: NoPlace, Got: a.NIn, Want: n}
 	}
-	for i := range c.in {
-		role, o := &c.in[i], &a.In[i]
-		if !role.Formats.Has(o.DType) {
-			return Refusal{Op: id, Why: WrongFormat, Place: Place(i), Got: int(o.DType)}
+	for i := range a.NIn {
+		if c.in[i].Optional && a.In[i].IsZero() {
+			continue
 		}
-		if n := o.Shape.Rank(); n == 0 || role.Rank != 0 && n != role.Rank {
-			return Refusal{Op: id, Why: WrongRank, Place: Place(i), Got: n, Want: max(role.Rank, 1)}
-		}
-		if _, err := o.Shape.Bytes(o.DType); err != nil {
-			r := sizes(o, Place(i))
+		if r := checkRole(&c.in[i], &a.In[i], Place(i)); !r.OK() {
 			r.Op = id
 			return r
 		}
+	}
+	for i := range c.out {
+		if !c.out[i].Into {
+			continue
+		}
+		if r := checkRole(&c.out[i], &a.Out[i], FirstOut+Place(i)); !r.OK() {
+			r.Op = id
+			return r
+		}
+	}
+	return Refusal{}
+}
+
+// checkRole refuses the operand at p unless it has a format and a rank of its role, and a shape
+// that a tensor can have.
+func checkRole(role *Role, o *Operand, p Place) Refusal {
+	if !role.Formats.Has(o.DType) {
+		return Refusal{Why: WrongFormat, Place: p, Got: int(o.DType)}
+	}
+	if n := o.Shape.Rank(); n == 0 || role.Rank != 0 && n != role.Rank {
+		return Refusal{Why: WrongRank, Place: p, Got: n, Want: max(role.Rank, 1)}
+	}
+	if _, err := o.Shape.Bytes(o.DType); err != nil {
+		return sizes(o, p)
 	}
 	return Refusal{}
 }
@@ -337,9 +490,13 @@ func (id ID) Layout(a *Args, p Place) Layout {
 	return c.in[p].Layout
 }
 
+// Limit returns one past the largest index that the operand at p may have. The role of the
+// operand says Index, and Infer or Check has accepted the operands.
+func (id ID) Limit(a *Args, p Place) int { return contractOf(id).limit(a, p) }
+
 // Cost returns the cost of an operation, from which the runtime decides whether to move its
-// operands to a device: the multiply-adds of MatMul and Attention, and the elements of the
-// output of the others.
+// operands to a device: the multiply-adds of products and of Attention, the elements that
+// SetRows and RotateStore read, and the elements of the output of the others.
 func Cost(id ID, a *Args) int64 {
 	if c := contractOf(id); c.cost != nil {
 		return c.cost(a)
@@ -454,20 +611,44 @@ func copyLayout(a *Args, p Place) Layout {
 }
 
 func inferRoPE(a *Args) (shapes, Refusal) {
-	if a.Mode > RoPENeoX {
-		return shapes{}, Refusal{Why: WrongParam, Param: ModeParam, Value: float64(a.Mode)}
-	}
-	if r := sameSize(a, 1, 0, 0, 0); !r.OK() {
+	if r := goodAngles(a, 1); !r.OK() {
 		return shapes{}, r
 	}
-	table := &a.In[1].Shape
+	return inferSame(a)
+}
+
+// goodAngles checks the mode of a rotation and the table of angles at p for the input 0.
+func goodAngles(a *Args, p Place) Refusal {
+	if a.Mode > RoPENeoX {
+		return Refusal{Why: WrongParam, Param: ModeParam, Value: float64(a.Mode)}
+	}
+	if r := sameSize(a, int(p), 0, 0, 0); !r.OK() {
+		return r
+	}
+	table := &a.In[p].Shape
 	if n := table.Dim(2); n != 2 {
-		return shapes{}, Refusal{Why: WrongSize, Place: 1, Axis: 2, Other: NoPlace, Got: n, Want: 2}
+		return Refusal{Why: WrongSize, Place: p, Axis: 2, Other: NoPlace, Got: n, Want: 2}
 	}
 	if n, most := table.Dim(1), a.In[0].Shape.Dim(2)/2; n > most {
-		return shapes{}, Refusal{Why: TooLarge, Place: 1, Axis: 1, Other: NoPlace, Got: n, Want: most}
+		return Refusal{Why: TooLarge, Place: p, Axis: 1, Other: NoPlace, Got: n, Want: most}
 	}
-	return inferSame(a)
+	return Refusal{}
+}
+
+// goodEps checks the parameter Eps.
+func goodEps(a *Args) Refusal {
+	if eps := float64(a.Eps); !(eps >= 0) || math.IsInf(eps, 1) {
+		return Refusal{Why: WrongParam, Param: EpsParam, Value: eps}
+	}
+	return Refusal{}
+}
+
+// weightLayout returns the layout of the weight of a product at p.
+func weightLayout(a *Args, p Place) Layout {
+	if a.In[p].DType.IsScalar() {
+		return Free
+	}
+	return Rows
 }
 
 func inferMatMul(a *Args) (shapes, Refusal) {
@@ -484,35 +665,11 @@ func inferMatMul(a *Args) (shapes, Refusal) {
 			return shapes{}, r
 		}
 	}
-	if r := sameSize(a, 1, -1, 0, -1); !r.OK() {
+	if r := first(sameSize(a, 1, -1, 0, -1), goodChunks(a, 1)); !r.OK() {
 		return shapes{}, r
 	}
 	s := *x
 	s.Set(s.Rank()-1, w.Dim(-2))
-	return only(s)
-}
-
-func inferAttention(a *Args) (shapes, Refusal) {
-	q, k, v := &a.In[0].Shape, &a.In[1].Shape, &a.In[2].Shape
-	for _, r := range [...]Refusal{sameSize(a, 1, 2, 0, 2), sameSize(a, 2, 0, 1, 0), sameSize(a, 2, 1, 1, 1)} {
-		if !r.OK() {
-			return shapes{}, r
-		}
-	}
-	if q.Dim(1)%k.Dim(1) != 0 {
-		return shapes{}, Refusal{Why: NotMultiple, Place: 0, Axis: 1, Other: 1, OtherAxis: 1, Got: q.Dim(1), Want: k.Dim(1)}
-	}
-	if a.Past < 0 {
-		return shapes{}, Refusal{Why: WrongParam, Param: PastParam, Value: float64(a.Past)}
-	}
-	if a.Window < 0 {
-		return shapes{}, Refusal{Why: WrongParam, Param: WindowParam, Value: float64(a.Window)}
-	}
-	if n := max(0, k.Dim(0)-a.Past); n < q.Dim(0) {
-		return shapes{}, Refusal{Why: TooFewKeys, Place: 1, Got: n, Want: q.Dim(0)}
-	}
-	s := *q
-	s.Set(2, v.Dim(2))
 	return only(s)
 }
 
@@ -522,18 +679,22 @@ type Param uint8
 const (
 	EpsParam Param = iota
 	SoftCapParam
-	PastParam
 	WindowParam
 	ModeParam
+	ScaleParam
+	ActParam
+	ChunksParam
 )
 
 // params has the name of each parameter, and the values that it may have.
 var params = [...]struct{ name, want string }{
 	EpsParam:     {"eps", "a finite number of at least 0"},
 	SoftCapParam: {"soft cap", "a finite positive number"},
-	PastParam:    {"number of past keys", "at least 0"},
 	WindowParam:  {"window", "at least 0"},
 	ModeParam:    {"rotation mode", "RoPEInterleaved or RoPENeoX"},
+	ScaleParam:   {"scale", "a finite number"},
+	ActParam:     {"activation", "SiLU or GELU"},
+	ChunksParam:  {"number of chunks", "1, 2, 4 or 8 chunks of whole blocks of the weight"},
 }
 
 // positive refuses the value v of a parameter unless it is positive and finite.

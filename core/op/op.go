@@ -43,14 +43,22 @@ const (
 	// MatMul multiplies by rows of the right-hand side: In[0] x [..., M, K] f32,
 	// In[1] w [N, K] or [B, N, K] -> Out [..., M, N] f32, with f32 accumulation.
 	// w is f32, f16 or bf16 with free strides, or a block format with contiguous rows. If w
-	// has an axis B, x is [B, M, K].
+	// has an axis B, x is [B, M, K]. With the parameter Chunks, the axis K falls into that
+	// many equal chunks of whole blocks. Each chunk is summed by itself, and the sums of the
+	// chunks are added as a balanced binary tree: neighbours first.
 	MatMul
-	// Attention is scaled dot-product attention with grouped KV heads: In[0] q
+	// Attention is causal scaled dot-product attention with grouped KV heads: In[0] q
 	// [T, H, D] f32, In[1] k [S, HK, D] and In[2] v [S, HK, DV] of f32, f16 or q8_0
-	// with free strides above the last axis -> Out [T, H, DV] f32. H is a multiple of
-	// HK; query head h reads KV head h/(H/HK). Row t sees keys 0 to Past+t, of
-	// which the last Window if Window > 0. Scores are Scale * q.k, then
+	// with free strides above the last axis, In[3] positions [T] of i32 -> Out [T, H, DV]
+	// f32. H is a multiple of HK; query head h reads KV head h/(H/HK). Row t sees the keys 0
+	// to positions[t], of which the last Window if Window > 0. Scores are Scale * q.k, then
 	// SoftCap*tanh(score/SoftCap) if SoftCap > 0.
+	//
+	// The rows may belong to N sequences whose keys and values lie in pages of R rows. Then k
+	// is [pages, R, HK, D] and v [pages, R, HK, DV], In[4] sequences [T] of i32 has the
+	// sequence of each row, and row j of the table In[5] [N, P] of i32 lists the pages of
+	// sequence j: key i is row i%R of page table[j][i/R]. The entries of the table that no row
+	// needs may have any value.
 	Attention
 	// SwiGLU is In[0] * silu(In[1]) -> Out, all f32 of one shape, strides free.
 	SwiGLU
@@ -67,6 +75,38 @@ const (
 	// Argmax finds the index of the first maximum of each row: In[0] x [..., D] f32 -> Out
 	// [...] i32, or [1] if x is a vector. A NaN counts as the maximum.
 	Argmax
+	// SetRows writes rows: In[0] x [T, D] f32, In[1] places [T] of i32 -> into the rows
+	// places[t] of Out [R, D] or [P, R, D] of f32, f16 or q8_0, converted as Copy converts.
+	// Row p of [P, R, D] is row p%R of part p/R. The other rows keep their values. A row
+	// whose place is out of range is reported in Args.Status and not written; if Status is
+	// not set, it is an error of Submit. If several rows have one place, the contents of that
+	// row are undefined.
+	SetRows
+	// AddRMSNorm is Add followed by RMSNorm of the sum: In[0] x and In[1] y [..., D] f32,
+	// In[2] weight [D] f32 -> Out[0] x + y and Out[1] its norm, both f32 of the shape of x.
+	AddRMSNorm
+	// Project multiplies by up to three matrices side by side: In[0] x [..., K] f32, In[1] to
+	// In[3] w_i [N_i, K], the second and the third optional, as the w of MatMul without an
+	// axis B -> Out [..., N_1+N_2+N_3] f32. The columns of w_i are Scales[i] * (x . w_i) +
+	// b_i, where b_i [N_i] f32 is In[4] to In[6], optional. With BiasFirst they are
+	// Scales[i] * (x . w_i + b_i). Last, In[7] [..., N_1+N_2+N_3] f32, optional, is added.
+	// Every step is rounded to f32, as if it were an operation of its own. A step is left out
+	// if its operand is absent or its scale is 1.
+	Project
+	// GatedProject is an activation of one product times another: In[0] x [..., K] f32,
+	// In[1] gate and In[2] up [N, K] as the matrices of Project, In[3] and In[4] their biases
+	// [N] f32, optional -> Out [..., N] f32, up(x) * act(gate(x)), where act is the parameter
+	// Act. gate(x) and up(x) are those of Project, with Scales[0] and Scales[1].
+	GatedProject
+	// RotateStore takes the queries, keys and values of T tokens, rotates queries and keys,
+	// and writes keys and values to a paged cache: In[0] q [T, H, D], In[1] k [T, HK, D] and
+	// In[2] v [T, HK, DV] f32, In[3] angles [T, P, 2] f32 as the table of RoPE, In[4] places
+	// [T] of i32, and optional In[5] and In[6] the weights [D] f32 of an RMSNorm of each
+	// query head and of each key head -> Out[0] [T, H, D] f32, the rotated queries, and into
+	// the pages Out[1] [pages, C] of f32, f16 or q8_0. A page has R = C/(HK*(D+DV)) rows of
+	// keys [HK, D], then R rows of values [HK, DV]. Token t is row places[t]%R of page
+	// places[t]/R; for a place out of range see SetRows. The norm comes before the rotation.
+	RotateStore
 
 	// Count is one past the last operation.
 	Count
@@ -102,32 +142,72 @@ type Args struct {
 	// before and after the operation.
 	Workspace Mem
 	// Status, if set, is a status word in host memory that stays allocated until the queue is
-	// closed. An operation that clamps an element of an operand, because its value is out of
-	// range, reports it there with Report. Otherwise it does not write to the word.
+	// closed. An operation that clamps an element of an operand, or skips the row of it,
+	// because its value is out of range, reports it there with Report. Otherwise it does not
+	// write to the word.
 	Status *atomic.Uint64
 
 	// Exact says that activations are not rounded below f32.
 	Exact bool
+	// Generated is the number of rows, first along the first axis of In[0], that belong to
+	// tokens that were generated. The other rows belong to prompts. A provider may choose its
+	// kernel for a row by this, but by nothing else about the rows.
+	Generated int
 	Params
 }
 
 // Params are the parameters of an operation. The comment of each field names the operations
 // that read it.
 type Params struct {
-	Eps     float32     // RMSNorm
+	Eps     float32     // RMSNorm, AddRMSNorm, RotateStore
 	Scale   float32     // Attention, Softmax, Scale
 	SoftCap float32     // Attention, where 0 means none; SoftCap
-	Past    int         // Attention
 	Window  int         // Attention; 0 means none
-	Mode    RoPEMode    // RoPE
+	Mode    RoPEMode    // RoPE, RotateStore
 	To      dtype.DType // Copy: the dtype of the output
+
+	Scales    [3]float32 // Project, GatedProject: the factor of each product; 1 means none
+	BiasFirst bool       // Project, GatedProject: add the bias before the scale is applied
+	// Chunks is the number of chunks of a sum of MatMul, Project or GatedProject: 1, 2, 4 or
+	// 8; 0 means 1.
+	Chunks int
+	Act    Activation // GatedProject
 }
 
-// Report records in a status word that the operation clamped the element of an operand at
-// index, which was value. Of several reports, in any order, the one with the lowest index
-// stays.
-func Report(status *atomic.Uint64, index int, value int64) {
-	report := uint64(^uint32(index))<<32 | uint64(uint32(int32(min(max(value, math.MinInt32), math.MaxInt32))))
+// ChunksOf returns the number of chunks of a sum along an axis of k elements of a matrix of
+// format d, if a model may be split along that axis: the largest of 8, 4, 2 and 1 that leaves
+// equal chunks of whole blocks.
+func ChunksOf(k int, d dtype.DType) int {
+	n := MaxChunks
+	for n > 1 && k%(n*d.BlockSize()) != 0 {
+		n /= 2
+	}
+	return n
+}
+
+// MaxChunks is the largest value of the parameter Chunks.
+const MaxChunks = 8
+
+// Activation is the activation of the gate of GatedProject.
+type Activation uint8
+
+const (
+	// SiLU is that of SwiGLU.
+	SiLU Activation = iota
+	// GELU is that of GeGLU.
+	GELU
+)
+
+// indexBits is the number of bits of a report for the index of an element.
+const indexBits = 29
+
+// Report records in a status word that the element at index of the input at place p was out
+// of range, and had the value value. Of several reports, in any order, the one with the
+// lowest place stays, and of these the one with the lowest index. The index is that of the
+// element in row-major order, and above 2^29-1 is recorded as 2^29-1.
+func Report(status *atomic.Uint64, p Place, index int, value int64) {
+	at := uint32(p)<<indexBits | uint32(min(index, 1<<indexBits-1))
+	report := uint64(^at)<<32 | uint64(uint32(int32(min(max(value, math.MinInt32), math.MaxInt32))))
 	for {
 		old := status.Load()
 		if old >= report || status.CompareAndSwap(old, report) {
@@ -136,14 +216,19 @@ func Report(status *atomic.Uint64, index int, value int64) {
 	}
 }
 
-// Reported returns the index and the value that Report recorded in a status word, which must
-// not be 0. A value that does not fit 32 bits was replaced by the nearest that does.
-func Reported(status uint64) (index int, value int64) {
-	return int(^uint32(status >> 32)), int64(int32(uint32(status)))
+// Reported returns the place, the index and the value that Report recorded in a status word,
+// which must not be 0. A value that does not fit 32 bits was replaced by the nearest that
+// does.
+func Reported(status uint64) (p Place, index int, value int64) {
+	at := ^uint32(status >> 32)
+	return Place(at >> indexBits), int(at & (1<<indexBits - 1)), int64(int32(uint32(status)))
 }
 
+var _ [1 << (32 - indexBits)]struct{} = [MaxIn]struct{}{} // a report has bits for every place
+
 // Operand describes a tensor to a kernel. Shape is logical; Strides and Offset
-// count storage elements of DType from the start of Mem.
+// count storage elements of DType from the start of Mem. The zero Operand stands for an
+// optional operand that is absent.
 type Operand struct {
 	DType   dtype.DType
 	Weight  bool // stable for the engine's life: residency may keep it on the device
@@ -151,6 +236,20 @@ type Operand struct {
 	Strides shape.Shape
 	Offset  int
 	Mem     Mem
+}
+
+// IsZero reports whether the operand is absent.
+func (o *Operand) IsZero() bool { return o.DType == dtype.Invalid }
+
+// Has reports whether the input at place p is present.
+func (a *Args) Has(p Place) bool { return int(p) < a.NIn && !a.In[p].IsZero() }
+
+// At returns the operand at place p.
+func (a *Args) At(p Place) *Operand {
+	if p >= FirstOut {
+		return &a.Out[p-FirstOut]
+	}
+	return &a.In[p]
 }
 
 // Has reports whether the operand's strides are of the layout.

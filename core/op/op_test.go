@@ -5,39 +5,50 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
 )
 
-// Report keeps the report with the lowest index, in any order of reports.
+// Report keeps the report with the lowest place, and of these the one with the lowest index, in
+// any order of reports.
 func TestReport(t *testing.T) {
 	type report struct {
+		place Place
 		index int
 		value int64
 	}
+	const last = 1<<29 - 1 // the largest index of a report
 	for _, tt := range []struct {
 		reports []report
 		want    report
 	}{
-		{[]report{{0, -1}}, report{0, -1}},
-		{[]report{{7, 5}, {3, 9}, {5, -2}}, report{3, 9}},
-		{[]report{{3, 9}, {7, 5}}, report{3, 9}},
-		{[]report{{math.MaxInt32, 0}}, report{math.MaxInt32, 0}},
-		{[]report{{1, math.MaxInt64}}, report{1, math.MaxInt32}},
-		{[]report{{1, math.MinInt64}}, report{1, math.MinInt32}},
+		{[]report{{1, 0, -1}}, report{1, 0, -1}},
+		{[]report{{1, 7, 5}, {1, 3, 9}, {1, 5, -2}}, report{1, 3, 9}},
+		{[]report{{1, 3, 9}, {1, 7, 5}}, report{1, 3, 9}},
+		{[]report{{5, 0, 1}, {3, 9, -4}, {4, 2, 7}}, report{3, 9, -4}},
+		{[]report{{3, 9, -4}, {5, 0, 1}}, report{3, 9, -4}},
+		{[]report{{0, last, 0}, {1, 0, 0}}, report{0, last, 0}},
+		{[]report{{4, last, 0}}, report{4, last, 0}},
+		{[]report{{4, last + 1, 0}}, report{4, last, 0}},
+		{[]report{{4, math.MaxInt, 6}, {5, 0, 0}}, report{4, last, 6}},
+		{[]report{{4, math.MaxInt, 6}, {4, last - 1, 2}}, report{4, last - 1, 2}},
+		{[]report{{MaxIn - 1, 1, math.MaxInt64}}, report{MaxIn - 1, 1, math.MaxInt32}},
+		{[]report{{1, 1, math.MinInt64}}, report{1, 1, math.MinInt32}},
 	} {
 		var status atomic.Uint64
 		for _, r := range tt.reports {
-			Report(&status, r.index, r.value)
+			Report(&status, r.place, r.index, r.value)
 		}
 		if status.Load() == 0 {
 			t.Errorf("%v leave no report", tt.reports)
 		}
-		if index, value := Reported(status.Load()); (report{index, value}) != tt.want {
-			t.Errorf("%v leave {%d %d}, want %v", tt.reports, index, value, tt.want)
+		if p, index, value := Reported(status.Load()); (report{p, index, value}) != tt.want {
+			t.Errorf("%v leave {%d %d %d}, want %v", tt.reports, p, index, value, tt.want)
 		}
 	}
 }
 
-// Concurrent reports leave the lowest index together with its value.
+// Concurrent reports leave the lowest place and index together with its value.
 func TestConcurrentReports(t *testing.T) {
 	for range 50 {
 		var status atomic.Uint64
@@ -46,13 +57,32 @@ func TestConcurrentReports(t *testing.T) {
 			wg.Go(func() {
 				for i := 99; i >= 0; i-- {
 					index := 4*i + lane + 3
-					Report(&status, index, int64(-index))
+					Report(&status, Place(6-i%4), index, int64(-index))
 				}
 			})
 		}
 		wg.Wait()
-		if index, value := Reported(status.Load()); index != 3 || value != -3 {
-			t.Fatalf("the reports leave {%d %d}, want {3 -3}", index, value)
+		// The place is 3 where i is 3, 7, 11 and so on.
+		if p, index, value := Reported(status.Load()); p != 3 || index != 15 || value != -15 {
+			t.Fatalf("the reports leave {%d %d %d}, want {3 15 -15}", p, index, value)
+		}
+	}
+}
+
+// An operand is present if it is not the zero Operand and not beyond the last input. At finds
+// inputs and outputs.
+func TestPlaces(t *testing.T) {
+	a := Args{NIn: 3, NOut: 2}
+	a.In[0], a.In[2], a.In[3] = of(dtype.F32, 1), of(dtype.F16, 1), of(dtype.I32, 1)
+	a.Out[1] = of(dtype.F64, 1)
+	for p, want := range []bool{true, false, true, false, false, false, false, false, false, false} {
+		if got := a.Has(Place(p)); got != want {
+			t.Errorf("Has(%d) is %t", p, got)
+		}
+	}
+	for p, want := range map[Place]dtype.DType{0: dtype.F32, 1: dtype.Invalid, 2: dtype.F16, FirstOut: dtype.Invalid, FirstOut + 1: dtype.F64} {
+		if got := a.At(p); got.DType != want || got.IsZero() != (want == dtype.Invalid) {
+			t.Errorf("At(%d) is of %v, and zero %t", p, got.DType, got.IsZero())
 		}
 	}
 }

@@ -28,7 +28,8 @@ const (
 	// OtherAxis of the operand Other, or a rule of the operation if Other is NoPlace.
 	WrongSize
 	// NotMultiple: the size Got of the axis is not a multiple of Want. Want is the size of
-	// Other's axis, or the block size of the operand's dtype if Other is NoPlace.
+	// Other's axis, or if Other is NoPlace the block size of a dtype or a rule of the
+	// operation.
 	NotMultiple
 	// TooSmall: the size Got of the axis is below Want.
 	TooSmall
@@ -46,8 +47,8 @@ const (
 	Overlapping
 	// WrongParam: the parameter Param has the value Value.
 	WrongParam
-	// TooFewKeys: Got keys follow the past ones, fewer than the Want queries.
-	TooFewKeys
+	// Missing: the operand is absent, and Other is present, which needs it.
+	Missing
 )
 
 // Place is the position of an operand of an operation. Inputs are numbered from 0, outputs
@@ -88,8 +89,6 @@ func (r *Refusal) Sentinel() error {
 		return tensor.ErrUnsupportedView
 	case Overflow:
 		return shape.ErrOverflow
-	case TooFewKeys:
-		return tensor.ErrIndexOutOfBounds
 	case WrongParam:
 		return ErrParam
 	}
@@ -138,6 +137,9 @@ func (r *Refusal) Text(names Namer) string {
 	case WrongCount:
 		return fmt.Sprintf("%d operands, want %d", r.Got, r.Want)
 	case WrongFormat:
+		if dtype.DType(r.Got) == dtype.Invalid {
+			return fmt.Sprintf("the %s is absent, want %s", role, contractOf(r.Op).formats(r.Place))
+		}
 		return fmt.Sprintf("the %s is %s, want %s", role, dtype.DType(r.Got), contractOf(r.Op).formats(r.Place))
 	case NoConversion:
 		return fmt.Sprintf("%s does not convert to %s", dtype.DType(r.Got), dtype.DType(r.Want))
@@ -162,8 +164,8 @@ func (r *Refusal) Text(names Namer) string {
 	case WrongParam:
 		p := &params[r.Param]
 		return fmt.Sprintf("the %s is %v, want %s", p.name, r.Value, p.want)
-	case TooFewKeys:
-		return fmt.Sprintf("%d keys after the past ones, want at least the %d queries", r.Got, r.Want)
+	case Missing:
+		return fmt.Sprintf("got the %s without the %s", names.Role(r.Other), role)
 	}
 	return "the operands do not fit"
 }

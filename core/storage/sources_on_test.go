@@ -38,7 +38,7 @@ func (q *reporting) watched(t testing.TB, bad bool) accel.Work {
 			word.Store(1)
 		}
 	})
-	q.Watch(w, word, func(uint64, int64) error { return errRow }, 0)
+	q.Watch(w, word, func(uint64, accel.Watched) error { return errRow }, accel.Watched{})
 	return w
 }
 
@@ -744,7 +744,7 @@ func TestSourcesDoNotAllocate(t *testing.T) {
 	step := func() {
 		word := q.TakeStatus()
 		w := q.Issue()
-		q.Watch(w, word, func(uint64, int64) error { return errRow }, 0)
+		q.Watch(w, word, func(uint64, accel.Watched) error { return errRow }, accel.Watched{})
 		needs.Reset()
 		for _, x := range [...]struct {
 			b *Buffer

@@ -86,11 +86,12 @@ func BenchmarkAttention(b *testing.B) {
 	for _, c := range []struct{ t, s int }{{1, 1024}, {64, 512}} {
 		b.Run(name("t=", c.t, "/s=", c.s), func(b *testing.B) {
 			const heads, kvHeads, d = 8, 2, 64
-			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, c.t, heads, d)}, Params: op.Params{Scale: 0.125, Past: c.s - c.t}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, c.t, heads, d)}, Params: op.Params{Scale: 0.125}}
 			a.In[0] = random(operand(dtype.F32, plain, c.t, heads, d), rng)
 			a.In[1] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
 			a.In[2] = random(operand(dtype.F16, plain, c.s, kvHeads, d), rng)
-			benchmark(b, op.Attention, a, 2*c.t*heads*d*(a.Past+c.t/2), func(a *op.Args) { reference.Result(op.Attention, a) })
+			a.In[3] = positions(c.s-c.t, c.t)
+			benchmark(b, op.Attention, a, 2*c.t*heads*d*(c.s-c.t/2), func(a *op.Args) { reference.Result(op.Attention, a) })
 		})
 	}
 }
@@ -103,10 +104,11 @@ func BenchmarkCancelAttention(b *testing.B) {
 	tm := team.New(2)
 	defer tm.Close()
 	e := NewExecutor(tm)
-	a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, tokens, heads, d)}, Params: op.Params{Scale: 0.1, Past: keys - tokens}}
+	a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, tokens, heads, d)}, Params: op.Params{Scale: 0.1}}
 	a.In[0] = random(operand(dtype.F32, plain, tokens, heads, d), rng)
 	a.In[1] = random(operand(dtype.F16, plain, keys, 1, d), rng)
 	a.In[2] = random(operand(dtype.F16, plain, keys, 1, d), rng)
+	a.In[3] = positions(keys-tokens, tokens)
 	a = withWorkspace(b, e, op.Attention, a)
 	var worst, sum time.Duration
 	for b.Loop() {

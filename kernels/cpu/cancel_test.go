@@ -1,10 +1,10 @@
 package cpu
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -31,7 +31,7 @@ func longCases(n, keys int) []longCase {
 	rng := newRand()
 	f := func(l reference.Layout, dims ...int) op.Operand { return random(operand(dtype.F32, l, dims...), rng) }
 	in := func(out op.Operand, in ...op.Operand) op.Args {
-		a := op.Args{NIn: len(in), Out: [op.MaxOut]op.Operand{out}, Params: op.Params{Scale: 0.1, SoftCap: 3, Eps: 1e-5, Mode: op.RoPENeoX}}
+		a := op.Args{NIn: len(in), Out: [op.MaxOut]op.Operand{out}, Params: op.Params{Scale: 0.1, SoftCap: 3, Eps: 1e-5, Mode: op.RoPENeoX, Scales: [3]float32{0.5, 1, 2}}}
 		copy(a.In[:], in)
 		return a
 	}
@@ -42,13 +42,22 @@ func longCases(n, keys int) []longCase {
 	setMem(&misaligned, 1, misaligned.Mem.Host)
 	cache := func(d dtype.DType) op.Operand { return random(operand(d, plain, keys, 1, n), rng) }
 	one := func(l reference.Layout, dims ...int) op.Operand { return operand(dtype.F32, l, dims...) }
+	none := op.Operand{}
 	nan := f(plain, 2, n+3)
 	setF32(&nan, n/2, float32(math.NaN()))
 	interleaved := in(one(plain, 2, 2, n+3), f(plain, 2, 2, n+3), f(plain, 2, n/3, 2))
 	interleaved.Mode = op.RoPEInterleaved
-	attention := in(one(plain, 2, 3, n), f(plain, 2, 3, n), cache(dtype.F16), cache(dtype.Q8_0))
-	direct := in(one(plain, 2, 3, n), f(plain, 2, 3, n), cache(dtype.F32), cache(dtype.F32))
-	attention.Past, direct.Past, direct.SoftCap = keys-2, keys-2, 0
+	attention := in(one(plain, 2, 3, n), f(plain, 2, 3, n), cache(dtype.F16), cache(dtype.Q8_0), positions(keys-2, 2))
+	direct := in(one(plain, 2, 3, n), f(plain, 2, 3, n), cache(dtype.F32), cache(dtype.F32), positions(keys-2, 2))
+	direct.SoftCap = 0
+	z := pagedSizes{kd: dtype.Q8_0, vd: dtype.F16, pageRows: 7, heads: 3, kvHeads: 1, d: n, dv: n}
+	paged := newPaged(maker{rng}, z, []int{keys, keys}, []attentionRow{{0, keys - 1}, {1, keys - 1}}).paged
+	sum := in(one(plain, 2, n+3), f(plain, 2, n+3), f(plain, 2, n+3), f(plain, n+3))
+	sum.Out[1] = one(plain, 2, n+3)
+	places := ofInts(dtype.I32, 2, 0)
+	stored := in(one(plain, 2, 2, n), f(plain, 2, 2, n), f(plain, 2, 1, n), f(plain, 2, 1, n), f(plain, 2, n/4, 2), places, f(plain, n), f(spread, n))
+	stored.Out[1] = operand(dtype.Q8_0, padded, 2, 2*2*n)
+	set := func(d dtype.DType) op.Args { return in(operand(d, padded, 3, n), f(padded, 2, n), places) }
 	return []longCase{
 		{"add", op.Add, in(one(plain, n+3), f(plain, n+3), f(plain, n+3)), n},
 		{"swiglu strided", op.SwiGLU, in(one(spread, 2, n), f(reversed, 2, n), f(plain, 2, n)), 2 * n},
@@ -70,8 +79,30 @@ func longCases(n, keys int) []longCase {
 		{"matmul f32 misaligned", op.MatMul, in(one(plain, 3, 5), f(plain, 3, n), misaligned), 3 * 5 * n},
 		{"matmul f32 strided", op.MatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.F32, spread, 5)), 3 * 5 * n},
 		{"matmul q4_k", op.MatMul, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.Q4_K, plain, 5)), 3 * 5 * n},
+		{
+			"project", op.Project,
+			in(one(plain, 3, 15), f(plain, 3, n), weights(dtype.F32, plain, 5), weights(dtype.Q4_K, plain, 5), misaligned, f(plain, 5), f(spread, 5)),
+			3 * 15 * n,
+		},
+		{
+			"project with a residual", op.Project,
+			in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.F16, spread, 5), none, none, f(plain, 5), none, none, f(padded, 3, 5)),
+			3 * 5 * n,
+		},
+		{
+			"gated_project", op.GatedProject,
+			in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.Q6_K, plain, 5), weights(dtype.Q4_K, plain, 5), none, f(plain, 5)),
+			2 * 3 * 5 * n,
+		},
+		{"gated_project f32", op.GatedProject, in(one(plain, 3, 5), f(plain, 3, n), weights(dtype.F32, plain, 5), misaligned), 2 * 3 * 5 * n},
 		{"attention", op.Attention, attention, 2 * 3 * (keys - 1) * 2 * n},
+		{"add_rms_norm", op.AddRMSNorm, sum, 2 * (1 + 2 + 2) * n},
+		{"set_rows f32", op.SetRows, set(dtype.F32), 2 * n},
+		{"set_rows f16", op.SetRows, set(dtype.F16), 2 * n},
+		{"set_rows q8_0", op.SetRows, set(dtype.Q8_0), 2 * n},
+		{"rotate_store", op.RotateStore, stored, 2 * (3*(2+2+1) + 2*1) * n},
 		{"attention f32", op.Attention, direct, 2 * 3 * (keys - 1) * 2 * n},
+		{"attention paged", op.Attention, paged, 2 * keys * (3*2*n + 2*decodeCost*n)},
 	}
 }
 
@@ -90,13 +121,12 @@ func TestCancelAnywhere(t *testing.T) {
 	es := executors(t)
 	for _, c := range longCases(512, 71) {
 		t.Run(c.name, func(t *testing.T) {
-			before := bytes.Clone(c.args.Out[0].Mem.Host)
-			run := func(e *Executor, ctx context.Context) ([]byte, error) {
-				a := c.args
-				setMem(&a.Out[0], 0, before)
-				a = withWorkspace(t, e, c.op, a)
+			c.args.NOut = len(c.op.Outputs())
+			before := outputs(&c.args)
+			run := func(e *Executor, ctx context.Context) ([][]byte, error) {
+				a := withWorkspace(t, e, c.op, withOutputs(c.args, before))
 				err := e.Execute(ctx, c.op, &a)
-				return a.Out[0].Mem.Host, err
+				return outputs(&a), err
 			}
 			want, err := run(es[0], bg)
 			if err != nil {
@@ -120,7 +150,7 @@ func TestCancelAnywhere(t *testing.T) {
 					if !errors.Is(err, context.Canceled) {
 						t.Fatalf("%d lanes, done after %d of %d looks: error %v, want %v", e.lanes, looks, n, err, context.Canceled)
 					}
-					if looks == 0 && !bytes.Equal(out, before) {
+					if looks == 0 && !reflect.DeepEqual(out, before) {
 						t.Errorf("%d lanes, done at the start: the output has changed", e.lanes)
 					}
 					if more := int(ctx.Looks()) - looks; more > 40*e.lanes {
@@ -132,11 +162,11 @@ func TestCancelAnywhere(t *testing.T) {
 						}
 					}
 				}
-				if got, err := run(e, bg); err != nil || !bytes.Equal(got, want) {
+				if got, err := run(e, bg); err != nil || !reflect.DeepEqual(got, want) {
 					t.Errorf("%d lanes: after a cancelled operation, the next one differs or fails: %v", e.lanes, err)
 				}
 				// A context that is done too late to be seen changes nothing.
-				if got, err := run(e, countdown.After(n+e.lanes)); err != nil || !bytes.Equal(got, want) {
+				if got, err := run(e, countdown.After(n+e.lanes)); err != nil || !reflect.DeepEqual(got, want) {
 					t.Errorf("%d lanes: differs or fails under a context that is never done: %v", e.lanes, err)
 				}
 			}
@@ -194,7 +224,7 @@ func TestLooksAreClose(t *testing.T) {
 	} {
 		e := NewExecutor(nil)
 		e.kernels[op.Copy] = k
-		a := sample(t, e, op.Copy)
+		a := sampleOf(t, e, op.Copy)
 		if err := e.Execute(meteredContext{bg, k}, op.Copy, &a); err != nil {
 			t.Fatal(err)
 		}
@@ -213,19 +243,32 @@ func TestLongRowsLook(t *testing.T) {
 	long := longCases(n, 5)
 	rng := newRand()
 	f := func(dims ...int) op.Operand { return random(operand(dtype.F32, plain, dims...), rng) }
-	keys := op.Args{NIn: 3, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 1, 1, 64)}, Params: op.Params{Past: n/16 - 1}}
-	keys.In[0], keys.In[1], keys.In[2] = f(1, 1, 64), f(n/16, 1, 64), f(n/16, 1, 64)
+	keys := reference.Args(op.Params{}, operand(dtype.F32, plain, 1, 1, 64), f(1, 1, 64), f(n/16, 1, 64), f(n/16, 1, 64), positions(n/16-1, 1))
 	coded := keys
 	coded.In[1] = random(operand(dtype.F16, plain, n/16, 1, 64), rng)
 	coded.In[2] = random(operand(dtype.Q8_0, plain, n/16, 1, 64), rng)
 	rows := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n/256, 4)}}
 	rows.In[0], rows.In[1] = f(n/256, 256), f(4, 256)
+	// There are so many tiles that all rows are one stretch.
+	short := reference.Args(op.Params{}, operand(dtype.F32, plain, n, 4*tile), f(n, 1), f(4*tile, 1))
+	gated := reference.Args(op.Params{}, operand(dtype.F32, plain, n, 4*tile), f(n, 1), f(4*tile, 1), f(4*tile, 1))
 	ids := op.Args{NIn: 2, Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, n, 1)}}
 	ids.In[0], ids.In[1] = f(2, 1), ofInts(dtype.I32, make([]int64, n)...)
+	// The positions and the pages are checked before the scores are computed. A key costs at
+	// least a look-up, a score of a tile, a weight and a value.
+	const key = lookupCost + tile + expCost + 1
+	many := reference.Args(op.Params{}, operand(dtype.F32, plain, n, 1, 1), f(n, 1, 1), f(1, 1, 1), f(1, 1, 1), positions(0, 1))
+	many.In[3] = ofInts(dtype.I32, make([]int64, n)...)
+	z := pagedSizes{kd: dtype.F32, vd: dtype.F32, pageRows: 1, heads: 1, kvHeads: 1, d: 1, dv: 1}
+	pages := newPaged(maker{rng}, z, []int{n}, []attentionRow{{0, n - 1}}).paged
 	long = append(long,
+		longCase{"attention of many rows", op.Attention, many, n * (unitCost + key)},
+		longCase{"attention over many pages", op.Attention, pages, n * (lookupCost + key)},
 		longCase{"attention of one head over many keys", op.Attention, keys, n / 16 * 128},
 		longCase{"attention of one head over many coded keys", op.Attention, coded, n / 16 * 128 * (1 + decodeCost)},
 		longCase{"matmul of many rows with one tile", op.MatMul, rows, 4 * n},
+		longCase{"project of many short rows", op.Project, short, 4 * n * (tile + stepsCost)},
+		longCase{"gated_project of many short rows", op.GatedProject, gated, 4 * n * (2*tile + activationCost)},
 		// The ids are checked before the rows are gathered.
 		longCase{"get_rows of many ids", op.GetRows, ids, n*decodeCost + n*(unitCost+decodeCost)})
 	for _, c := range long {
@@ -326,7 +369,7 @@ func TestCancelOnEveryLane(t *testing.T) {
 	k := &together{metered: metered{units: lanes, each: lookEvery}}
 	e.kernels[op.Copy] = k
 	k.barrier.Add(lanes)
-	a := sample(t, e, op.Copy)
+	a := sampleOf(t, e, op.Copy)
 	if err := e.Execute(countdown.After(lanes), op.Copy, &a); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}

@@ -73,7 +73,7 @@ func (k *copyKernel) cost() (units, cost int) {
 	if k.grid.inner(0) > 1 || k.grid.inner(1) > 1 {
 		cost *= gatherCost
 	} else if k.from != k.to {
-		cost *= 4
+		cost *= castCost
 	}
 	return k.grid.units, unitCost + cost
 }
@@ -94,7 +94,7 @@ func (k *copyKernel) run(lo, hi int, s *scratch) {
 		x, out := k.x[off[0]*from:], k.out[off[1]*to:]
 		switch {
 		case sx == 1 && so == 1:
-			k.convert(out[:n*to], x[:n*from])
+			convert(out[:n*to], k.to, x[:n*from], k.from)
 		case k.from == k.to:
 			moveStrided(out, so, x, sx, from, n)
 		default:
@@ -103,15 +103,15 @@ func (k *copyKernel) run(lo, hi int, s *scratch) {
 	}
 }
 
-// convert writes the elements of src to dst. Both are contiguous.
-func (k *copyKernel) convert(dst, src []byte) {
-	if k.from == k.to {
+// convert writes the elements of src, of dtype from, to dst as elements of dtype to. Both are
+// contiguous, and the dtypes are scalar or equal.
+func convert(dst []byte, to dtype.DType, src []byte, from dtype.DType) {
+	if to == from {
 		copy(dst, src)
 		return
 	}
-	if err := dtype.Convert(dst, k.to, src, k.from); err != nil {
-		// The contract allows only scalar formats here, and the lengths match.
-		panic("cpu: copy: " + err.Error())
+	if err := dtype.Convert(dst, to, src, from); err != nil {
+		panic("cpu: " + err.Error()) // impossible: the contracts allow only scalar dtypes, and the lengths match
 	}
 }
 
@@ -122,7 +122,7 @@ func (k *copyKernel) convertStrided(out []byte, so int, x []byte, sx, n int, s *
 		c := min(n-done, len(s.floats))
 		a, b := s.from[:c*from], s.to[:c*to]
 		moveStrided(a, 1, x[done*sx*from:], sx, from, c)
-		k.convert(b, a)
+		convert(b, k.to, a, k.from)
 		moveStrided(out[done*so*to:], so, b, 1, to, c)
 		done += c
 	}
@@ -178,25 +178,53 @@ func (k *copyKernel) runDecode(lo, hi int, s *scratch) {
 	}
 }
 
-// runEncode encodes rows lo to hi-1 as q8_0. A block with a NaN, or with a value that the
-// format cannot represent, becomes NaN.
+// runEncode encodes rows lo to hi-1.
 func (k *copyKernel) runEncode(lo, hi int, s *scratch) {
-	size, bs := k.to.Size(), k.blockElems
-	for r := lo; r < hi; r++ {
-		x, out := floats(k.x[4*k.xr.at(r):]), k.out[k.or.at(r)*size:]
-		for b := range k.blocks {
-			if !s.spend(encodeCost * bs) {
-				return
-			}
-			dst := out[b*size:][:size]
-			if !encodable(x[b*bs:][:bs]) {
-				clear(dst)
-				dst[0], dst[1] = 0x00, 0x7e // the scale is a binary16 NaN
-				continue
-			}
-			if err := quant.EncodeRow(dst, k.to, x[b*bs:][:bs]); err != nil {
-				panic("cpu: copy: " + err.Error()) // impossible: the lengths and values were checked
-			}
+	n := k.blocks * k.blockElems
+	for r := lo; r < hi && s.err == nil; r++ {
+		s.store(k.out[k.or.at(r)*k.to.Size():], k.to, k.x[4*k.xr.at(r):][:4*n])
+	}
+}
+
+// store writes the contiguous f32 row src to the start of dst as elements of d, which is
+// scalar or q8_0. A q8_0 block with a NaN, or with a value that the format cannot represent,
+// becomes NaN. src starts on a multiple of 4 bytes. The result is valid if s.err is nil.
+func (s *scratch) store(dst []byte, d dtype.DType, src []byte) {
+	p := s.pieces(len(src)/4, storeCost(d))
+	for p.next() {
+		x := src[4*p.lo : 4*p.hi]
+		size, bs := d.Size(), d.BlockSize()
+		out := dst[p.lo/bs*size : p.hi/bs*size]
+		if bs == 1 {
+			convert(out, d, x, dtype.F32)
+		} else {
+			encode(out, d, floats(x))
+		}
+	}
+}
+
+// storeCost is the cost of an element that store writes as d.
+func storeCost(d dtype.DType) int {
+	switch {
+	case d == dtype.F32:
+		return 1
+	case d.IsScalar():
+		return castCost
+	}
+	return encodeCost
+}
+
+// encode is the part of store for blocks of d.
+func encode(dst []byte, d dtype.DType, x []float32) {
+	size, bs := d.Size(), d.BlockSize()
+	for ; len(x) > 0; x, dst = x[bs:], dst[size:] {
+		if !encodable(x[:bs]) {
+			clear(dst[:size])
+			dst[0], dst[1] = 0x00, 0x7e // the scale is a binary16 NaN
+			continue
+		}
+		if err := quant.EncodeRow(dst[:size], d, x[:bs]); err != nil {
+			panic("cpu: " + err.Error()) // impossible: the lengths and values were checked
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 type kernel interface {
 	// prepare derives the geometry from arguments that op.Check accepted and whose
 	// operands fit their memory, and keeps that memory until release. It checks the
-	// alignments that depend on formats, and row numbers. Because there may be many row
-	// numbers, it polls the context and returns s.err.
+	// alignments that depend on formats, and the operands of indices. Because there may be
+	// many indices, it polls the context and returns s.err.
 	prepare(a *op.Args, s *scratch) error
 	// cost returns the number of independent units, and the cost of a unit in
 	// multiply-adds, by which units are grouped into tasks. The cost is an upper estimate,
@@ -39,7 +39,8 @@ var kernels = [op.Count]struct {
 	// lane, if set, returns the bytes of workspace that each lane needs. The result is a
 	// float64, which does not overflow.
 	lane func(a *op.Args) float64
-	// aligned are the f32 operands that must start on a multiple of 4 bytes.
+	// aligned are the f32 operands that must start on a multiple of 4 bytes, if they are
+	// present.
 	aligned []op.Place
 }{
 	op.Copy:    {make: func() kernel { return new(copyKernel) }},
@@ -52,6 +53,19 @@ var kernels = [op.Count]struct {
 	},
 	op.Softmax: {make: func() kernel { return new(softmax) }, aligned: []op.Place{0, op.FirstOut}},
 	op.Argmax:  {make: func() kernel { return new(argmax) }, aligned: []op.Place{0}},
+	op.Project: {
+		make: func() kernel { return new(project) }, lane: projectLane, aligned: []op.Place{0, 7, op.FirstOut},
+	},
+	op.GatedProject: {
+		make: func() kernel { return new(gatedProject) }, lane: gatedProjectLane, aligned: []op.Place{0, op.FirstOut},
+	},
+	op.SetRows: {make: func() kernel { return new(setRows) }, aligned: []op.Place{0}},
+	op.AddRMSNorm: {
+		make: func() kernel { return new(addRMSNorm) }, aligned: []op.Place{0, 1, op.FirstOut, op.FirstOut + 1},
+	},
+	op.RotateStore: {
+		make: func() kernel { return new(rotateStore) }, lane: rotateStoreLane, aligned: []op.Place{0, 1, 2, 3, op.FirstOut},
+	},
 }
 
 // scratch is the state and the memory of one lane.
@@ -174,8 +188,11 @@ const (
 	unitCost   = 32 // finding the operands of a unit
 	decodeCost = 8  // decoding an element of a contiguous row; the IQ formats cost most
 	gatherCost = 16 // reading an element that is a cache line away from its neighbours
+	castCost   = 4  // converting an element of a contiguous row to another scalar dtype
 	encodeCost = 8  // encoding an element as q8_0
 	expCost    = 16
+	lookupCost = 8 // finding a row of a page
+	bytesCost  = 2 // a multiply-add with a value that is not aligned
 )
 
 // tasksPerLane is the number of tasks per lane. Several tasks balance the load if lanes
@@ -268,20 +285,21 @@ func laneOf(id op.ID, a *op.Args, lanes int) (int, error) {
 
 // Execute runs the operation and returns when it is done. op.Check has accepted the
 // arguments. Execute relies on that and checks the memory:
-//   - every operand, and the workspace if Plan asks for one, has Mem.Host set and lies
-//     within it;
+//   - every operand that is present, and the workspace if Plan asks for one, has Mem.Host set
+//     and lies within it;
 //   - the workspace starts on a multiple of 8 bytes;
 //   - f32 activations and outputs start on a multiple of 4 bytes;
-//   - row numbers are in range, unless Args.Status is set.
+//   - indices are in range, unless Args.Status is set.
 //
-// If a check fails, the output is unchanged, as it is for an unknown operation, whose
-// error wraps provider.ErrUnsupported. If a row number changes during the operation, to one
-// out of range, Execute fails too, and the output is undefined. If an operand lies in a
-// mapped file that was truncated, the error wraps offheap.ErrFileChanged and the output is
-// undefined. The errors do not name the operation; the caller adds its name.
+// If a check fails, the outputs are unchanged, as they are for an unknown operation, whose
+// error wraps provider.ErrUnsupported. If an index changes during the operation, to one out
+// of range, Execute fails too, and the outputs are undefined. If an operand lies in a mapped
+// file that was truncated, the error wraps offheap.ErrFileChanged and the outputs are
+// undefined. Of an output that the operation writes into, only the elements that it writes
+// may be undefined. The errors do not name the operation; the caller adds its name.
 //
 // Every lane polls ctx before it begins and at least every 5 ms of work. Once the lanes
-// have found ctx done, Execute returns an error that wraps ctx's, and the output is
+// have found ctx done, Execute returns an error that wraps ctx's, and the outputs are
 // undefined. An operation that ends before succeeds.
 func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 	if !id.Valid() {
@@ -316,7 +334,10 @@ func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 // checkMemory checks that the operands and the workspace lie within their memory, and gives
 // each lane its workspace.
 func (e *Executor) checkMemory(id op.ID, a *op.Args) error {
-	for i := range id.Inputs() {
+	for i := range a.NIn {
+		if a.In[i].IsZero() {
+			continue
+		}
 		if err := checkMem(id, a, op.Place(i)); err != nil {
 			return err
 		}
@@ -327,6 +348,9 @@ func (e *Executor) checkMemory(id op.ID, a *op.Args) error {
 		}
 	}
 	for _, p := range kernels[id].aligned {
+		if p < op.FirstOut && !a.Has(p) {
+			continue
+		}
 		if err := checkAligned(id, a, p); err != nil {
 			return err
 		}

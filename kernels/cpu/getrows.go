@@ -75,7 +75,7 @@ func (k *getRows) row(t int, s *scratch) int {
 		if k.status == nil {
 			s.err = k.refuse(t, id)
 		} else {
-			op.Report(k.status, t, id)
+			op.Report(k.status, 1, t, id)
 		}
 		return int(min(max(id, 0), int64(k.n-1)))
 	}

@@ -174,11 +174,12 @@ func TestGoldenOps(t *testing.T) {
 		{"rope_ext normal d=64 pos 0,5,1000", op.RoPE, func() op.Args { return ropeArgs(op.RoPEInterleaved) }},
 		{"rope_ext neox d=64 pos 0,5,1000", op.RoPE, func() op.Args { return ropeArgs(op.RoPENeoX) }},
 		{"flash_attn_ext d=64 q3 kv32 GQA2 f32", op.Attention, func() op.Args {
-			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 4, 64)}, Params: op.Params{Scale: 0.125, Past: 29}}
+			a := op.Args{Out: [op.MaxOut]op.Operand{operand(dtype.F32, plain, 3, 4, 64)}, Params: op.Params{Scale: 0.125}}
 			// In ggml heads are the outermost axis.
 			a.In[0] = headsFirst(goldenVec(64*12, 9), 4, 3, 64)
 			a.In[1] = headsFirst(goldenVec(64*64, 10), 2, 32, 64)
 			a.In[2] = headsFirst(goldenVec(64*64, 11), 2, 32, 64)
+			a.In[3] = positions(29, 3)
 			return a
 		}},
 		{"swiglu_split [64x2]", op.SwiGLU, func() op.Args {

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/conformance/reference"
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/internal/team"
 )
@@ -27,6 +29,15 @@ const (
 	broadcast = reference.Broadcast
 	spread    = reference.Spread
 )
+
+// positions returns a vector of n consecutive positions, the first of which is from.
+func positions(from, n int) op.Operand {
+	list := make([]int64, n)
+	for i := range list {
+		list[i] = int64(from + i)
+	}
+	return ofInts(dtype.I32, list...)
+}
 
 func read(o op.Operand) []float64 { return reference.Read(&o) }
 
@@ -68,7 +79,7 @@ func withWorkspace(t testing.TB, e *Executor, id op.ID, a op.Args) op.Args {
 			a.NIn = i + 1
 		}
 	}
-	a.NOut = 1
+	a.NOut = len(id.Outputs())
 	if r := op.Check(id, &a); !r.OK() {
 		t.Fatalf("%v: %s", id, r.Text(id))
 	}
@@ -82,33 +93,52 @@ func withWorkspace(t testing.TB, e *Executor, id op.ID, a op.Args) op.Args {
 	return a
 }
 
-// execute runs the operation on every executor and returns the output. It checks that the
-// outputs have the same bits and that nothing outside the output's elements is written.
+// outputs returns copies of the memory of the outputs.
+func outputs(a *op.Args) (list [][]byte) {
+	for i := range a.NOut {
+		list = append(list, bytes.Clone(a.Out[i].Mem.Host))
+	}
+	return list
+}
+
+// withOutputs returns a with new memory for the outputs, which has the contents.
+func withOutputs(a op.Args, contents [][]byte) op.Args {
+	for i, mem := range contents {
+		setMem(&a.Out[i], 0, mem)
+	}
+	return a
+}
+
+// execute runs the operation on every executor and returns the elements of the outputs, of
+// one output after the other. It checks that the outputs have the same bits and that nothing
+// outside their elements is written.
 func execute(t testing.TB, es []*Executor, id op.ID, a op.Args) []float64 {
 	t.Helper()
-	out := a.Out[0]
-	before := bytes.Clone(out.Mem.Host)
-	var first []byte
+	a.NOut = len(id.Outputs())
+	before := outputs(&a)
+	var first [][]byte
 	for _, e := range es {
-		setMem(&a.Out[0], 0, before)
-		w := withWorkspace(t, e, id, a)
+		w := withWorkspace(t, e, id, withOutputs(a, before))
 		if err := e.Execute(context.Background(), id, &w); err != nil {
 			t.Fatalf("%v: %v", id, err)
 		}
-		if first == nil {
-			first = a.Out[0].Mem.Host
-		} else if !bytes.Equal(first, a.Out[0].Mem.Host) {
+		if got := outputs(&w); first == nil {
+			first = got
+		} else if !reflect.DeepEqual(first, got) {
 			t.Errorf("%v on %d lanes, polling every %d multiply-adds, has other bits than on one lane", id, e.lanes, e.every)
 		}
 	}
-	rest := op.Operand{DType: out.DType, Shape: out.Shape, Strides: out.Strides, Offset: out.Offset}
-	setMem(&rest, 0, first)
-	reference.Erase(&rest, before)
-	if !bytes.Equal(rest.Mem.Host, before) {
-		t.Errorf("%v wrote between the elements of its output", id)
+	var values []float64
+	for i := range first {
+		out := a.Out[i]
+		setMem(&out, 0, first[i])
+		values = append(values, read(out)...)
+		reference.Erase(&out, before[i])
+		if !bytes.Equal(out.Mem.Host, before[i]) {
+			t.Errorf("%v wrote between the elements of output %d", id, i)
+		}
 	}
-	a.Out[0].Mem.Host = first
-	return read(a.Out[0])
+	return values
 }
 
 // closeTo fails unless the normalised error is within the tolerance.

@@ -3,10 +3,13 @@ package cpu
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/conformance/reference"
@@ -22,7 +25,7 @@ import (
 // the output.
 func wantError(t *testing.T, e *Executor, id op.ID, a op.Args, is error, says string) {
 	t.Helper()
-	before := bytes.Clone(a.Out[0].Mem.Host)
+	before := outputs(&a)
 	err := e.Execute(context.Background(), id, &a)
 	switch {
 	case err == nil:
@@ -34,39 +37,9 @@ func wantError(t *testing.T, e *Executor, id op.ID, a op.Args, is error, says st
 	case !strings.HasPrefix(err.Error(), "cpu: ") || id.Valid() && strings.Contains(err.Error(), id.String()+": "):
 		t.Errorf("%v: error %q, want one that names the package and leaves the operation to the caller", id, err)
 	}
-	if !bytes.Equal(before, a.Out[0].Mem.Host) {
+	if !reflect.DeepEqual(before, outputs(&a)) {
 		t.Errorf("%v: an operation that failed wrote its output", id)
 	}
-}
-
-// sample returns valid arguments of each operation.
-func sample(t testing.TB, e *Executor, id op.ID) op.Args {
-	rng := newRand()
-	f := func(dims ...int) op.Operand { return random(operand(dtype.F32, plain, dims...), rng) }
-	a := op.Args{Params: op.Params{Eps: 1e-5, Scale: 1, SoftCap: 30}}
-	switch id {
-	case op.Copy:
-		a.In[0], a.Out[0] = f(4, 6), operand(dtype.F16, plain, 4, 6)
-	case op.GetRows:
-		a.In[0], a.In[1], a.Out[0] = f(5, 8), ofInts(dtype.I32, 4, 0, 1), f(3, 8)
-	case op.RMSNorm:
-		a.In[0], a.In[1], a.Out[0] = f(4, 6), f(6), f(4, 6)
-	case op.RoPE:
-		a.In[0], a.In[1], a.Out[0] = f(3, 2, 8), f(3, 4, 2), f(3, 2, 8)
-	case op.MatMul:
-		a.In[0], a.In[1], a.Out[0] = f(3, 64), random(operand(dtype.Q8_0, plain, 5, 64), rng), f(3, 5)
-	case op.Attention:
-		a.In[0], a.In[1], a.In[2] = f(2, 4, 8), random(operand(dtype.F16, plain, 7, 2, 8), rng), random(operand(dtype.F16, plain, 7, 2, 6), rng)
-		a.Out[0], a.Past, a.SoftCap = f(2, 4, 6), 3, 0
-	case op.Argmax:
-		a.In[0], a.Out[0] = f(4, 6), operand(dtype.I32, plain, 4)
-	default:
-		for i := range id.Inputs() {
-			a.In[i] = f(4, 6)
-		}
-		a.Out[0] = f(4, 6)
-	}
-	return withWorkspace(t, e, id, a)
 }
 
 // Execute refuses an operand or a workspace that is smaller than the arguments require, and
@@ -83,42 +56,40 @@ func TestMemoryIsChecked(t *testing.T) {
 		{"fewer bytes than said", func(o *op.Operand) { o.Mem.Host = o.Mem.Host[:o.Mem.Len-1] }},
 		{"fewer bytes said than there", func(o *op.Operand) { o.Mem.Len-- }},
 		{"negative length", func(o *op.Operand) { o.Mem.Len = -1 }},
-		{"offset", func(o *op.Operand) { o.Offset = 1 }},
+		{"offset", func(o *op.Operand) { o.Offset++ }},
 		{"large offset", func(o *op.Operand) { o.Offset = math.MaxInt }},
 		{"negative offset", func(o *op.Operand) { o.Offset = -1 }},
 	}
-	for id := op.ID(1); id < op.Count; id++ {
-		for _, fault := range faults {
-			for i := -1; i < len(id.Inputs()); i++ {
-				t.Run(name(id, " ", fault.name, i), func(t *testing.T) {
-					a, p := sample(t, e, id), op.FirstOut
-					if i >= 0 {
-						p = op.Place(i)
-					}
-					fault.f(at(&a, p))
+	for i, c := range samples {
+		a := c.args(t, e)
+		for _, p := range places(&a) {
+			for _, fault := range faults {
+				t.Run(name(c.op, i, " ", fault.name, " ", p), func(t *testing.T) {
+					a := c.args(t, e)
+					fault.f(a.At(p))
 					says := ", "
 					if strings.HasPrefix(fault.name, "no host memory") {
 						says = " has no host memory"
 					}
-					wantError(t, e, id, a, nil, name("the ", id.Role(p), says))
+					wantError(t, e, c.op, a, nil, name("the ", c.op.Role(p), says))
 				})
 			}
 		}
-		if a := sample(t, e, id); len(a.Workspace.Host) > 0 {
+		if len(a.Workspace.Host) > 0 {
 			a.Workspace.Host = a.Workspace.Host[:len(a.Workspace.Host)-1]
-			wantError(t, e, id, a, nil, "the workspace has")
+			wantError(t, e, c.op, a, nil, "the workspace has")
 			var o op.Operand
 			setMem(&o, 4, bytes.Repeat([]byte{0}, a.Workspace.Len))
 			a.Workspace = o.Mem
-			wantError(t, e, id, a, nil, "the workspace does not start on a multiple of 8")
+			wantError(t, e, c.op, a, nil, "the workspace does not start on a multiple of 8")
 		}
 		// The unchanged sample is accepted.
-		a := sample(t, e, id)
-		if err := e.Execute(context.Background(), id, &a); err != nil {
+		a = c.args(t, e)
+		if err := e.Execute(context.Background(), c.op, &a); err != nil {
 			t.Error(err)
 		}
 	}
-	a := sample(t, e, op.Add)
+	a := sampleOf(t, e, op.Add)
 	for _, id := range []op.ID{0, op.Count, 255} {
 		wantError(t, e, id, a, provider.ErrUnsupported, name("operation ", int(id)))
 		if e.Plan(id, &a).Supported {
@@ -131,17 +102,14 @@ func TestMemoryIsChecked(t *testing.T) {
 // bytes. Other operands need no alignment.
 func TestAlignment(t *testing.T) {
 	e := executors(t)[0]
-	for id := op.ID(1); id < op.Count; id++ {
-		places := []op.Place{op.FirstOut}
-		for i := range id.Inputs() {
-			places = append(places, op.Place(i))
-		}
-		for _, p := range places {
-			a := sample(t, e, id)
-			setMem(at(&a, p), 2, at(&a, p).Mem.Host)
-			if slices.Contains(kernels[id].aligned, p) {
-				wantError(t, e, id, a, nil, name("the ", id.Role(p), " does not start on a multiple of 4 bytes"))
-			} else if err := e.Execute(bg, id, &a); err != nil {
+	for _, c := range samples {
+		a := c.args(t, e)
+		for _, p := range places(&a) {
+			a := c.args(t, e)
+			setMem(a.At(p), 2, a.At(p).Mem.Host)
+			if slices.Contains(kernels[c.op].aligned, p) {
+				wantError(t, e, c.op, a, nil, name("the ", c.op.Role(p), " does not start on a multiple of 4 bytes"))
+			} else if err := e.Execute(bg, c.op, &a); err != nil {
 				t.Error(err)
 			}
 		}
@@ -167,7 +135,7 @@ func TestRowNumbersAreChecked(t *testing.T) {
 		{ofInts(dtype.I64, 0, 0, -1), "ids[2] is -1"},
 		{ofInts(dtype.I64, 1<<32, 0, 0), "ids[0] is 4294967296"},
 	} {
-		a := sample(t, e, op.GetRows)
+		a := sampleOf(t, e, op.GetRows)
 		a.In[1] = tt.ids
 		wantError(t, e, op.GetRows, a, nil, tt.says)
 	}
@@ -208,7 +176,8 @@ func TestHugeWorkspace(t *testing.T) {
 	if p := e.Plan(op.MatMul, &a); p.Supported {
 		t.Errorf("matmul: plan %+v", p)
 	}
-	a.NIn = 3
+	a.NIn = 4
+	a.In[3] = positions(0, 1)
 	set(&a.In[0], dtype.F32, 1, 2, huge)
 	set(&a.In[1], dtype.F32, 1, 1, huge)
 	set(&a.In[2], dtype.F32, 1, 1, huge)
@@ -223,42 +192,50 @@ func TestHugeWorkspace(t *testing.T) {
 // access outside panics, and the inputs and the bytes between the output's elements do not
 // change.
 func FuzzExecute(f *testing.F) {
-	for id := op.ID(1); id < op.Count; id++ {
-		f.Add(uint8(id), uint8(0), uint8(0), 2, 3, 3, 1, 0, 7)
-		f.Add(uint8(id), uint8(3), uint8(dtype.F16), -1, math.MaxInt>>23+1, math.MaxInt/2+1, 0, -5, math.MaxInt>>30+1)
-		f.Add(uint8(id), uint8(1), uint8(dtype.Q4_K), 1, 256, 0, 0, 1, 0)
-		f.Add(uint8(id), uint8(128), uint8(0), 1, 5, 1, 1, 0, 0)
-		f.Add(uint8(id), uint8(160), uint8(0), 2, 2, 3, 1, 0, 0)
-		f.Add(uint8(id), uint8(224), uint8(0), 2, 2, 1, 3, 0, 3)
-		f.Add(uint8(id), uint8(32), uint8(dtype.BF16), 3, 4, 0, 1, 2, 1)
+	for i := range samples {
+		f.Add(uint8(i), uint8(0), uint8(0), 2, 3, 3, 1, 0, 7)
+		f.Add(uint8(i), uint8(3), uint8(dtype.F16), -1, math.MaxInt>>23+1, math.MaxInt/2+1, 0, -5, math.MaxInt>>30+1)
+		f.Add(uint8(i), uint8(1), uint8(dtype.Q4_K), 1, 256, 0, 0, 1, 0)
+		f.Add(uint8(i), uint8(128), uint8(0), 1, 5, 1, 1, 0, 0)
+		f.Add(uint8(i), uint8(160), uint8(0), 2, 2, 3, 1, 0, 0)
+		f.Add(uint8(i), uint8(224), uint8(0), 2, 2, 1, 3, 0, 3)
+		f.Add(uint8(i), uint8(32), uint8(dtype.BF16), 3, 4, 0, 1, 2, 1)
 	}
 	tm := team.New(2)
 	defer tm.Close()
 	e := NewExecutor(tm)
 	e.grain = 1
 	f.Fuzz(func(t *testing.T, kind, which, d uint8, dim0, dim1, stride0, stride1, offset, param int) {
-		id := op.ID(kind)%(op.Count-1) + 1
-		a := sample(t, e, id)
+		c := samples[int(kind)%len(samples)]
+		id, a := c.op, c.args(t, e)
 		// Change one operand, or all of them alike, because many operations need equal
 		// operands.
-		for i := range id.Inputs() {
-			if int(which)%4 == i || which >= 128 {
-				mutate(&a.In[i], d, dim0, dim1, stride0, stride1, offset)
+		for _, p := range places(&a) {
+			if o := a.At(p); p < op.FirstOut && (int(which)%4 == int(p)%4 || which >= 128) ||
+				p >= op.FirstOut && (int(which)%4 == 3 || which >= 192) {
+				mutate(o, d, dim0, dim1, stride0, stride1, offset)
 			}
 		}
-		if int(which)%4 == 3 || which >= 192 {
-			mutate(&a.Out[0], d, dim0, dim1, stride0, stride1, offset)
-		}
 		if param&1 != 0 {
-			a.Past, a.Window = param, param>>1
+			a.Window = param >> 1
+			for i, role := range id.Inputs() {
+				if o := &a.In[i]; role.Index && a.Has(op.Place(i)) && o.DType == dtype.I32 {
+					binary.LittleEndian.PutUint32(o.Mem.Host, uint32(param))
+				}
+			}
+		}
+		if param&2 != 0 {
+			a.Status = new(atomic.Uint64)
 		}
 		if which&32 != 0 {
-			// Use the output that the contract infers, with memory that may be too small.
-			mem := a.Out[0].Mem
+			// Use the outputs that the contract infers, with memory that may be too small.
+			out := a.Out
 			if r := op.Infer(id, &a); !r.OK() {
 				return
 			}
-			a.Out[0].Mem = mem
+			for i := range out {
+				a.Out[i].Mem = out[i].Mem
+			}
 		}
 		if r := op.Check(id, &a); !r.OK() {
 			return
@@ -274,14 +251,17 @@ func FuzzExecute(f *testing.F) {
 		for i := range a.NIn {
 			in[i] = bytes.Clone(a.In[i].Mem.Host)
 		}
-		before := bytes.Clone(a.Out[0].Mem.Host)
+		before := outputs(&a)
 		// A few broadcast elements may cost more than a test has time for.
 		err := e.Execute(countdown.After(1000), id, &a)
-		if err == nil || errors.Is(err, context.Canceled) {
-			reference.Erase(&a.Out[0], before)
-		}
-		if !bytes.Equal(a.Out[0].Mem.Host, before) {
-			t.Errorf("%v, %v: bytes outside of the output's elements have changed", id, err)
+		for i := range a.NOut {
+			out := &a.Out[i]
+			if err == nil || errors.Is(err, context.Canceled) {
+				reference.Erase(out, before[i])
+			}
+			if !bytes.Equal(out.Mem.Host, before[i]) {
+				t.Errorf("%v, %v: bytes outside of the elements of output %d have changed", id, err, i)
+			}
 		}
 		for i := range a.NIn {
 			if !bytes.Equal(a.In[i].Mem.Host, in[i]) {

@@ -9,62 +9,121 @@ import (
 
 // rmsNorm is the kernel of op.RMSNorm.
 type rmsNorm struct {
+	norm   norm
+	xr, or rows
+	x, out []float32
+}
+
+func (k *rmsNorm) prepare(a *op.Args, _ *scratch) error {
+	x, out := &a.In[0], &a.Out[0]
+	k.norm.init(&a.In[1], a.Eps)
+	k.xr.init(x, x.Shape.Rank()-1)
+	k.or.init(out, x.Shape.Rank()-1)
+	k.x, k.out = floatsOf(x), floatsOf(out)
+	return nil
+}
+
+func (k *rmsNorm) release() { *k = rmsNorm{} }
+
+func (k *rmsNorm) cost() (units, cost int) { return k.xr.n, unitCost + normCost*k.norm.d }
+
+func (k *rmsNorm) run(lo, hi int, s *scratch) {
+	d := k.norm.d
+	for r := lo; r < hi && s.err == nil; r++ {
+		k.norm.row(k.out[k.or.at(r):][:d], k.x[k.xr.at(r):][:d], s)
+	}
+}
+
+// addRMSNorm is the kernel of op.AddRMSNorm.
+type addRMSNorm struct {
+	norm         norm
+	xr, yr       rows
+	sr, or       rows
+	x, y         []float32
+	sum, outputs []float32
+}
+
+func (k *addRMSNorm) prepare(a *op.Args, _ *scratch) error {
+	x, y, sum, out := &a.In[0], &a.In[1], &a.Out[0], &a.Out[1]
+	last := x.Shape.Rank() - 1
+	k.norm.init(&a.In[2], a.Eps)
+	k.xr.init(x, last)
+	k.yr.init(y, last)
+	k.sr.init(sum, last)
+	k.or.init(out, last)
+	k.x, k.y, k.sum, k.outputs = floatsOf(x), floatsOf(y), floatsOf(sum), floatsOf(out)
+	return nil
+}
+
+func (k *addRMSNorm) release() { *k = addRMSNorm{} }
+
+func (k *addRMSNorm) cost() (units, cost int) {
+	return k.xr.n, unitCost + (pointwise[op.Add].cost+normCost)*k.norm.d
+}
+
+func (k *addRMSNorm) run(lo, hi int, s *scratch) {
+	d := k.norm.d
+	for r := lo; r < hi && s.err == nil; r++ {
+		x, y := k.x[k.xr.at(r):][:d], k.y[k.yr.at(r):][:d]
+		sum := k.sum[k.sr.at(r):][:d]
+		p := s.pieces(d, pointwise[op.Add].cost)
+		for p.next() {
+			add(sum[p.lo:p.hi], x[p.lo:p.hi], y[p.lo:p.hi], nil)
+		}
+		if s.err == nil {
+			k.norm.row(k.outputs[k.or.at(r):][:d], sum, s)
+		}
+	}
+}
+
+// norm is the RMSNorm of rows of d elements.
+type norm struct {
 	d       int
 	eps     float64
 	stride  int // stride of the weight
-	xr, or  rows
-	x, out  []float32
 	w       []byte
 	weights []float32 // w if it is contiguous and aligned, otherwise nil
 }
 
-func (k *rmsNorm) prepare(a *op.Args, _ *scratch) error {
-	x, w, out := &a.In[0], &a.In[1], &a.Out[0]
-	k.d = x.Shape.Dim(-1)
-	k.eps, k.stride = float64(a.Eps), w.Strides.Dim(0)
-	k.xr.init(x, x.Shape.Rank()-1)
-	k.or.init(out, x.Shape.Rank()-1)
-	k.x, k.w, k.out = floatsOf(x), bytesOf(w), floatsOf(out)
-	if (k.stride == 1 || k.d == 1) && aligned(k.w, 4) {
-		k.weights = floats(k.w)
+// normCost is the cost of an element of a norm's row.
+const normCost = 4
+
+// init sets the norm to the weight w.
+func (n *norm) init(w *op.Operand, eps float32) {
+	*n = norm{d: w.Shape.Dim(0), eps: float64(eps), stride: w.Strides.Dim(0), w: bytesOf(w)}
+	if (n.stride == 1 || n.d == 1) && aligned(n.w, 4) {
+		n.weights = floats(n.w)
 	}
-	return nil
 }
 
-func (k *rmsNorm) release() { k.x, k.w, k.weights, k.out = nil, nil, nil, nil }
-
-func (k *rmsNorm) cost() (units, cost int) { return k.xr.n, unitCost + 4*k.d }
-
-func (k *rmsNorm) run(lo, hi int, s *scratch) {
-	for r := lo; r < hi && s.err == nil; r++ {
-		x := k.x[k.xr.at(r):][:k.d]
-		out := k.out[k.or.at(r):][:k.d]
-		var sum squares
-		p := s.pieces(k.d, 2)
-		for p.next() {
-			sum.add(x[p.lo:p.hi])
-		}
-		scale := float32(1 / math.Sqrt(sum.total()/float64(k.d)+k.eps))
-		p = s.pieces(k.d, 2)
-		for p.next() {
-			k.weigh(out[p.lo:p.hi], x[p.lo:p.hi], p.lo, scale)
-		}
+// row sets out to the norm of the row x. They may be the same memory. The result is valid if
+// s.err is nil.
+func (n *norm) row(out, x []float32, s *scratch) {
+	var sum squares
+	p := s.pieces(n.d, normCost/2)
+	for p.next() {
+		sum.add(x[p.lo:p.hi])
+	}
+	scale := float32(1 / math.Sqrt(sum.total()/float64(n.d)+n.eps))
+	p = s.pieces(n.d, normCost/2)
+	for p.next() {
+		n.weigh(out[p.lo:p.hi], x[p.lo:p.hi], p.lo, scale)
 	}
 }
 
 // weigh sets out to x times scale times the weights from index first on.
-func (k *rmsNorm) weigh(out, x []float32, first int, scale float32) {
+func (n *norm) weigh(out, x []float32, first int, scale float32) {
 	out = out[:len(x)]
-	if k.weights != nil {
-		w := k.weights[first:][:len(x)]
+	if n.weights != nil {
+		w := n.weights[first:][:len(x)]
 		for i, v := range x {
 			out[i] = v * scale * w[i]
 		}
 		return
 	}
-	weights := k.w[4*first*k.stride:]
+	weights := n.w[4*first*n.stride:]
 	for i, v := range x {
-		w := math.Float32frombits(binary.LittleEndian.Uint32(weights[4*i*k.stride:]))
+		w := math.Float32frombits(binary.LittleEndian.Uint32(weights[4*i*n.stride:]))
 		out[i] = v * scale * w
 	}
 }

@@ -8,17 +8,9 @@ import (
 	"github.com/fucina-go/fucina/core/shape"
 )
 
-// at returns the operand at place p.
-func at(a *op.Args, p op.Place) *op.Operand {
-	if p >= op.FirstOut {
-		return &a.Out[p-op.FirstOut]
-	}
-	return &a.In[p]
-}
-
 // checkMem checks that the operand's elements lie inside its host memory.
 func checkMem(id op.ID, a *op.Args, p op.Place) error {
-	o := at(a, p)
+	o := a.At(p)
 	switch {
 	case o.Mem.Host == nil:
 		return fmt.Errorf("the %s has no host memory", id.Role(p))
@@ -32,7 +24,7 @@ func checkMem(id op.ID, a *op.Args, p op.Place) error {
 // checkAligned checks that an f32 operand, which fits its memory, can be viewed as
 // []float32.
 func checkAligned(id op.ID, a *op.Args, p op.Place) error {
-	if !aligned(bytesOf(at(a, p)), 4) {
+	if !aligned(bytesOf(a.At(p)), 4) {
 		return fmt.Errorf("the %s does not start on a multiple of 4 bytes", id.Role(p))
 	}
 	return nil

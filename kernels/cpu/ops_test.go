@@ -79,12 +79,12 @@ func TestLanes(t *testing.T) {
 		{op.MatMul, op.Params{}, operand(dtype.F32, padded, 70, 2), []op.Operand{f(padded, 70, 256), random(operand(dtype.Q4_K, plain, 2, 256), rng)}, 1e-8},
 		{op.MatMul, op.Params{}, operand(dtype.F32, plain, 3, 2, 23), []op.Operand{f(broadcast, 3, 2, 64), random(operand(dtype.BF16, padded, 23, 64), rng)}, 1e-8},
 		{
-			op.Attention, op.Params{Scale: 3, Past: 100}, operand(dtype.F32, padded, 21, 4, 24),
-			[]op.Operand{f(padded, 21, 4, 16), cache(dtype.F32, 150, 1, 16), cache(dtype.F16, 150, 1, 24)}, 1e-9,
+			op.Attention, op.Params{Scale: 3}, operand(dtype.F32, padded, 21, 4, 24),
+			[]op.Operand{f(padded, 21, 4, 16), cache(dtype.F32, 150, 1, 16), cache(dtype.F16, 150, 1, 24), positions(100, 21)}, 1e-9,
 		},
 		{
-			op.Attention, op.Params{Scale: 3, Past: 130, Window: 50, SoftCap: 2}, operand(dtype.F32, padded, 20, 6, 32),
-			[]op.Operand{f(padded, 20, 6, 32), cache(dtype.Q8_0, 200, 2, 32), cache(dtype.F32, 200, 2, 32)}, 1e-9,
+			op.Attention, op.Params{Scale: 3, Window: 50, SoftCap: 2}, operand(dtype.F32, padded, 20, 6, 32),
+			[]op.Operand{f(padded, 20, 6, 32), cache(dtype.Q8_0, 200, 2, 32), cache(dtype.F32, 200, 2, 32), positions(130, 20)}, 1e-9,
 		},
 	} {
 		a := op.Args{Params: c.p}
@@ -110,8 +110,8 @@ func TestReportsOverLanes(t *testing.T) {
 			a.In[0], a.In[1] = random(operand(dtype.F32, plain, rows, dim), newRand()), ofInts(d, ids...)
 			got := execute(t, []*Executor{e}, op.GetRows, a)
 			equal(t, got, reference.Result(op.GetRows, &a))
-			if index, value := op.Reported(status.Load()); index != first || value != first {
-				t.Errorf("on %d lanes: row %d at position %d is reported, want row %d at position %[4]d", e.lanes, value, index, first)
+			if place, index, value := op.Reported(status.Load()); place != 1 || index != first || value != first {
+				t.Errorf("on %d lanes: row %d at position %d of input %d is reported, want row %d at position %[5]d of input 1", e.lanes, value, index, place, first)
 			}
 			if e.kernels[op.GetRows].(*getRows).status != nil {
 				t.Error("the executor keeps the status word")

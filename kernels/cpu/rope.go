@@ -4,49 +4,69 @@ import "github.com/fucina-go/fucina/core/op"
 
 // rope is the kernel of op.RoPE.
 type rope struct {
-	heads, d, dims int
-	neox           bool
-	xr, or         rows // a row is a head of a token
-	x, out, table  []float32
+	rotation rotation
+	heads    int
+	xr, or   rows // a row is a head of a token
+	x, out   []float32
 }
 
 func (k *rope) prepare(a *op.Args, _ *scratch) error {
-	x, table, out := &a.In[0], &a.In[1], &a.Out[0]
-	k.heads, k.d, k.dims = x.Shape.Dim(1), x.Shape.Dim(2), 2*table.Shape.Dim(1)
-	k.neox = a.Mode == op.RoPENeoX
+	x, out := &a.In[0], &a.Out[0]
+	k.rotation.init(&a.In[1], x.Shape.Dim(2), a.Mode)
+	k.heads = x.Shape.Dim(1)
 	k.xr.init(x, 2)
 	k.or.init(out, 2)
-	k.x, k.table, k.out = floatsOf(x), floatsOf(table), floatsOf(out)
+	k.x, k.out = floatsOf(x), floatsOf(out)
 	return nil
 }
 
-func (k *rope) release() { k.x, k.table, k.out = nil, nil, nil }
+func (k *rope) release() { *k = rope{} }
 
-func (k *rope) cost() (units, cost int) { return k.xr.n, unitCost + 2*k.d }
+func (k *rope) cost() (units, cost int) { return k.xr.n, unitCost + turnCost*k.rotation.d }
 
 func (k *rope) run(lo, hi int, s *scratch) {
-	half := k.dims / 2
+	d := k.rotation.d
 	for r := lo; r < hi && s.err == nil; r++ {
-		x := k.x[k.xr.at(r):][:k.d]
-		out := k.out[k.or.at(r):][:k.d]
-		table := k.table[r/k.heads*k.dims:][:k.dims]
-		p := s.pieces(half, 4)
-		for p.next() {
-			n := p.hi - p.lo
-			table := table[2*p.lo:][:2*n]
-			if k.neox {
-				turnNeoX(out[p.lo:][:n], out[half+p.lo:][:n], x[p.lo:][:n], x[half+p.lo:][:n], table)
-			} else {
-				turn(out[2*p.lo:][:2*n], x[2*p.lo:][:2*n], table)
-			}
+		k.rotation.row(k.out[k.or.at(r):][:d], k.x[k.xr.at(r):][:d], r/k.heads, s)
+	}
+}
+
+// rotation is the RoPE of heads of d elements.
+type rotation struct {
+	d, dims int // dims is the number of elements that are rotated
+	neox    bool
+	table   []float32
+}
+
+// turnCost is the cost of an element of a rotated head.
+const turnCost = 2
+
+// init sets the rotation to the angles of a table.
+func (k *rotation) init(table *op.Operand, d int, mode op.RoPEMode) {
+	*k = rotation{d: d, dims: 2 * table.Shape.Dim(1), neox: mode == op.RoPENeoX, table: floatsOf(table)}
+}
+
+// row sets out to the rotated head x of token t. They may be the same memory. The result is
+// valid if s.err is nil.
+func (k *rotation) row(out, x []float32, t int, s *scratch) {
+	half := k.dims / 2
+	table := k.table[t*k.dims:][:k.dims]
+	p := s.pieces(half, 2*turnCost)
+	for p.next() {
+		n := p.hi - p.lo
+		table := table[2*p.lo:][:2*n]
+		if k.neox {
+			turnNeoX(out[p.lo:][:n], out[half+p.lo:][:n], x[p.lo:][:n], x[half+p.lo:][:n], table)
+		} else {
+			turn(out[2*p.lo:][:2*n], x[2*p.lo:][:2*n], table)
 		}
-		if k.dims == k.d {
-			continue
-		}
-		p = s.pieces(k.d-k.dims, 1)
-		for p.next() {
-			copy(out[k.dims+p.lo:k.dims+p.hi], x[k.dims+p.lo:])
-		}
+	}
+	if k.dims == k.d || s.err != nil {
+		return
+	}
+	p = s.pieces(k.d-k.dims, 1)
+	for p.next() {
+		copy(out[k.dims+p.lo:k.dims+p.hi], x[k.dims+p.lo:])
 	}
 }
 

@@ -65,7 +65,7 @@ func TestDeclines(t *testing.T) {
 			r := openRig(t, discrete.Options{Seed: seed, Chaos: discrete.Yields,
 				Decline: func(id op.ID, a *op.Args) string {
 					h := fnv.New64a()
-					fmt.Fprint(h, seed, i, id, a.Out[0].Shape, a.Past)
+					fmt.Fprint(h, seed, i, id, a.Out[0].Shape, a.In[1].Shape)
 					if h.Sum64()>>32%3 == 0 {
 						return "bad luck"
 					}

@@ -104,6 +104,17 @@ func Of(values []float32, dims ...int) op.Operand {
 	return o
 }
 
+// View returns a view of o's memory. The offset, which is added to o's, and the strides count
+// storage elements.
+func View(o op.Operand, offset int, dims, strides []int) op.Operand {
+	o.Offset += offset
+	o.Shape = shape.Must(dims...)
+	var err error
+	o.Strides, err = shape.OfStrides(strides...)
+	must(err)
+	return o
+}
+
 // Ints returns a contiguous vector of an integer dtype.
 func Ints(d dtype.DType, values ...int64) op.Operand {
 	o := New(d, Plain, len(values))
@@ -171,6 +182,13 @@ func Args(p op.Params, out op.Operand, in ...op.Operand) op.Args {
 	a := op.Args{Params: p, NIn: len(in), NOut: 1}
 	copy(a.In[:], in)
 	a.Out[0] = out
+	return a
+}
+
+// Args2 is Args for an operation with two outputs.
+func Args2(p op.Params, first, second op.Operand, in ...op.Operand) op.Args {
+	a := Args(p, first, in...)
+	a.Out[1], a.NOut = second, 2
 	return a
 }
 

@@ -446,6 +446,52 @@ func TestOutOfMemory(t *testing.T) {
 	b.free(z)
 }
 
+// An operation writes each of its outputs, and if it fails, the contents of each are lost. The
+// memory of each output is checked. An operand that is absent has no memory.
+func TestOutputsAndAbsentOperands(t *testing.T) {
+	b := open(t, Options{})
+	q := b.queue(provider.Compute)
+	x, sum, second := b.alloc(4), b.alloc(4), b.alloc(4)
+	b.wait(b.must(b.Upload(bg, q, x, fill(4, 3))))
+	both := func() *op.Args {
+		a := args(sum, x, x, x)
+		a.Out[1] = vector(second)
+		return a
+	}
+	w := b.must(b.Submit(bg, q, op.AddRMSNorm, both()))
+	if got := b.read(q, sum, w); !same(got, 6) {
+		t.Errorf("the first output is %v, want 6", got)
+	}
+	if got := b.read(q, second, w); !same(got, 3) {
+		t.Errorf("the second output is %v, want 3", got)
+	}
+	a := args(sum, x, x)
+	a.In[2], a.In[3], a.NIn = op.Operand{}, vector(x), 4
+	if got := b.read(q, sum, b.must(b.Submit(bg, q, op.Project, a))); !same(got, 3) {
+		t.Errorf("the output is %v, want 3", got)
+	}
+	a = both()
+	a.Out[1].Offset = 1
+	if _, err := b.Submit(bg, q, op.AddRMSNorm, a); err == nil || !strings.Contains(err.Error(), "the output, f32 [4]") {
+		t.Errorf("a second output outside of its memory: %v", err)
+	}
+	if err := b.Inject(Fault{Kind: SubmitAsync, Nth: 1}); err != nil {
+		t.Fatal(err)
+	}
+	w = b.must(b.Submit(bg, q, op.AddRMSNorm, both()))
+	if err := w.Wait(bg); !errors.Is(err, accel.ErrDeviceFailed) {
+		t.Errorf("an injected failure: %v", err)
+	}
+	fresh := b.queue(provider.Compute)
+	for i, m := range []op.Mem{sum, second} {
+		if got := b.read(fresh, m, accel.Work{}); !allNaN(got) {
+			t.Errorf("output %d of an operation that failed is %v", i, got)
+		}
+	}
+	b.free(x, sum, second)
+	b.close(q, fresh)
+}
+
 func TestBadCalls(t *testing.T) {
 	b := open(t, Options{Decline: func(id op.ID, _ *op.Args) string {
 		if id == op.Add {
@@ -536,6 +582,13 @@ func TestHazards(t *testing.T) {
 			b.Free(x)
 			failed(b, b.must(b.Submit(bg, q, op.Copy, args(y, x))), "input 0 of copy")
 			b.Free(y)
+		}},
+		{"use of a second output after free", []string{"freed or never allocated"}, func(b *bench, q provider.Queue, x, y op.Mem) {
+			a := args(x, x, x, x)
+			a.Out[1] = vector(y)
+			b.Free(y)
+			failed(b, b.must(b.Submit(bg, q, op.AddRMSNorm, a)), "output 1 of add_rms_norm")
+			b.Free(x)
 		}},
 		{"out of range", []string{"which has 16"}, func(b *bench, q provider.Queue, x, y op.Mem) {
 			long := x

@@ -22,17 +22,18 @@ import (
 
 var bg = context.Background()
 
-// kernels computes copies and sums of f32 vectors and declines other operations. Tests of
-// the device itself need no others.
+// kernels computes copies, sums and sums with a second copy of f32 vectors, and declines other
+// operations. Tests of the device itself need no others.
 type kernels struct{}
 
 func newKernels() Executor { return kernels{} }
 
 func (kernels) Plan(id op.ID, _ *op.Args) provider.Plan {
-	if id == op.Copy || id == op.Add || id == op.Argmax {
+	switch id {
+	case op.Copy, op.Add, op.Argmax, op.AddRMSNorm, op.Project:
 		return provider.Plan{Supported: true}
 	}
-	return provider.Decline("only copy, add and argmax")
+	return provider.Decline("a kernel that no test needs")
 }
 
 var errKernel = fmt.Errorf("index out of range")
@@ -50,10 +51,13 @@ func (kernels) Execute(_ context.Context, id op.ID, a *op.Args) error {
 	}
 	for i := range n {
 		v := get(&a.In[0], i)
-		if id == op.Add {
+		if id == op.Add || id == op.AddRMSNorm {
 			v += get(&a.In[1], i)
 		}
 		binary.LittleEndian.PutUint32(at(&a.Out[0], i), math.Float32bits(v))
+		if id == op.AddRMSNorm {
+			binary.LittleEndian.PutUint32(at(&a.Out[1], i), math.Float32bits(get(&a.In[2], i)))
+		}
 	}
 	return nil
 }

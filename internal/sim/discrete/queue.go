@@ -35,11 +35,11 @@ func codeName(c op.ID) string {
 	return c.String()
 }
 
-// The places of the output and the workspace in entry.blocks, after the inputs.
+// The places of the outputs and the workspace in entry.blocks, after the inputs.
 const (
-	placeOut = op.MaxIn + iota
-	placeWorkspace
-	places
+	placeOut       = int(op.FirstOut)
+	placeWorkspace = placeOut + op.MaxOut
+	places         = placeWorkspace + 1
 )
 
 // entry is an element of a queue's ring.
@@ -56,10 +56,20 @@ type entry struct {
 // maxBatch is the largest number of works in one report.
 const maxBatch = 8
 
-// target is memory that a work writes, to be poisoned if the work fails.
+// target is the memory that a work writes, to be poisoned if the work fails.
 type target struct {
-	bytes []byte
-	out   op.Operand
+	host []byte // the memory that a download writes
+	outs [op.MaxOut]op.Operand
+}
+
+// poison poisons the target.
+func (t *target) poison() {
+	poison(t.host)
+	for i := range t.outs {
+		if o := &t.outs[i]; o.Mem.Host != nil {
+			poisonOperand(o.Mem.Host, o)
+		}
+	}
 }
 
 // queue is the ring and its worker. The ring is a channel, because for the race detector a
@@ -114,14 +124,18 @@ func (d *Device) Submit(ctx context.Context, q provider.Queue, id op.ID, a *op.A
 		return accel.Work{}, fmt.Errorf("discrete: submit with %d bytes of workspace, want %d", a.Workspace.Len, plan.Workspace)
 	}
 	for i := range a.NIn {
-		if !a.In[i].Fits() {
-			return accel.Work{}, outside(id, op.Place(i), &a.In[i])
+		if p := op.Place(i); a.Has(p) && !a.In[i].Fits() {
+			return accel.Work{}, outside(id, p, &a.In[i])
 		}
 	}
-	if !a.Out[0].Fits() {
-		return accel.Work{}, outside(id, op.FirstOut, &a.Out[0])
+	e := entry{code: id, args: *a}
+	e.args.NOut = len(id.Outputs())
+	for i := range e.args.NOut {
+		if !a.Out[i].Fits() {
+			return accel.Work{}, outside(id, op.FirstOut+op.Place(i), &a.Out[i])
+		}
 	}
-	return d.enqueue(ctx, own, &entry{code: id, args: *a})
+	return d.enqueue(ctx, own, &e)
 }
 
 // outside returns the error for an operand that does not fit its memory.
@@ -140,7 +154,7 @@ func (d *Device) Upload(ctx context.Context, q provider.Queue, dst op.Mem, src [
 		return accel.Work{}, fmt.Errorf("discrete: upload of %d bytes to %d", len(src), dst.Len)
 	}
 	e := entry{code: codeUpload, host: src}
-	e.args.Out[0].Mem = dst
+	e.args.NOut, e.args.Out[0].Mem = 1, dst
 	return d.enqueue(ctx, own, &e)
 }
 
@@ -325,10 +339,12 @@ func (d *Device) resolve(q *queue, e *entry) error {
 // mem returns the memory at a place of e, or nil if e has no operand there.
 func (e *entry) mem(place int) *op.Mem {
 	switch {
-	case place == placeOut:
-		return &e.args.Out[0].Mem
 	case place == placeWorkspace:
 		return &e.args.Workspace
+	case place >= placeOut:
+		if i := place - placeOut; i < e.args.NOut {
+			return &e.args.Out[i].Mem
+		}
 	case place < e.args.NIn:
 		return &e.args.In[place].Mem
 	}
@@ -336,11 +352,13 @@ func (e *entry) mem(place int) *op.Mem {
 }
 
 func placeName(place int) string {
-	switch place {
-	case placeOut:
+	switch {
+	case place == placeOut:
 		return "the output"
-	case placeWorkspace:
+	case place == placeWorkspace:
 		return "the workspace"
+	case place > placeOut:
+		return fmt.Sprintf("output %d", place-placeOut)
 	}
 	return fmt.Sprintf("input %d", place)
 }
@@ -465,9 +483,9 @@ func (q *queue) prepare(t *target) error {
 		}
 		*m = op.Mem{Host: bytes, Len: len(bytes)}
 	}
-	t.out, t.bytes = e.args.Out[0], e.args.Out[0].Mem.Host
+	copy(t.outs[:], e.args.Out[:e.args.NOut])
 	if e.code == codeDownload {
-		t.bytes = e.host
+		t.host = e.host
 	}
 	return nil
 }
@@ -586,9 +604,7 @@ const maxNames = 16
 func (q *queue) fail(err error) {
 	q.dead = true
 	for i := range q.npend {
-		if t := &q.pending[i]; t.bytes != nil {
-			poisonOperand(t.bytes, &t.out)
-		}
+		q.pending[i].poison()
 	}
 	clear(q.pending[:])
 	q.npend = 0
