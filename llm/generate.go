@@ -260,7 +260,7 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	}
 	// The history of the penalties is the whole sequence, including the part that was
 	// decoded earlier.
-	for _, id := range s.ids {
+	for _, id := range s.ids() {
 		sampler.Accept(id)
 	}
 	for _, id := range ids {
@@ -268,7 +268,7 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	}
 	logits := s.room(1)
 	for n := 1; ; n++ {
-		if err := s.decode(ctx, ids, logits); err != nil {
+		if err := s.decode(ctx, ids, n > 1, logits); err != nil {
 			return err
 		}
 		if opt.OnLogits != nil {

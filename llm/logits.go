@@ -2,6 +2,7 @@ package llm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/fucina-go/fucina"
@@ -28,35 +29,40 @@ func (s *Session) DecodeAll(ctx context.Context, ids []int32, yield func(i int, 
 	if err := s.check(ids); err != nil {
 		return err
 	}
-	s.c.SetCancel(ctx)
-	defer s.c.SetCancel(context.Background())
 	logits := s.room(min(logitRows, len(ids), s.batch))
 	for done := 0; done < len(ids); {
 		n := min(len(ids)-done, s.batch)
 		if err := s.allRows(ctx, ids[done:done+n], done, logits, yield); err != nil {
 			return err
 		}
-		s.keep(ids[done : done+n])
 		done += n
 	}
 	return nil
 }
 
-// allRows runs one batch of DecodeAll. done is the number of tokens in earlier batches.
-func (s *Session) allRows(ctx context.Context, ids []int32, done int, logits []float32, yield func(i int, logits []float32) error) error {
-	f := s.c.Frame()
-	defer f.Close()
-	vocabulary := s.m.net.Params().Vocabulary
-	x := s.m.net.Forward(s.c, ids, s.cache, s.angles)
-	if err := x.Err(); err != nil {
-		return fmt.Errorf("llm: %w", s.checked(err))
+// allRows runs one batch of DecodeAll. done is the number of tokens in earlier batches. If it
+// fails, the tokens do not remain in the sequence.
+func (s *Session) allRows(ctx context.Context, ids []int32, done int, logits []float32, yield func(i int, logits []float32) error) (err error) {
+	past := s.Past()
+	s.keep = true
+	defer func() {
+		s.keep = false
+		s.hidden.Release()
+		s.hidden = fucina.Tensor{}
+		if err == nil || s.Past() == past {
+			return
+		}
+		if undo := s.rewind(past); undo != nil {
+			err = errors.Join(err, undo)
+		}
+	}()
+	if err := s.advance(ctx, ids, false, nil); err != nil {
+		return fmt.Errorf("llm: %w", err)
 	}
+	vocabulary := s.m.net.Params().Vocabulary
 	for first := 0; first < len(ids); first += logitRows {
 		rows := min(logitRows, len(ids)-first)
-		g := s.c.Frame()
-		err := fucina.CopyOut(s.m.net.Logits(x.Narrow("seq", first, rows)), logits[:rows*vocabulary])
-		g.Close()
-		if err = s.checked(err); err != nil {
+		if err := s.rowLogits(ctx, first, logits[:rows*vocabulary]); err != nil {
 			return fmt.Errorf("llm: %w", err)
 		}
 		for i := range rows {
@@ -69,4 +75,15 @@ func (s *Session) allRows(ctx context.Context, ids []int32, done int, logits []f
 		}
 	}
 	return nil
+}
+
+// rowLogits writes the logits that follow the rows of hidden from first on to logits.
+func (s *Session) rowLogits(ctx context.Context, first int, logits []float32) error {
+	r := &s.m.steps
+	c, f, err := r.begin(ctx)
+	if err != nil {
+		return err
+	}
+	rows := len(logits) / s.m.net.Params().Vocabulary
+	return r.end(f, fucina.CopyOut(s.m.net.Logits(s.hidden.On(c).Narrow("seq", first, rows)), logits))
 }

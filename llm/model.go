@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/internal/ctxlock"
 	"github.com/fucina-go/fucina/llm/internal/arch"
 	"github.com/fucina-go/fucina/llm/internal/net"
 	"github.com/fucina-go/fucina/llm/tokenizer"
@@ -23,6 +25,18 @@ type Options struct {
 	// length that the model was trained for, Params.Context. A greater length is allowed,
 	// but few models write good text beyond the length that they were trained for.
 	Context int
+	// CacheTokens is the number of tokens whose keys and values the sessions of the model can
+	// hold together, for each format of SessionOptions.KV. Tokens that sessions share count
+	// once. The default is 4 times Context, or as many as a quarter of the memory of the
+	// provider has room for if those are fewer. On the host, the memory becomes resident as it
+	// is used.
+	CacheTokens int
+	// PrefixTokens is the number of tokens whose keys and values the cache keeps after the
+	// last session with them has ended, for later sessions that begin with the same tokens.
+	// The least recently used ones are dropped beyond it, or earlier if sessions need their
+	// rows. 0 means the default of a quarter of CacheTokens, and a negative number turns the
+	// reuse of prefixes off, also between open sessions.
+	PrefixTokens int
 	// Progress, if set, is called while the weights are loaded, on the goroutine that
 	// called Open: with the bytes loaded so far and the bytes of all weights.
 	Progress func(done, total int64)
@@ -35,7 +49,10 @@ type Model struct {
 	source  gguf.Source // the files of the weights
 	tok     *tokenizer.Tokenizer
 	net     *net.Network
+	steps   runner
 	context int
+	// cacheTokens and prefixTokens are those of Options; 0 means the default.
+	cacheTokens, prefixTokens int
 	// chatTemplate is the text of the file's chat template, or empty. templateErr is set if
 	// the template is not a string.
 	chatTemplate string
@@ -99,6 +116,11 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	if m.context < 1 || m.context > arch.MaxLength {
 		return nil, fmt.Errorf("context of %d tokens, want 1 to %d", m.context, arch.MaxLength)
 	}
+	if opt.CacheTokens < 0 || opt.CacheTokens > arch.MaxLength {
+		return nil, fmt.Errorf("cache of %d tokens, want 1 to %d, or 0 for the default", opt.CacheTokens, arch.MaxLength)
+	}
+	m.cacheTokens, m.prefixTokens = opt.CacheTokens, opt.PrefixTokens
+	m.steps = runner{m: m, turn: ctxlock.New(), caches: make(map[dtype.DType]*cache)}
 	m.net, err = net.Load(eng, f, net.Config{Params: p, Family: fam, Tokens: tok.VocabSize(), Progress: opt.Progress})
 	if err != nil {
 		return nil, err
@@ -185,6 +207,7 @@ func (m *Model) Close() error {
 		return nil
 	}
 	m.closed = true
+	err := m.steps.close()
 	m.net.Release()
-	return nil
+	return err
 }

@@ -296,7 +296,7 @@ func TestLossOfValues(t *testing.T) {
 func TestSyncNamesOneOp(t *testing.T) {
 	f := openFile(t, small)
 	want := wantSmall(t)
-	for _, nth := range []int{1, 7, 20, 113} {
+	for _, nth := range []int{1, 7, 20, 41} {
 		failed, err := faultCase(f, want, discrete.Options{
 			Sync: true, Faults: []discrete.Fault{{Kind: discrete.SubmitAsync, Nth: nth}},
 		}, func(err error) error {

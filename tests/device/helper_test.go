@@ -139,10 +139,14 @@ func openRig(t testing.TB, opt discrete.Options, opts ...fucina.Option) *rig {
 	return r
 }
 
+// cacheTokens is the number of tokens in the caches of the tests. The default depends on the memory
+// of the device, which some tests make very small.
+const cacheTokens = 1024
+
 // openModel returns f's model on the rig, and closes it when the test ends.
 func (r *rig) openModel(t testing.TB, f *gguf.File) *llm.Model {
 	t.Helper()
-	m, err := llm.New(r.eng, f, llm.Options{})
+	m, err := llm.New(r.eng, f, llm.Options{CacheTokens: cacheTokens})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +198,7 @@ func generate(m *llm.Model, prompt []int32, n int) (ids []int32, err error) {
 // smallRun generates tokens from the small model's file on the rig, and closes the
 // model.
 func (r *rig) smallRun(f *gguf.File) (ids []int32, err error) {
-	m, err := llm.New(r.eng, f, llm.Options{})
+	m, err := llm.New(r.eng, f, llm.Options{CacheTokens: cacheTokens})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ package device
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,20 +20,45 @@ import (
 
 // The ops that the small model runs.
 var modelOps = []op.ID{
-	op.Copy, op.GetRows, op.Add, op.RMSNorm, op.RoPE,
-	op.MatMul, op.Attention, op.SwiGLU,
+	op.GetRows, op.RMSNorm, op.Project, op.RotateStore, op.Attention, op.AddRMSNorm, op.GatedProject,
 }
 
-// The CPU runs a declined op, wherever its operands are, and no result changes.
+// The composite ops among modelOps, and the ops that the small model runs if a device declines
+// these.
+var (
+	composites = []op.ID{op.Project, op.RotateStore, op.AddRMSNorm, op.GatedProject}
+	partOps    = []op.ID{
+		op.GetRows, op.RMSNorm, op.MatMul, op.Copy, op.RoPE, op.SetRows, op.Attention, op.Add, op.SwiGLU,
+	}
+)
+
+// If a device declines a composite op, it runs the parts. The CPU runs every other op that is
+// declined, wherever its operands are. No result changes.
 func TestDeclines(t *testing.T) {
 	seed := testSeed(t)
 	f := openFile(t, small)
 	want := wantSmall(t)
-	for _, declined := range modelOps {
-		t.Run(declined.String(), func(t *testing.T) {
+	type decline struct {
+		ids     []op.ID // declined
+		ops     []op.ID // what runs
+		onlyCPU op.ID   // the op that the CPU runs, or 0
+	}
+	cases := []decline{{composites, partOps, 0}}
+	for _, id := range modelOps {
+		if slices.Contains(composites, id) {
+			cases = append(cases, decline{[]op.ID{id}, slices.DeleteFunc(slices.Clone(modelOps), func(x op.ID) bool { return x == id }), 0})
+		} else {
+			cases = append(cases, decline{[]op.ID{id}, modelOps, id})
+		}
+	}
+	for _, id := range partOps {
+		cases = append(cases, decline{append([]op.ID{id}, composites...), partOps, id})
+	}
+	for _, tc := range cases {
+		t.Run(fmt.Sprint(tc.ids), func(t *testing.T) {
 			r := openRig(t, discrete.Options{Seed: seed, Chaos: discrete.Yields,
 				Decline: func(id op.ID, _ *op.Args) string {
-					if id == declined {
+					if slices.Contains(tc.ids, id) {
 						return "not today"
 					}
 					return ""
@@ -45,10 +71,15 @@ func TestDeclines(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := r.eng.Stats()
-			for _, id := range modelOps {
+			for _, id := range tc.ops {
 				there, here := s.Device.Submits[id], s.CPU.Submits[id]
-				if id == declined && (there != 0 || here == 0) || id != declined && (there == 0 || here != 0) {
+				if id == tc.onlyCPU && (there != 0 || here == 0) || id != tc.onlyCPU && (there == 0 || here != 0) {
 					t.Errorf("%s: %d times on the device, %d on the cpu", id, there, here)
+				}
+			}
+			for _, id := range tc.ids {
+				if n := s.CPU.Submits[id]; n != 0 && id != tc.onlyCPU {
+					t.Errorf("%s: %d times on the cpu, want only its parts", id, n)
 				}
 			}
 			if s.Fallbacks != 0 {
@@ -105,7 +136,7 @@ func TestGates(t *testing.T) {
 		{name: "opened against the device", minCost: never, env: map[string]int64{"": 0}, device: modelOps},
 		{
 			name: "one op", env: map[string]int64{"_GET_ROWS": never},
-			cpu: []op.ID{op.GetRows}, device: modelOps[2:],
+			cpu: []op.ID{op.GetRows}, device: modelOps[1:],
 		},
 		// The ops after the gather have their operands on the device.
 		{name: "all but one op", env: map[string]int64{"": never, "_GET_ROWS": 0}, device: modelOps},

@@ -1,7 +1,6 @@
 package kv_test
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -10,15 +9,20 @@ import (
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/llm/internal/kv"
+	"github.com/fucina-go/fucina/llm/internal/kv/page"
 	"github.com/fucina-go/fucina/tests/harness/engine"
 )
 
-// open returns a cache for 2 blocks with 1 head, keys of 2 elements and values of 1 element, and
-// a context with an open frame. It closes them at the end of the test.
-func open(t *testing.T, tokens int) (*kv.Cache, *fucina.Context) {
+// small is a cache for 3 blocks, the second of which has a window. A page has 32 rows of 2 heads of
+// 2 elements for keys, and as many rows of 2 heads of 1 element for values.
+var small = kv.Shape{Format: dtype.F32, Pages: 3, Windows: []int{0, 8, 0}, Heads: 2, KeyLength: 2, ValueLength: 1}
+
+// open returns a cache of the shape s, and a context with an open frame. It closes them at the end
+// of the test.
+func open(t *testing.T, s kv.Shape) (*kv.Cache, *fucina.Context) {
 	t.Helper()
 	eng := engine.Open(t)
-	cache, err := kv.New(eng, kv.Shape{Format: dtype.F32, Tokens: tokens, Blocks: 2, Heads: 1, KeyLength: 2, ValueLength: 1})
+	cache, err := kv.New(eng, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,102 +34,134 @@ func open(t *testing.T, tokens int) (*kv.Cache, *fucina.Context) {
 	f := c.Frame()
 	t.Cleanup(func() {
 		f.Close()
-		_ = c.Close() // returns the failures that the tests provoke
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 	return cache, c
 }
 
-// heads returns values as {seq kv_head d_head} with one head of the given length.
-func heads(c *fucina.Context, length int, values ...float32) fucina.Tensor {
-	return fucina.FromSlice(c, values, fucina.Ax("seq", len(values)/length), fucina.Ax("kv_head", 1), fucina.Ax("d_head", length))
-}
-
-// checkHeld checks that x has the axes {key kv_head d_head} and the elements want.
-func checkHeld(t *testing.T, what string, x fucina.Tensor, want ...float32) {
+// fill writes numbers to every page of the cache. Element i of block b has the number
+// 10000*b + i.
+func fill(t *testing.T, cache *kv.Cache, c *fucina.Context, s kv.Shape) {
 	t.Helper()
-	got, err := fucina.Data[float32](x.Expect("key", "kv_head", "d_head"))
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%s: %v, %v, want %v", what, got, err, want)
-	}
-}
-
-// Append writes after the rows that were counted, and overwrites rows that were not counted.
-// Each block has its own rows.
-func TestAppend(t *testing.T) {
-	cache, c := open(t, 3)
-	k, v := cache.Block(0).Append(heads(c, 2, 1, 2, 3, 4), heads(c, 1, 5, 6))
-	checkHeld(t, "keys", k, 1, 2, 3, 4)
-	checkHeld(t, "values", v, 5, 6)
-	if cache.Len() != 0 || cache.Cap() != 3 {
-		t.Errorf("%d tokens of %d, want 0 of 3 before they are counted", cache.Len(), cache.Cap())
-	}
-	k, _ = cache.Block(0).Append(heads(c, 2, 7, 8), heads(c, 1, 9))
-	checkHeld(t, "keys after a step that was not counted", k, 7, 8)
-	cache.Block(1).Append(heads(c, 2, 10, 11), heads(c, 1, 12))
-	cache.Advance(1)
-	k, v = cache.Block(0).Append(heads(c, 2, 13, 14, 15, 16), heads(c, 1, 17, 18))
-	checkHeld(t, "keys of block 0", k, 7, 8, 13, 14, 15, 16)
-	checkHeld(t, "values of block 0", v, 9, 17, 18)
-	k, v = cache.Block(1).Append(heads(c, 2, 19, 20), heads(c, 1, 21))
-	checkHeld(t, "keys of block 1", k, 10, 11, 19, 20)
-	checkHeld(t, "values of block 1", v, 12, 21)
-	if cache.Len() != 1 || cache.Block(1).Len() != 1 {
-		t.Errorf("%d and %d tokens, want 1", cache.Len(), cache.Block(1).Len())
-	}
-}
-
-// Append of rows that have failed, have another shape or find no room gives failed tensors, and
-// leaves the rows that were counted unchanged.
-func TestAppendFails(t *testing.T) {
-	boom := errors.New("boom")
-	for _, tc := range []struct {
-		name string
-		rows func(c *fucina.Context) (k, v fucina.Tensor)
-		is   error
-		half string // the halves that fail: "k", "v" or "kv"
-	}{
-		{"no room", func(c *fucina.Context) (k, v fucina.Tensor) {
-			return heads(c, 2, 1, 2, 3, 4, 5, 6), heads(c, 1, 1, 2, 3)
-		}, fucina.ErrIndexOutOfBounds, "kv"},
-		{"long keys", func(c *fucina.Context) (k, v fucina.Tensor) {
-			return heads(c, 3, 1, 2, 3), heads(c, 1, 1)
-		}, fucina.ErrShapeMismatch, "k"},
-		{"failed keys", func(c *fucina.Context) (k, v fucina.Tensor) {
-			return c.Fail(boom), heads(c, 1, 1)
-		}, boom, "k"},
-		{"failed values", func(c *fucina.Context) (k, v fucina.Tensor) {
-			return heads(c, 2, 1, 2), c.Fail(boom)
-		}, boom, "v"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			cache, c := open(t, 3)
-			cache.Block(0).Append(heads(c, 2, 7, 8), heads(c, 1, 9))
-			cache.Advance(1)
-			k, v := cache.Block(0).Append(tc.rows(c))
-			for half, x := range map[string]fucina.Tensor{"k": k, "v": v} {
-				if err := x.Err(); strings.Contains(tc.half, half) != errors.Is(err, tc.is) {
-					t.Errorf("%s: error %v, want those of %s to be %v", half, err, tc.half, tc.is)
-				}
-			}
-			k, v = cache.Block(0).Append(heads(c, 2, 10, 11), heads(c, 1, 12))
-			checkHeld(t, "keys", k, 7, 8, 10, 11)
-			checkHeld(t, "values", v, 9, 12)
-		})
-	}
-}
-
-// Rewind removes tokens, and fails for a number of tokens that the cache does not have.
-func TestRewind(t *testing.T) {
-	cache, _ := open(t, 3)
-	cache.Advance(3)
-	for _, n := range []int{4, -1} {
-		if err := cache.Rewind(n); err == nil || cache.Len() != 3 {
-			t.Errorf("rewind to %d of 3 tokens: %v, %d left", n, err, cache.Len())
+	width := page.Rows * s.Heads * (s.KeyLength + s.ValueLength)
+	for b := range s.Windows {
+		values := make([]float32, s.Pages*width)
+		for i := range values {
+			values[i] = float32(10000*b + i)
+		}
+		pages := cache.Block(b).Pages.On(c)
+		if err := pages.CopyFrom(fucina.FromSlice(c, values, fucina.Ax("page", s.Pages), fucina.Ax("c", width))).Err(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for _, n := range []int{3, 1, 0} {
-		if err := cache.Rewind(n); err != nil || cache.Len() != n {
-			t.Errorf("rewind to %d tokens: %v, %d left", n, err, cache.Len())
+}
+
+// checkRow checks the elements of one row of a head.
+func checkRow(t *testing.T, c *fucina.Context, half fucina.Tensor, number, key, head int, want ...float32) {
+	t.Helper()
+	one := half.On(c).Narrow("page", number, 1).Narrow("key", key, 1).Narrow("kv_head", head, 1)
+	if got, err := fucina.Data[float32](one); err != nil || !slices.Equal(got, want) {
+		t.Errorf("page %d, key %d, head %d: %v, %v, want %v", number, key, head, got, err, want)
+	}
+}
+
+// A page has its rows of keys, then its rows of values, and the views see them there.
+func TestViews(t *testing.T) {
+	cache, c := open(t, small)
+	fill(t, cache, c, small)
+	const width, values = 32 * 2 * 3, 32 * 2 * 2 // elements of a page, and of its keys
+	for b := range small.Windows {
+		base := float32(10000 * b)
+		block := cache.Block(b)
+		checkRow(t, c, block.Keys, 0, 0, 0, base, base+1)
+		checkRow(t, c, block.Keys, 0, 0, 1, base+2, base+3)
+		checkRow(t, c, block.Keys, 2, 31, 1, base+2*width+values-2, base+2*width+values-1)
+		checkRow(t, c, block.Values, 0, 0, 0, base+values)
+		checkRow(t, c, block.Values, 1, 3, 1, base+width+values+7)
+		checkRow(t, c, block.Values, 2, 31, 1, base+3*width-1)
+	}
+	if err := cache.Check(c); err != nil {
+		t.Error(err)
+	}
+}
+
+// The blocks with one window are a group, and the first group has no window, even if no block is in
+// it.
+func TestGroups(t *testing.T) {
+	for _, tc := range []struct {
+		windows, groups, of []int
+	}{
+		{[]int{0, 0}, []int{0}, []int{0, 0}},
+		{[]int{0, 8, 0}, []int{0, 8}, []int{0, 1, 0}},
+		{[]int{8, 8, 0}, []int{0, 8}, []int{1, 1, 0}},
+		{[]int{8, 16}, []int{0, 8, 16}, []int{1, 2}},
+	} {
+		s := small
+		s.Windows = tc.windows
+		cache, _ := open(t, s)
+		if got := cache.Groups(); !slices.Equal(got, tc.groups) {
+			t.Errorf("windows %v: groups %v, want %v", tc.windows, got, tc.groups)
+		}
+		for i, want := range tc.of {
+			if got := cache.Block(i).Group; got != want {
+				t.Errorf("windows %v: block %d is in group %d, want %d", tc.windows, i, got, want)
+			}
+		}
+	}
+}
+
+// CopyPage copies a page of the blocks of one group, and changes no other page.
+func TestCopyPage(t *testing.T) {
+	cache, c := open(t, small)
+	fill(t, cache, c, small)
+	if err := cache.CopyPage(c, 0, 2, 1); err != nil {
+		t.Fatal(err)
+	}
+	const width = 32 * 2 * 3
+	for b := range small.Windows {
+		base := float32(10000 * b)
+		from := float32(2)
+		if cache.Block(b).Group != 0 {
+			from = 1
+		}
+		checkRow(t, c, cache.Block(b).Keys, 1, 0, 0, base+from*width, base+from*width+1)
+		checkRow(t, c, cache.Block(b).Values, 1, 31, 1, base+(from+1)*width-1)
+		checkRow(t, c, cache.Block(b).Keys, 0, 0, 0, base, base+1)
+		checkRow(t, c, cache.Block(b).Keys, 2, 0, 0, base+2*width, base+2*width+1)
+	}
+	if err := cache.CopyPage(c, 0, 3, 1); err == nil {
+		t.Error("a page that does not exist was copied")
+	}
+	_ = c.Err() // the failure of that copy
+}
+
+// Discard leaves the other pages and the blocks of other groups unchanged.
+func TestDiscard(t *testing.T) {
+	cache, c := open(t, small)
+	fill(t, cache, c, small)
+	if err := cache.Discard(0, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	const width = 32 * 2 * 3
+	checkRow(t, c, cache.Block(0).Values, 0, 31, 1, width-1)
+	checkRow(t, c, cache.Block(0).Keys, 2, 0, 0, 2*width, 2*width+1)
+	checkRow(t, c, cache.Block(1).Keys, 1, 0, 0, 10000+width, 10000+width+1)
+	if n := cache.LeastRun(); n < 1 || n > 1+(256<<10)/(4*width) {
+		t.Errorf("a run of %d pages is worth a call, want some 256 KiB of %d bytes each", n, 4*width)
+	}
+}
+
+// RowBytes counts the keys and the values of all heads in all blocks.
+func TestRowBytes(t *testing.T) {
+	for _, tc := range []struct {
+		format dtype.DType
+		want   int64
+	}{{dtype.F32, 3 * 2 * 96 * 4}, {dtype.F16, 3 * 2 * 96 * 2}, {dtype.Q8_0, 3 * 2 * 3 * 34}} {
+		s := kv.Shape{Format: tc.format, Windows: []int{0, 8, 0}, Heads: 2, KeyLength: 64, ValueLength: 32}
+		if got := s.RowBytes(); got != tc.want {
+			t.Errorf("%s: %d bytes, want %d", tc.format, got, tc.want)
 		}
 	}
 }
@@ -133,7 +169,7 @@ func TestRewind(t *testing.T) {
 // New fails for a shape that no cache can have, and leaks nothing.
 func TestNewRefuses(t *testing.T) {
 	eng := engine.Open(t)
-	good := kv.Shape{Format: dtype.F32, Tokens: 2, Blocks: 2, Heads: 1, KeyLength: 32, ValueLength: 32}
+	good := kv.Shape{Format: dtype.F32, Pages: 1, Windows: []int{0, 0}, Heads: 1, KeyLength: 32, ValueLength: 32}
 	for _, tc := range []struct {
 		edit func(s *kv.Shape)
 		says string
@@ -142,7 +178,7 @@ func TestNewRefuses(t *testing.T) {
 		{func(s *kv.Shape) { s.Format = dtype.Invalid }, "KV cache of "},
 		{func(s *kv.Shape) { s.Format, s.KeyLength = dtype.Q8_0, 31 }, "heads of 31 and 32 elements, want multiples of 32"},
 		{func(s *kv.Shape) { s.Format, s.ValueLength = dtype.Q8_0, 33 }, "heads of 32 and 33 elements, want multiples of 32"},
-		{func(s *kv.Shape) { s.ValueLength = math.MaxInt }, "KV cache: "},
+		{func(s *kv.Shape) { s.Pages = math.MaxInt }, "KV cache: "},
 	} {
 		s := good
 		tc.edit(&s)

@@ -20,39 +20,52 @@ type attention struct {
 	window int // the number of tokens that a token sees, including itself; 0 means all
 }
 
-// forward returns the tensor {seq d} that the block adds to the tokens x {seq d}:
+// forward returns the tensor {seq d} that the block adds to the tokens whose norm is h {seq d}:
 //
-//	h = norm(x)
-//	q, k, v = q(h), k(h), v(h), split into heads
-//	post(out(softmax(rope(q) rope(K)' scale) V))
+//	post(out(softmax(q K' scale) V))
 //
-// K and V are the keys and values of past, followed by those of x, which forward appends to
-// past.
-func (a *attention) forward(x fucina.Tensor, angles Angles, past *kv.Block) fucina.Tensor {
+// K and V are the keys and values in the cache, to which forward first adds those of h.
+func (a *attention) forward(h fucina.Tensor, in *inputs, cache *kv.Block) fucina.Tensor {
 	p := a.params
-	f := x.Frame()
-	h := a.norm.apply(x, "d")
-	q := a.q.apply(h, "d").Move().Split("q", fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))
-	k := a.k.apply(h, "d").Move().Split("k", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))
-	v := a.v.apply(h.Move(), "d").Move().Split("v", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))
-	if !a.qNorm.isZero() {
-		q = a.qNorm.apply(q.Move(), "d_head")
-		k = a.kNorm.apply(k.Move(), "d_head")
-	}
-	turn := angles.of(a.window)
-	q = q.Move().RoPE(turn, p.RoPEMode, "seq", "d_head")
-	k = k.Move().RoPE(turn, p.RoPEMode, "seq", "d_head")
-	keys, values := past.Append(k.Move(), v.Move())
-	y := fucina.Attention(q.Move(), keys, values, fucina.AttentionOptions{
-		Dim:     "d_head",
-		Scale:   float64(p.AttentionScale),
-		SoftCap: float64(p.AttentionSoftCap),
-		Past:    past.Len(),
-		Window:  a.window,
+	f := h.Frame()
+	q := a.store(h, in, cache)
+	y := fucina.Attention(q.Move(), cache.Keys, cache.Values, fucina.AttentionOptions{
+		Dim:       "d_head",
+		Scale:     float64(p.AttentionScale),
+		SoftCap:   float64(p.AttentionSoftCap),
+		Window:    a.window,
+		Positions: in.positions,
+		Sequences: in.sequences,
+		Tables:    in.groups[cache.Group].tables,
 	})
-	y = a.out.apply(y.Move().Merge("o", "head", "d_head").Move(), "o")
+	y = y.Move().Merge("o", "head", "d_head").Move().Project("o", "d", fucina.Tensor{}, a.out.matrix())
 	if !a.post.isZero() {
 		y = a.post.apply(y.Move(), "d")
 	}
 	return f.Return(y)
+}
+
+// store writes the keys and values of h to the cache, and returns the queries {seq head d_head}:
+//
+//	q, k, v = q(h), k(h), v(h), split into heads
+//	rope(norm(q)), rope(norm(k)), v
+func (a *attention) store(h fucina.Tensor, in *inputs, cache *kv.Block) fucina.Tensor {
+	p := a.params
+	f := h.Frame()
+	nq, nk, nv := p.Heads*p.KeyLength, p.KVHeads*p.KeyLength, p.KVHeads*p.ValueLength
+	all := h.Project("d", "qkv", fucina.Tensor{}, a.q.matrix(), a.k.matrix(), a.v.matrix())
+	q := all.Narrow("qkv", 0, nq).Split("qkv", fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))
+	k := all.Narrow("qkv", nq, nk).Split("qkv", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))
+	v := all.Narrow("qkv", nq+nk, nv).Split("qkv", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))
+	turn := in.global
+	if a.window > 0 {
+		turn = in.local
+	}
+	return f.Return(fucina.RotateStore(q, k, v, turn, in.groups[cache.Group].places, cache.Pages, fucina.RotateStoreOptions{
+		Dim:       "d_head",
+		Mode:      p.RoPEMode,
+		QueryNorm: a.qNorm.weight,
+		KeyNorm:   a.kNorm.weight,
+		Eps:       a.qNorm.epsilon,
+	}))
 }

@@ -7,7 +7,8 @@
 //	forward.go      x = embedding; x = block(x) for each block; logits = output(norm(x))
 //	attention.go    the first half of a block
 //	feedforward.go  the second half of a block
-//	projection.go   products with matrices, and norms
+//	projection.go   matrices of products, and norms
+//	step.go         the rows of a step, and what changes from step to step in one upload
 //	angles.go       the rotation of queries and keys by their positions
 //	load.go         which tensors of a file a network has
 //	weights.go      how a tensor is checked and loaded
@@ -18,7 +19,7 @@
 // # Memory
 //
 // A Network owns its weights, which are Shared tensors. It is immutable, so any number of
-// sequences may use it at once. The tensors of a step belong to frames that the step closes,
+// goroutines may use it at once. The tensors of a step belong to frames that the step closes,
 // except its result. Each large value is moved into its last use, which bounds the memory of a
 // batch.
 package net

@@ -2,6 +2,7 @@ package net
 
 import (
 	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/llm/internal/arch"
 	"github.com/fucina-go/fucina/llm/internal/kv"
 )
@@ -26,6 +27,16 @@ type block struct {
 // Params returns the dimensions of the network. The caller must not change them.
 func (n *Network) Params() *arch.Params { return &n.params }
 
+// CacheShape returns the shape of a cache for n, without the number of pages.
+func (n *Network) CacheShape(format dtype.DType) kv.Shape {
+	p := &n.params
+	s := kv.Shape{Format: format, Heads: p.KVHeads, KeyLength: p.KeyLength, ValueLength: p.ValueLength}
+	for i := range n.blocks {
+		s.Windows = append(s.Windows, n.blocks[i].attention.window)
+	}
+	return s
+}
+
 // Release releases the weights. The network must not be used afterwards.
 func (n *Network) Release() {
 	for _, t := range n.weights {
@@ -33,43 +44,58 @@ func (n *Network) Release() {
 	}
 }
 
-// Forward runs the tokens ids, which follow the tokens in cache, through all blocks. It
-// returns the output of the last block, {seq d}, which the innermost frame of c owns. ids are
-// rows of the embedding. cache and angles belong to the sequence and have room for the tokens.
+// Forward runs the tokens of a step through all blocks. It returns the norm {seq d} of the last
+// block's output, in the order of the step. The innermost frame of c owns it.
 //
-// Forward writes the keys and values of the tokens into the cache, after the tokens that the
-// cache counts. The caller counts the new ones with kv.Cache.Advance. If Forward fails, the
-// next call overwrites what it has written.
-func (n *Network) Forward(c *fucina.Context, ids []int32, cache *kv.Cache, angles Angles) fucina.Tensor {
+// Forward writes the keys and values of the tokens to their places in the cache. If it fails,
+// these places have undefined contents.
+func (n *Network) Forward(c *fucina.Context, step *Step, cache *kv.Cache) fucina.Tensor {
 	f := c.Frame()
-	x := n.embedding.On(c).Gather(fucina.FromSlice(c, ids, fucina.Ax("seq", len(ids))), "vocab")
+	in, err := step.open(c, n, cache)
+	if err != nil {
+		return f.Return(c.Fail(err))
+	}
+	c.SetGenerated(step.Generated)
+	x := n.embedding.On(c).Gather(in.ids, "vocab")
 	if scale := n.params.EmbeddingScale; scale != 0 {
 		x = x.Move().Scale(float64(scale))
 	}
-	angles = angles.at(c, cache.Len(), len(ids))
+	h := n.blocks[0].attention.norm.apply(x, "d")
 	for i := range n.blocks {
-		x = n.blocks[i].forward(x, angles, cache.Block(i))
-		if !x.Valid() {
+		next := n.norm
+		if i+1 < len(n.blocks) {
+			next = n.blocks[i+1].attention.norm
+		}
+		x, h = n.blocks[i].forward(x, h, next, &in, cache.Block(i))
+		if !h.Valid() {
 			break
 		}
 	}
-	return f.Return(x)
+	return f.Return(h)
 }
 
-// forward returns x {seq d} plus the results of attention and of the MLP. It ends x. The
-// innermost frame owns x and the result.
-func (b *block) forward(x fucina.Tensor, angles Angles, past *kv.Block) fucina.Tensor {
-	y := b.attention.forward(x, angles, past)
-	x = x.Move().Add(y.Move())
-	y = b.feedForward.forward(x)
-	return x.Move().Add(y.Move())
+// forward returns x {seq d} plus the results of attention and of the MLP, and the norm next of
+// that sum. h is the block's first norm of x. forward ends x and h. The innermost frame owns
+// them and the results.
+func (b *block) forward(x, h fucina.Tensor, next norm, in *inputs, cache *kv.Block) (sum, normed fucina.Tensor) {
+	y := b.attention.forward(h, in, cache)
+	h.Release()
+	x, h = b.feedForward.norm.ofSum(x, y)
+	y = b.feedForward.forward(h)
+	h.Release()
+	return next.ofSum(x, y)
 }
 
-// Logits returns the scores {seq vocab} of the tokens that may follow each row of x {seq d}.
-// x has rows of a result of Forward. The innermost frame of x's context owns the result.
-func (n *Network) Logits(x fucina.Tensor) fucina.Tensor {
-	f := x.Frame()
-	y := n.output.apply(n.norm.apply(x, "d").Move(), "d")
+// ofSum returns x + y and its norm. It ends x and y.
+func (n norm) ofSum(x, y fucina.Tensor) (sum, normed fucina.Tensor) {
+	return x.Move().AddRMSNorm(y.Move(), n.weight, "d", n.epsilon)
+}
+
+// Logits returns the scores {seq vocab} of the tokens that may follow each row of h {seq d},
+// which has rows of a result of Forward. The innermost frame of h's context owns the result.
+func (n *Network) Logits(h fucina.Tensor) fucina.Tensor {
+	f := h.Frame()
+	y := h.Project("d", "vocab", fucina.Tensor{}, n.output.matrix())
 	if limit := n.params.FinalSoftCap; limit != 0 {
 		y = y.Move().SoftCap(float64(limit))
 	}

@@ -22,7 +22,7 @@ func TestMemoryOfBatch(t *testing.T) {
 	}
 	f := s.c.Frame()
 	defer f.Close()
-	if err := n.Forward(s.c, ids, s.cache, s.angles).Err(); err != nil {
+	if err := s.forward(t, ids).Err(); err != nil {
 		t.Fatal(err)
 	}
 	p, pool := n.Params(), eng.Stats().Pool

@@ -9,6 +9,7 @@ import (
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm/internal/arch"
 	"github.com/fucina-go/fucina/llm/internal/kv"
+	"github.com/fucina-go/fucina/llm/internal/kv/page"
 	"github.com/fucina-go/fucina/llm/internal/net"
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
@@ -33,18 +34,21 @@ func load(t *testing.T, eng *fucina.Engine, m *tinyllama.Model) *net.Network {
 	return n
 }
 
-// sequence is a sequence of tokens on a network.
+// sequence is a sequence of tokens on a network, with a cache of its own.
 type sequence struct {
 	n      *net.Network
 	c      *fucina.Context
 	cache  *kv.Cache
-	angles net.Angles
+	pages  *page.Sequence
+	angles *net.Angles
+	step   net.Step
 }
 
 // shape returns the shape of a cache for n.
 func shape(n *net.Network, format dtype.DType, tokens int) kv.Shape {
-	p := n.Params()
-	return kv.Shape{Format: format, Tokens: tokens, Blocks: p.Layers, Heads: p.KVHeads, KeyLength: p.KeyLength, ValueLength: p.ValueLength}
+	s := n.CacheShape(format)
+	s.Pages = (tokens + page.Rows - 1) / page.Rows
+	return s
 }
 
 // begin returns an empty sequence, and closes it at the end of the test.
@@ -64,12 +68,26 @@ func begin(t *testing.T, eng *fucina.Engine, n *net.Network, format dtype.DType,
 		t.Fatal(err)
 	}
 	t.Cleanup(cache.Release)
-	angles, err := n.NewAngles(eng, tokens)
+	angles, _, err := n.NewAngles(tokens)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(angles.Release)
-	return &sequence{n, c, cache, angles}
+	pool := page.New(page.Options{Rows: tokens, Windows: cache.Groups()})
+	return &sequence{n: n, c: c, cache: cache, pages: pool.NewSequence(page.SequenceOptions{KeepWindows: true}), angles: angles}
+}
+
+// forward computes ids, and returns the result of the network's blocks. The caller commits ids.
+func (s *sequence) forward(t *testing.T, ids []int32) fucina.Tensor {
+	t.Helper()
+	if _, err := s.pages.Reserve(len(ids)); err != nil {
+		t.Fatal(err)
+	}
+	rows := net.Rows{IDs: ids, Past: s.pages.Len(), Angles: s.angles}
+	for g := range s.cache.Groups() {
+		rows.Tables = append(rows.Tables, s.pages.Table(g))
+	}
+	s.step.Rows = []net.Rows{rows}
+	return s.n.Forward(s.c, &s.step, s.cache)
 }
 
 // decode appends ids to the sequence and returns the logits that follow the last of them.
@@ -77,24 +95,26 @@ func (s *sequence) decode(t *testing.T, ids ...int32) []float32 {
 	t.Helper()
 	f := s.c.Frame()
 	defer f.Close()
-	x := s.n.Forward(s.c, ids, s.cache, s.angles)
+	x := s.forward(t, ids)
 	logits := make([]float32, s.n.Params().Vocabulary)
 	if err := fucina.CopyOut(s.n.Logits(x.Narrow("seq", len(ids)-1, 1)), logits); err != nil {
 		t.Fatal(err)
 	}
-	s.cache.Advance(len(ids))
+	s.pages.Commit(ids)
 	return logits
 }
 
-// held returns the keys and the values of block i of the cache, which the innermost frame owns.
-// To get them, it appends a row that it does not count.
-func (s *sequence) held(i int) (keys, values fucina.Tensor) {
-	p, past := s.n.Params(), s.cache.Len()
-	row := func(length int) fucina.Tensor {
-		return fucina.FromSlice(s.c, make([]float32, p.KVHeads*length), fucina.Ax("seq", 1), fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", length))
+// held returns the keys and then the values of block i of the cache, page by page. The innermost
+// frame owns them.
+func (s *sequence) held(i int) (halves []fucina.Tensor) {
+	b := s.cache.Block(i)
+	for _, half := range []fucina.Tensor{b.Keys, b.Values} {
+		for j, number := range s.pages.Table(b.Group) {
+			rows := min(page.Rows, s.pages.Len()-j*page.Rows)
+			halves = append(halves, half.On(s.c).Narrow("page", int(number), 1).Narrow("key", 0, rows))
+		}
 	}
-	keys, values = s.cache.Block(i).Append(row(p.KeyLength), row(p.ValueLength))
-	return keys.Narrow("key", 0, past), values.Narrow("key", 0, past)
+	return halves
 }
 
 // distance returns the largest difference between elements of a and b, or NaN if an element is

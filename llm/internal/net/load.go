@@ -121,7 +121,10 @@ func (l *loader) attention(i int) attention {
 func (l *loader) feedForward(i int) feedForward {
 	p, name := l.p, func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 	d, ff, bias := fucina.Ax("d", p.Embedding), fucina.Ax("ff", p.FeedForward), l.family.FFNBias
-	m := feedForward{gelu: l.family.GeGLU, norm: l.norm(name("ffn_norm"), d)}
+	m := feedForward{norm: l.norm(name("ffn_norm"), d)}
+	if l.family.GeGLU {
+		m.activation = fucina.GELU
+	}
 	if l.family.FusedGate {
 		l.fused(name("ffn_up"), bias, d, part{&m.gate, ff}, part{&m.up, ff})
 	} else {
@@ -130,7 +133,7 @@ func (l *loader) feedForward(i int) feedForward {
 	}
 	m.down = l.projection(name("ffn_down"), bias, d, ff)
 	for _, p := range []*projection{&m.gate, &m.up, &m.down} {
-		p.scalesBias = true // as in llama.cpp, which does so only in the MLP
+		p.biasFirst = true // as in llama.cpp, which does so only in the MLP
 	}
 	if l.family.PostNorms {
 		m.post = l.norm(name("post_ffw_norm"), d)

@@ -7,24 +7,13 @@ type projection struct {
 	weight fucina.Tensor
 	bias   fucina.Tensor // along the first axis of weight; zero if there is no bias
 	scale  float32       // 1 if there is no scale
-	// scalesBias says that the bias is added before the scale is applied.
-	scalesBias bool
+	// biasFirst says that the bias is added before the scale is applied.
+	biasFirst bool
 }
 
-// apply returns the product of x and the matrix over the axis, with the scale and the bias.
-// The innermost frame owns the result.
-func (p *projection) apply(x fucina.Tensor, axis string) fucina.Tensor {
-	y := x.Dot(p.weight, axis)
-	if p.scale != 1 && !p.scalesBias {
-		y = y.Move().Scale(float64(p.scale))
-	}
-	if !p.bias.IsZero() {
-		y = y.Move().Add(p.bias)
-	}
-	if p.scale != 1 && p.scalesBias {
-		y = y.Move().Scale(float64(p.scale))
-	}
-	return y
+// matrix returns p as an operand of a product.
+func (p *projection) matrix() fucina.Projection {
+	return fucina.Projection{Weight: p.weight, Bias: p.bias, Scale: float64(p.scale), BiasFirst: p.biasFirst}
 }
 
 // norm is an RMS norm. Its weight is the zero Tensor if the family does not have the norm.

@@ -130,7 +130,9 @@ func (l *loader) bias(name string, has arch.Presence, out fucina.Axis) fucina.Te
 func (l *loader) projection(name string, bias arch.Presence, out, in fucina.Axis) projection {
 	p := projection{weight: l.matrix(name+".weight", out, in), bias: l.bias(name, bias, out), scale: 1}
 	if l.wants(arch.Optional, name+".scale") {
-		p.scale = l.number(name + ".scale")
+		if p.scale = l.number(name + ".scale"); p.scale == 0 {
+			l.fail(fmt.Errorf("%w: %s.scale is 0, which makes all products 0", arch.ErrInvalidModel, name))
+		}
 	}
 	if t, ok := l.f.Tensor(name + ".input_scale"); ok && l.err == nil {
 		l.took(t)

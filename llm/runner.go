@@ -1,0 +1,222 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/internal/ctxlock"
+	"github.com/fucina-go/fucina/llm/internal/kv"
+	"github.com/fucina-go/fucina/llm/internal/kv/page"
+	"github.com/fucina-go/fucina/llm/internal/net"
+)
+
+// ErrCacheFull reports that the cache of a model has too few free rows. It has room again when
+// sessions of the model are rewound or closed.
+var ErrCacheFull = page.ErrFull
+
+// runner runs the steps of a model's sessions, one at a time and all in one context, because
+// their keys and values share the buffers of the model's caches. Every step ends with a wait
+// for its work, so that a failure of the device is an error of the step that it belongs to.
+type runner struct {
+	m *Model
+
+	// turn is held during a step, and guards the fields up to step.
+	turn ctxlock.Lock
+	c    *fucina.Context // nil before the first step, and after a failure of the device
+	// suspect says that a step has failed since the caches were last known to be good: a
+	// device may have failed while it wrote to them.
+	suspect bool
+	step    net.Step
+
+	// mu guards the caches, and the sequences of all sessions. It is held for bookkeeping only.
+	// A step holds it in addition to turn.
+	mu     sync.Mutex
+	caches map[dtype.DType]*cache
+}
+
+// cache is the paged cache of one format. When a device fails, the cache loses all rows, and
+// begins again with other buffers and an empty pool. The sessions keep their tokens, and decode
+// them again when they need the rows.
+type cache struct {
+	shape  kv.Shape
+	prefix int // Options.PrefixTokens
+	// pages and pool are nil after a failure, until the next use.
+	pages *kv.Cache
+	pool  *page.Pool
+	used  bool       // a step that wrote to pages has succeeded
+	freed []page.Run // scratch space of giveBack
+}
+
+// open gives the cache buffers and an empty pool, if it has none.
+func (c *cache) open(eng *fucina.Engine) error {
+	if c.pool != nil {
+		return nil
+	}
+	pages, err := kv.New(eng, c.shape)
+	if err != nil {
+		return err
+	}
+	c.pages, c.used = pages, false
+	c.pool = page.New(page.Options{Rows: c.shape.Pages * page.Rows, Windows: pages.Groups(), PrefixRows: max(0, c.prefix)})
+	return nil
+}
+
+// lose releases the buffers and forgets what they hold.
+func (c *cache) lose() {
+	if c.pages != nil {
+		c.pages.Release()
+	}
+	c.pages, c.pool = nil, nil
+}
+
+// giveBack gives the memory of long runs of free pages back to the system.
+func (c *cache) giveBack() {
+	c.freed = c.pool.AppendFreed(c.freed[:0], c.pages.LeastRun())
+	for _, r := range c.freed {
+		// Without the discard, the memory remains resident. It fails only if the engine is
+		// closed, and the next step says so.
+		_ = c.pages.Discard(r.Group, r.From, r.Count)
+	}
+}
+
+// cacheOf returns the model's cache of the format. The caller holds mu.
+func (r *runner) cacheOf(format dtype.DType) (*cache, error) {
+	c := r.caches[format]
+	if c == nil {
+		m := r.m
+		c = &cache{shape: m.net.CacheShape(format), prefix: m.prefixTokens}
+		if err := c.shape.Check(); err != nil {
+			return nil, err
+		}
+		rows := m.cacheTokens
+		if rows == 0 {
+			rows = defaultCacheTokens(m.context, m.eng.ProviderInfo().TotalBytes, c.shape.RowBytes())
+		}
+		if c.prefix == 0 {
+			c.prefix = rows / 4
+		}
+		c.shape.Pages = (rows + page.Rows - 1) / page.Rows
+	}
+	if err := c.open(r.m.eng); err != nil {
+		return nil, err
+	}
+	r.caches[format] = c
+	return c, nil
+}
+
+// defaultCacheTokens returns the default of Options.CacheTokens for a model whose sessions have
+// at most the given length, on a provider with the given bytes of memory, if one token needs
+// rowBytes.
+func defaultCacheTokens(length int, memory, rowBytes int64) int {
+	n := 4 * int64(length)
+	if memory > 0 {
+		n = min(n, memory/4/rowBytes)
+	}
+	return int(max(n, page.Rows))
+}
+
+// begin waits for the caller's turn, and returns the context of the steps, with the cancellation
+// of ctx and an open frame. The caller ends the turn with end.
+func (r *runner) begin(ctx context.Context) (*fucina.Context, fucina.Frame, error) {
+	if err := r.turn.Lock(ctx); err != nil {
+		return nil, fucina.Frame{}, err
+	}
+	if err := r.ready(ctx); err != nil {
+		r.turn.Unlock()
+		return nil, fucina.Frame{}, err
+	}
+	r.c.SetCancel(ctx)
+	return r.c, r.c.Frame(), nil
+}
+
+// end ends a turn that begin began, and which ended with err. It returns the error of the
+// model's file if that has changed, because the results may then be wrong. Otherwise it returns
+// err.
+func (r *runner) end(f fucina.Frame, err error) error {
+	f.Close()
+	r.c.SetCancel(context.Background())
+	if err != nil && !errors.Is(err, ErrCacheFull) && !errors.Is(err, errLost) {
+		r.suspect = true
+	}
+	r.turn.Unlock()
+	if err == nil || errors.Is(err, ErrFileChanged) {
+		if changed := r.m.source.Check(); changed != nil {
+			return changed // it names the file; err names the operation that read it
+		}
+	}
+	return err
+}
+
+// ready makes the runner ready for a step. If the device has failed, the steps go on in a new
+// context with empty caches. The caller holds turn.
+func (r *runner) ready(ctx context.Context) error {
+	if r.suspect {
+		if err := r.examine(ctx); err != nil {
+			return err
+		}
+		r.suspect = false
+	}
+	if r.c != nil {
+		return nil
+	}
+	c, err := r.m.eng.NewContext()
+	r.c = c
+	return err
+}
+
+// examine finds out whether the context and the caches can still be used, and loses them if not.
+// It fails if ctx is done before that is known. The caller holds turn.
+func (r *runner) examine(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.c.SetCancel(ctx)
+	good := r.healthy()
+	r.c.SetCancel(context.Background())
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if good {
+		return nil
+	}
+	for _, c := range r.caches {
+		c.lose()
+	}
+	_ = r.c.Close() // its failures were returned by the steps that they belong to
+	r.c = nil
+	return nil
+}
+
+// healthy reports whether all work of the context has succeeded, and whether the caches can be
+// read. It loses a cache without rows that count.
+func (r *runner) healthy() bool {
+	for r.c.Err() != nil {
+		// These failures were returned by the steps that they belong to.
+	}
+	good := r.c.Sync() == nil
+	for _, c := range r.caches {
+		switch {
+		case c.pages == nil:
+		case !c.used:
+			c.lose() // its first step may have failed before it wrote to all blocks
+		default:
+			good = good && c.pages.Check(r.c) == nil
+		}
+	}
+	return good
+}
+
+// close releases the caches and the context. No session is open.
+func (r *runner) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.caches {
+		c.lose()
+	}
+	if r.c == nil {
+		return nil
+	}
+	return r.c.Close()
+}
