@@ -69,8 +69,9 @@ func TestScalesOfMatrices(t *testing.T) {
 // The scales of NVFP4 blocks and the scale of the matrix are multiplied.
 func TestNVFP4WithScales(t *testing.T) {
 	eng := openExact(t)
-	m := tinyllama.NewShape(tinyllama.Shape{DType: dtype.NVFP4, FeedForward: 128, Output: true})
-	wide := tinyllama.NewShape(tinyllama.Shape{DType: dtype.NVFP4, FeedForward: 128, Output: true})
+	// With these widths, sums over NVFP4 and over f32 fall into the same chunks.
+	shape := tinyllama.Shape{DType: dtype.NVFP4, Embedding: 64, Heads: 8, KVHeads: 2, HeadLength: 64, FeedForward: 512, Output: true}
+	m, wide := tinyllama.NewShape(shape), tinyllama.NewShape(shape)
 	wide.Widen()
 	for _, m := range []*tinyllama.Model{m, wide} {
 		for i, name := range []string{"blk.0.attn_q", "blk.0.ffn_down", "blk.1.attn_output", "output"} {

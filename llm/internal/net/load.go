@@ -110,7 +110,7 @@ func (l *loader) attention(i int) attention {
 		head := fucina.Ax("d_head", p.KeyLength)
 		a.qNorm, a.kNorm = l.norm(name("attn_q_norm"), head), l.norm(name("attn_k_norm"), head)
 	}
-	a.out = l.projection(name("attn_output"), l.family.AttnBias, d, fucina.Ax("o", p.Heads*p.ValueLength))
+	a.out = l.inChunks(l.projection(name("attn_output"), l.family.AttnBias, d, fucina.Ax("o", p.Heads*p.ValueLength)))
 	if l.family.PostNorms {
 		a.post = l.norm(name("post_attention_norm"), d)
 	}
@@ -131,7 +131,7 @@ func (l *loader) feedForward(i int) feedForward {
 		m.gate = l.projection(name("ffn_gate"), bias, ff, d)
 		m.up = l.projection(name("ffn_up"), bias, ff, d)
 	}
-	m.down = l.projection(name("ffn_down"), bias, d, ff)
+	m.down = l.inChunks(l.projection(name("ffn_down"), bias, d, ff))
 	for _, p := range []*projection{&m.gate, &m.up, &m.down} {
 		p.biasFirst = true // as in llama.cpp, which does so only in the MLP
 	}

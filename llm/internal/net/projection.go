@@ -9,11 +9,13 @@ type projection struct {
 	scale  float32       // 1 if there is no scale
 	// biasFirst says that the bias is added before the scale is applied.
 	biasFirst bool
+	// chunks is the number of chunks of the sums of the product.
+	chunks int
 }
 
 // matrix returns p as an operand of a product.
 func (p *projection) matrix() fucina.Projection {
-	return fucina.Projection{Weight: p.weight, Bias: p.bias, Scale: float64(p.scale), BiasFirst: p.biasFirst}
+	return fucina.Projection{Weight: p.weight, Bias: p.bias, Scale: float64(p.scale), BiasFirst: p.biasFirst, Chunks: p.chunks}
 }
 
 // norm is an RMS norm. Its weight is the zero Tensor if the family does not have the norm.

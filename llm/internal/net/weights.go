@@ -50,6 +50,15 @@ func (l *loader) wants(has arch.Presence, name string) bool {
 	return has == arch.Required && l.err == nil
 }
 
+// inChunks makes the sums of p's products fall into chunks in exact mode. A model that is split
+// over several devices sums these products in parts, and has the same bits.
+func (l *loader) inChunks(p projection) projection {
+	if l.err == nil && l.eng.Exact() {
+		p.chunks = op.ChunksOf(p.weight.Dim(p.weight.Axes()[1].Name), p.weight.DType())
+	}
+	return p
+}
+
 // took records that the network uses t.
 func (l *loader) took(t gguf.TensorInfo) {
 	l.used[t.Name] = true
