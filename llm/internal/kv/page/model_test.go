@@ -23,8 +23,11 @@ type world struct {
 	written [][]bool   // [group][page]: written since AppendFreed returned the page
 	texts   [][]int32  // the texts of which prompts have a part
 	live    []*story
+	lost    []*story   // the sequences of pools whose buffers were lost
 	pending []*story   // those of live with a reservation
 	full    int        // the reservations that failed
+	stats   page.Stats // the counts of the pools whose buffers were lost
+	found   int        // the appended tokens whose rows the tree had
 	events  []page.Run // scratch space of drain
 }
 
@@ -56,12 +59,8 @@ func (s *story) setIDs(ids []int32) {
 }
 
 func newWorld(t *testing.T, seed uint64, opt page.Options) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 0)), opt: opt, pool: page.New(opt)}
-	w.pages = w.pool.Group(0).Pages
-	for range opt.Windows {
-		w.memory = append(w.memory, make([]uint64, w.pages*page.Rows))
-		w.written = append(w.written, make([]bool, w.pages))
-	}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 0)), opt: opt}
+	w.open()
 	for range 4 {
 		text := make([]int32, w.pages*page.Rows)
 		for i := range text {
@@ -73,6 +72,17 @@ func newWorld(t *testing.T, seed uint64, opt page.Options) *world {
 		w.texts = append(w.texts, text)
 	}
 	return w
+}
+
+// open begins with an empty pool and new buffers.
+func (w *world) open() {
+	w.pool = page.New(w.opt)
+	w.pages = w.pool.Group(0).Pages
+	w.memory, w.written = nil, nil
+	for range w.opt.Windows {
+		w.memory = append(w.memory, make([]uint64, w.pages*page.Rows))
+		w.written = append(w.written, make([]bool, w.pages))
+	}
 }
 
 // first returns the first row of group g that the token at position at sees.
@@ -347,6 +357,19 @@ func (w *world) prefix(s *story, next []int32) []int32 {
 	return next
 }
 
+// extend appends next to s without their rows.
+func (w *world) extend(s *story, next []int32) {
+	w.t.Helper()
+	all := append(slices.Clone(s.ids), next...)
+	before, _ := s.seq.Redo()
+	w.settled(s, all, func() {
+		s.seq.Append(next)
+		s.setIDs(all)
+	})
+	done, _ := s.seq.Redo()
+	w.found += done - before
+}
+
 // decode decodes the tokens of s that Redo names and then next, in steps of a few rows, and
 // returns whether it could.
 func (w *world) decode(s *story, next []int32, batch int) bool {
@@ -386,12 +409,20 @@ func (w *world) act() {
 		}
 		w.live = append(w.live, &story{seq: w.pool.NewSequence(opt), opt: opt})
 	}
+	if len(w.lost) > 0 && len(w.live) < 10 && w.rng.IntN(8) == 0 {
+		w.move()
+	}
 	at := w.rng.IntN(len(w.live))
 	s := w.live[at]
 	switch w.rng.IntN(16) {
 	case 0, 1, 2, 3:
 		next := w.prompt(s, 400)
-		if w.rng.IntN(8) > 0 {
+		switch w.rng.IntN(16) {
+		case 0, 1:
+		case 2:
+			w.extend(s, next)
+			next = nil
+		default:
 			next = w.prefix(s, next)
 		}
 		w.decode(s, next, 1+w.rng.IntN(200))
@@ -477,6 +508,36 @@ func (w *world) restore(s *story) {
 	w.live = append(w.live, r)
 }
 
+// lose loses the buffers, as a device that fails does. The sequences lose all but their tokens.
+func (w *world) lose() {
+	add(&w.stats, w.pool.Stats())
+	w.lost = append(w.lost, w.live...)
+	w.live = nil
+	w.open()
+}
+
+// move makes a sequence of the pool with the tokens of one that lost its rows.
+func (w *world) move() {
+	w.t.Helper()
+	at := w.rng.IntN(len(w.lost))
+	s := w.lost[at]
+	w.lost = slices.Delete(w.lost, at, at+1)
+	r := &story{seq: w.pool.NewSequence(s.opt), opt: s.opt}
+	w.live = append(w.live, r)
+	w.extend(r, s.ids)
+	w.check()
+}
+
+// add adds the counts of s to sum.
+func add(sum *page.Stats, s page.Stats) {
+	sum.Forked += s.Forked
+	sum.Matched += s.Matched
+	sum.Copied += s.Copied
+	sum.GivenBack += s.GivenBack
+	sum.Dropped += s.Dropped
+	sum.Redone += s.Redone
+}
+
 // rare does what a program seldom does: it drops all prefixes, loses the buffers, or gives
 // memory back to the system.
 func (w *world) rare() {
@@ -484,13 +545,7 @@ func (w *world) rare() {
 	case 0:
 		w.pool.DropPrefixes()
 	case 1:
-		for _, s := range w.live {
-			s.seq.Invalidate()
-		}
-		w.pool.DropPrefixes()
-		for g := range w.memory {
-			clear(w.memory[g])
-		}
+		w.lose()
 	default:
 		w.drain(1 + w.rng.IntN(6))
 	}
@@ -551,8 +606,8 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// Random schedules of sequences that prompt, generate, rewind, fork, fail, close and hit prefixes
-// in a pool that is often full. At every step the rows that a token sees have the contents that
+// Random schedules of sequences that prompt, generate, rewind, fork, fail, close, hit prefixes and
+// lose their rows in a pool that is often full. At every step the rows that a token sees have the contents that
 // follow from the tokens before them, only pages with one reference are written, a reservation
 // fails if and only if the sequences hold too many pages, and as few tokens as possible are
 // decoded again. When all sequences are released and the tree is empty, all pages are free.
@@ -563,7 +618,7 @@ func TestSchedules(t *testing.T) {
 		steps = 500
 	}
 	var sum page.Stats
-	full := 0
+	full, found := 0, 0
 	for i, opt := range []page.Options{
 		{Rows: 2048, Windows: []int{0, 8, 64}, PrefixRows: 512},
 		{Rows: 1500, Windows: []int{0, 33, 32, 1}, PrefixRows: 4096},
@@ -590,18 +645,14 @@ func TestSchedules(t *testing.T) {
 				}
 			}
 			w.drain(1)
-			s := w.pool.Stats()
-			t.Logf("%+v, %d reservations failed", s, w.full)
-			sum.Forked += s.Forked
-			sum.Matched += s.Matched
-			sum.Copied += s.Copied
-			sum.GivenBack += s.GivenBack
-			sum.Dropped += s.Dropped
-			sum.Redone += s.Redone
+			add(&w.stats, w.pool.Stats())
+			t.Logf("%+v, %d reservations failed, %d appended rows found", w.stats, w.full, w.found)
+			add(&sum, w.stats)
 			full += w.full
+			found += w.found
 		})
 	}
-	if least := min(sum.Forked, sum.Matched, sum.Copied, sum.GivenBack, sum.Dropped, sum.Redone, full); least < 100 {
-		t.Errorf("%+v and %d reservations that failed, want at least 100 of each", sum, full)
+	if least := min(sum.Forked, sum.Matched, sum.Copied, sum.GivenBack, sum.Dropped, sum.Redone, full, found); least < 100 {
+		t.Errorf("%+v, %d reservations that failed and %d appended rows found, want at least 100 of each", sum, full, found)
 	}
 }

@@ -79,8 +79,10 @@ func (s *Sequence) Table(g int) []int32 { return s.tables[g].pages }
 // Len().
 func (s *Sequence) Redo() (from, to int) { return s.done, len(s.ids) }
 
-// Append adds tokens whose rows are not there, so that Redo names them. The owner uses it when
-// the rows of another sequence with these tokens were lost.
+// Append adds tokens without their rows. It takes the rows that the prefix tree has, so that Redo
+// names the other tokens. After the contents of the buffers were lost, the owner makes a new pool,
+// and appends the tokens of each sequence of the old pool to a new sequence. The old sequences
+// need not be released.
 func (s *Sequence) Append(ids []int32) {
 	s.idle("Append")
 	s.ids = append(s.ids, ids...)
@@ -460,19 +462,6 @@ func (s *Sequence) fill(g, at int, path []int32) {
 	}
 }
 
-// Invalidate cancels a step that is reserved and releases all pages, but keeps the tokens: Redo
-// then names all of them. After the contents of the buffers were lost, the owner invalidates
-// all sequences and then calls Pool.DropPrefixes, which empties the tree.
-func (s *Sequence) Invalidate() {
-	s.Cancel()
-	s.pool.tree.touch(s.node)
-	s.done, s.node = 0, none
-	for g := range s.tables {
-		s.cut(g, 0)
-	}
-	s.pool.trim()
-}
-
 // Fork returns a sequence with the same tokens, options and pages. The caller releases it.
 func (s *Sequence) Fork() *Sequence {
 	s.idle("Fork")
@@ -500,6 +489,11 @@ func (s *Sequence) Release() {
 	if s.released {
 		panic(fmt.Sprintf("page: second release of a sequence of %d tokens", len(s.ids)))
 	}
-	s.Invalidate()
+	s.Cancel()
+	s.pool.tree.touch(s.node)
+	for g := range s.tables {
+		s.cut(g, 0)
+	}
+	s.pool.trim()
 	s.released = true
 }

@@ -286,6 +286,63 @@ func TestPrefixWithoutWindow(t *testing.T) {
 	checkUsed(t, p, 1, 20, 20)
 }
 
+// Appended tokens are part of the sequence at once. The tree gives their full pages, if it has
+// them, and Redo names the other tokens until they are decoded.
+func TestAppend(t *testing.T) {
+	other := page.Key{Variant: "linear"}
+	for _, tc := range []struct {
+		name   string
+		prefix int // the rows of the tree; 1000 tokens that count from 0 are decoded before
+		key    page.Key
+		held   []int32 // the tokens that the sequence has already
+		ids    []int32
+		from   int
+	}{
+		{name: "no tree", ids: count(0, 100), from: 0},
+		{name: "part of a page", prefix: 1024, ids: count(0, 100), from: 96},
+		{name: "whole pages", prefix: 1024, ids: count(0, 96), from: 96},
+		{name: "less than a page", prefix: 1024, ids: count(0, 31), from: 0},
+		{name: "longer", prefix: 1024, ids: count(0, 1100), from: 992},
+		{name: "part of the window in the tree", prefix: 320, ids: count(0, 900), from: 320},
+		{name: "none", prefix: 1024, ids: nil, from: 0},
+		{name: "other key", prefix: 1024, key: other, ids: count(0, 100), from: 0},
+		{name: "other first token", prefix: 1024, ids: append(count(9, 1), count(1, 99)...), from: 0},
+		{name: "after a part", prefix: 1024, held: count(0, 10), ids: count(10, 90), from: 96},
+		{name: "after a full page", prefix: 1024, held: count(0, 32), ids: count(32, 10), from: 32},
+		{name: "after other tokens", prefix: 1024, held: count(5, 10), ids: count(10, 90), from: 10},
+		{name: "after tokens without a tree", held: count(0, 50), ids: count(50, 50), from: 50},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := page.New(page.Options{Rows: 4096, Windows: []int{0, 40}, PrefixRows: tc.prefix})
+			first := start(t, p, page.SequenceOptions{}, count(0, 1000))
+			s := start(t, p, page.SequenceOptions{Key: tc.key}, tc.held)
+			redone := p.Stats().Redone
+			s.Append(tc.ids)
+			want := append(slices.Clone(tc.held), tc.ids...)
+			if from, to := s.Redo(); from != tc.from || to != len(want) || s.Len() != to {
+				t.Errorf("%d to %d of %d tokens again, want %d to %d", from, to, s.Len(), tc.from, len(want))
+			}
+			f := s.Fork()
+			decode(t, s, count(2000, 7))
+			if got := p.Stats().Redone - redone; got != len(want)-tc.from {
+				t.Errorf("%d tokens counted as decoded again, want %d", got, len(want)-tc.from)
+			}
+			if err := f.Rewind(len(want)); err != nil || !slices.Equal(f.IDs(), want) {
+				t.Errorf("tokens of a fork %v, %v, want %v", f.IDs(), err, want)
+			}
+			if want = append(want, count(2000, 7)...); !slices.Equal(s.IDs(), want) {
+				t.Errorf("tokens %v, want %v", s.IDs(), want)
+			}
+			if from, to := s.Redo(); from != len(want) || to != len(want) {
+				t.Errorf("%d to %d again after decoding %d tokens", from, to, len(want))
+			}
+			if err := p.Check([]*page.Sequence{first, s, f}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Sequences that decode the same prompt hold its full pages once, whether they asked for a prefix
 // or decoded the prompt at the same time.
 func TestSharedPrompt(t *testing.T) {
@@ -337,7 +394,6 @@ func TestLeastRecentlyUsed(t *testing.T) {
 func TestUsedUntilReleased(t *testing.T) {
 	for _, end := range []func(s *page.Sequence){
 		(*page.Sequence).Release,
-		(*page.Sequence).Invalidate,
 		func(s *page.Sequence) { _ = s.Rewind(0) },
 	} {
 		p := page.New(page.Options{Rows: 6 * page.Rows, Windows: []int{0}, PrefixRows: 6 * page.Rows})
@@ -446,33 +502,6 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// An invalid sequence keeps its tokens and decodes all of them again.
-func TestInvalidate(t *testing.T) {
-	p := page.New(page.Options{Rows: 640, Windows: []int{0, 40}, PrefixRows: 640})
-	s := start(t, p, page.SequenceOptions{}, count(0, 100))
-	f := s.Fork()
-	if _, err := s.Reserve(1); err != nil {
-		t.Fatal(err)
-	}
-	s.Invalidate()
-	f.Invalidate()
-	p.DropPrefixes()
-	checkUsed(t, p, 0, 0, 0)
-	for _, s := range []*page.Sequence{s, f} {
-		if from, to := s.Redo(); from != 0 || to != 100 || !slices.Equal(s.IDs(), count(0, 100)) {
-			t.Errorf("%d to %d of %v again, want 0 to 100", from, to, s.IDs())
-		}
-	}
-	decode(t, s, nil)
-	// The rows of the other sequence are in the tree by now.
-	if got := f.Prefix(count(100, 1)); got != 0 {
-		t.Errorf("prefix of %d tokens", got)
-	}
-	if from, to := f.Redo(); from != 96 || to != 100 {
-		t.Errorf("%d to %d again, want 96 to 100", from, to)
-	}
-}
-
 // AppendFreed returns the whole run around a page that became free, once, and leaves short runs
 // for later.
 func TestAppendFreed(t *testing.T) {
@@ -518,6 +547,7 @@ func TestPanics(t *testing.T) {
 		{"second reservation", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(3); _, _ = s.Reserve(1) }, "Reserve of a sequence of 40 tokens with 3 rows reserved"},
 		{"fork within a step", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(3); s.Fork() }, "Fork of a sequence"},
 		{"rewind within a step", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(3); _ = s.Rewind(0) }, "Rewind of a sequence"},
+		{"append within a step", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(3); s.Append(nil) }, "Append of a sequence"},
 		{"prefix within a step", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(3); s.Prefix(nil) }, "Prefix of a sequence"},
 		{"no rows", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(0) }, "Reserve of 0 rows"},
 		{"restore after tokens", func(p *page.Pool, s *page.Sequence) { _ = s.Restore(1) }, "Restore of a sequence of 40 tokens"},
@@ -525,10 +555,10 @@ func TestPanics(t *testing.T) {
 		{"commit of none", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(1); s.Commit(nil) }, "Commit of 0 tokens"},
 		{"commit without a step", func(p *page.Pool, s *page.Sequence) { s.Commit(count(0, 1)) }, "Commit of 1 tokens after 40 with 0 rows reserved"},
 		{"commit of other tokens", func(p *page.Pool, s *page.Sequence) {
-			s.Invalidate()
+			s.Append(count(40, 1))
 			_, _ = s.Reserve(1)
 			s.Commit(count(7, 1))
-		}, "Commit of 1 tokens after 0 with 1 rows reserved, of which 1 were decoded before"},
+		}, "Commit of 1 tokens after 40 with 1 rows reserved, of which 1 were decoded before"},
 		{"restore in part", func(p *page.Pool, s *page.Sequence) {
 			r := p.NewSequence(page.SequenceOptions{})
 			_ = r.Restore(100)
