@@ -51,17 +51,22 @@
 // would evict each weight just before its next use, so that a model 3% over its budget
 // would upload all of its weights in each step. Instead, the manager measures each
 // weight's interval between uses, counted in uses of weights, and evicts the weight with
-// the latest expected use. In a loop, that is a weight that was just used. So a fixed
+// the latest expected use. In a loop, that is a weight that was just used. So a large
 // part of the model stays resident, the rest is streamed through the remaining room, and
-// a step uploads little more than the part over the budget. Three rules refine this
-// order:
+// a step uploads little more than the part over the budget. Weights of one operation are
+// needed at once, and none of them makes room for another. So the streamed part starts
+// earlier in each step, by about the largest sum of the weights of one operation and of
+// those that the third rule keeps. A step in which it passes the end of the loop uploads as
+// much in addition to the part over the budget.
+//
+// Three rules refine this order:
 //
 //   - A weight that was not used for three rounds of the running model is assumed to
 //     belong to an idle model. It is evicted first, whatever its size.
 //   - A large weight is evicted only if smaller ones do not make enough room, because
 //     its next upload would cost more than the room that a small request needs.
-//   - The last used weights stay, up to a 32nd of the budget. The device may still be
-//     using them, and an upload into their memory would wait.
+//   - The last used weights stay, up to a 32nd of the bytes of all resident weights. The
+//     device may still be using them, and an upload into their memory would wait.
 //
 // A weight's history outlives its block. It is dropped after the garbage collector has
 // freed the weight's buffer.

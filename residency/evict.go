@@ -56,8 +56,10 @@ const (
 	// deadRounds is the number of rounds without a use after which a weight is assumed to
 	// be out of use.
 	deadRounds = 3
-	// spareShare is the share of the budget that the last used weights keep. The device
-	// may still be using them, and a user of their memory would wait.
+	// spareShare is the share of the adopted bytes that the last used weights keep. The
+	// device may still be using them, and a user of their memory would wait. It is not a
+	// share of the budget, of which a cache may hold the most: each step streams another part
+	// of the model, which starts earlier by about the bytes of these weights.
 	spareShare = 1. / 32
 )
 
@@ -260,8 +262,11 @@ func chooseLive(list []candidate, size, missing, spare int64) int64 {
 // evict drops the device copies of weights so that missing bytes become free for a block
 // of size bytes. It reports whether it dropped any. The caller holds scarce.
 func (m *Manager) evict(list []candidate, size, missing int64) bool {
+	m.mu.Lock()
+	spare := int64(spareShare * float64(m.stats.Adopted))
+	m.mu.Unlock()
 	given := int64(0)
-	for _, c := range choose(list, size, missing, int64(spareShare*float64(m.budget))) {
+	for _, c := range choose(list, size, missing, spare) {
 		// DropDevice calls Block.Free, which locks mu, so it is called without mu. It
 		// returns false if another goroutine has begun to use the buffer meanwhile, or has
 		// released it.

@@ -371,18 +371,21 @@ func (x *bench) weight(n int, v byte) *storage.Buffer {
 	return b
 }
 
-// ensure makes b resident for an op on queue a, and reports whether the call adopted b.
-func (x *bench) ensure(b *storage.Buffer) bool {
+// ensure makes the weights resident for one op on queue a, and reports whether the call adopted
+// the last one.
+func (x *bench) ensure(list ...*storage.Buffer) (adopted bool) {
 	x.t.Helper()
-	adopted, err := x.m.Ensure(bg, b, x.a.Timeline(), true)
-	if err != nil {
-		x.t.Fatal(err)
-	}
 	var needs storage.Needs
-	if _, err := b.BeginDevice(bg, x.a.Timeline(), storage.Read, &needs); err != nil {
-		x.t.Fatal(err)
+	for _, b := range list {
+		var err error
+		if adopted, err = x.m.Ensure(bg, b, x.a.Timeline(), true); err != nil {
+			x.t.Fatal(err)
+		}
+		if _, err := b.BeginDevice(bg, x.a.Timeline(), storage.Read, &needs); err != nil {
+			x.t.Fatal(err)
+		}
+		defer b.EndDevice(storage.Read, accel.Work{}, true, nil)
 	}
-	b.EndDevice(storage.Read, accel.Work{}, true, nil)
 	return adopted
 }
 
