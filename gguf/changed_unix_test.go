@@ -75,6 +75,10 @@ var uses = map[string]func(f *File) error{
 		return Write(out, f)
 	},
 	"check": func(f *File) error { return f.Source().Check() },
+	"fingerprint": func(f *File) error {
+		_, err := f.Source().Fingerprint()
+		return err
+	},
 	"parse again": func(f *File) error {
 		m := f.parts[0]
 		if !m.retain() {

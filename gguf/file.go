@@ -23,7 +23,8 @@ type File struct {
 	tensors   []TensorInfo
 	index     map[string]int
 
-	parts []*mapping // one per part of a split file
+	parts   []*mapping // one per part of a split file
+	headers []int      // for each part, the bytes in front of the padding before the tensors' data
 	// short is the number of padding bytes missing at the end of the first part.
 	short  int64
 	closed atomic.Bool
@@ -123,32 +124,6 @@ func (f *File) borrow(t TensorInfo) (*mapping, []byte, error) {
 	return m, m.data[own.Offset:end:end], nil
 }
 
-// Source is the set of files that a [File] was opened from.
-type Source struct{ parts []*mapping }
-
-// Source returns the files that f was opened from.
-func (f *File) Source() Source { return Source{f.parts} }
-
-// Check returns an error that wraps [ErrFileChanged] if the size or time of modification
-// of one of the files has changed since it was opened. If Check succeeds, all bytes read
-// before it were the bytes of the files. A file that was replaced by a rename has not
-// changed. Check skips images given to [Parse], and files that neither the [File] nor a
-// buffer keeps open. It allocates only if it fails, and may be called at any time.
-func (s Source) Check() error {
-	for _, m := range s.parts {
-		if m.check == nil || !m.retain() {
-			continue
-		}
-		err := m.check()
-		// The error is ignored as in Buffer.
-		_ = m.release()
-		if err != nil {
-			return fmt.Errorf("gguf: %w", err)
-		}
-	}
-	return nil
-}
-
 // own returns the tensor of f whose bytes t describes, and whether there is one.
 func (f *File) own(t TensorInfo) (TensorInfo, bool) {
 	own, ok := f.Tensor(t.Name)
@@ -192,7 +167,7 @@ func parse(data []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.tensors = tensors
+	f.tensors, f.headers = tensors, []int{r.off}
 	f.index = make(map[string]int, len(tensors))
 	for i, t := range tensors {
 		if _, dup := f.index[t.Name]; dup {

@@ -130,7 +130,7 @@ func (f *File) join(p *File) error {
 		f.index[t.Name] = len(f.tensors)
 		f.tensors = append(f.tensors, t)
 	}
-	f.parts = append(f.parts, p.parts...)
+	f.parts, f.headers = append(f.parts, p.parts...), append(f.headers, p.headers...)
 	return nil
 }
 
