@@ -24,7 +24,8 @@
 // same [Key]. A node of the tree is one page of every group, keyed by the node before it and
 // by the [Rows] ids of the page. Every page that a commit fills enters the tree. If the tree
 // has a page with the same ids already, the sequence takes that page and frees its own, so
-// that many sequences with the same prompt hold its rows once.
+// that many sequences with the same prompt hold its rows once. A private sequence takes no part
+// in this: its rows come from outside, and others must not depend on them.
 //
 // A row is written only while its page has one reference. Full pages are never written, and a
 // last page that is shared is copied when a step reserves rows in it.
@@ -32,9 +33,9 @@
 // # Windows
 //
 // When no later token of a sequence can see any row of a page, the sequence gives the page
-// back, at once or after SequenceOptions.Slack more rows. A later rewind can need such a page. A sequence is whole at position p if in every
-// group the pages of the rows that a token at p sees are there, in the sequence's tables or in
-// the tree; all sequences are whole at 0. A rewind to n therefore goes back to the last point
+// back, at once or after SequenceOptions.Slack more rows. A later rewind can need such a page. A
+// sequence is whole at position p if in every group the pages of the rows that a token at p sees
+// are there, in the sequence's tables or in the tree; all sequences are whole at 0. A rewind to n therefore goes back to the last point
 // p <= n where the sequence is whole, and keeps the ids up to n. Decoding the ids from p to n
 // again, as [Sequence.Redo] says, restores the rows. The pages behind p are released in all
 // groups, so that a row that is written again is in a page that nothing else refers to.
@@ -55,7 +56,8 @@
 //     before that node. A node whose page only the tree holds therefore has no node after it
 //     that a sequence uses.
 //   - In the order of use, a node is never older than the nodes after it.
-//   - With the tree on, all full pages of group 0 of all sequences are in the tree.
+//   - With the tree on, all full pages of group 0 of all sequences are in the tree, except those
+//     of private sequences.
 //
 // Broken invariants and calls in the wrong order panic and say what they found.
 //

@@ -103,7 +103,14 @@ func (p *Pool) checkSequence(s *Sequence) error {
 			}
 		}
 	}
-	if p.limit == 0 {
+	if p.limit == 0 || s.opt.Private {
+		for g := range s.tables {
+			for _, page := range s.tables[g].pages {
+				if page != none && p.groups[g].node[page] != none {
+					return fmt.Errorf("page %d of group %d is in the tree", page, g)
+				}
+			}
+		}
 		return nil
 	}
 	if got, want := p.tree.depth(s.node), s.done/Rows; got != want {

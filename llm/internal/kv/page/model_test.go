@@ -328,6 +328,9 @@ func (w *world) settled(s *story, ids []int32, change func()) {
 		tables = append(tables, slices.Clone(s.seq.Table(g)))
 		tree = append(tree, make(map[uint64]bool))
 		for _, number := range w.pool.TreePages(g) {
+			if s.opt.Private {
+				break
+			}
 			tree[g][w.memory[g][(int(number)+1)*page.Rows-1]] = true
 		}
 	}
@@ -404,8 +407,8 @@ func (w *world) act() {
 	w.t.Helper()
 	if len(w.live) == 0 || len(w.live) < 10 && w.rng.IntN(12) == 0 {
 		opt := page.SequenceOptions{
-			Key:         page.Key{Format: uint64(w.rng.IntN(8)) / 7, Variant: "yarn"[:w.rng.IntN(8)/7]},
-			KeepWindows: w.rng.IntN(5) == 0, Slack: max(0, w.rng.IntN(200)-100), Tokens: w.rng.IntN(2) * 100,
+			Key:     page.Key{Format: uint64(w.rng.IntN(8)) / 7, Variant: "yarn"[:w.rng.IntN(8)/7]},
+			Private: w.rng.IntN(8) == 0, KeepWindows: w.rng.IntN(5) == 0, Slack: max(0, w.rng.IntN(200)-100), Tokens: w.rng.IntN(2) * 100,
 		}
 		w.live = append(w.live, &story{seq: w.pool.NewSequence(opt), opt: opt})
 	}
@@ -483,14 +486,19 @@ func (w *world) release(at int) {
 	w.live = slices.Delete(w.live, at, at+1)
 }
 
-// restore loads the tokens of s into a new sequence, as if from a file.
+// restore loads the tokens of s into a new sequence, as if from a file with the rows from some
+// page of each group on.
 func (w *world) restore(s *story) {
 	if len(w.live) >= 10 || len(s.ids) == 0 {
 		return
 	}
 	r := &story{seq: w.pool.NewSequence(s.opt), opt: s.opt}
 	r.setIDs(slices.Clone(s.ids))
-	if err := r.seq.Restore(len(r.ids)); err != nil {
+	from := make([]int, len(w.memory))
+	for g := range from {
+		from[g] = w.rng.IntN(w.first(g, len(r.ids))/page.Rows + 1)
+	}
+	if err := r.seq.Restore(len(r.ids), from); err != nil {
 		w.full++
 		r.seq.Release()
 		return
@@ -499,6 +507,9 @@ func (w *world) restore(s *story) {
 		for i, number := range r.seq.Table(g) {
 			if number < 0 {
 				continue
+			}
+			if i < from[g] {
+				w.t.Fatalf("room for page %d of group %d, which was not saved", i, g)
 			}
 			w.write(g, number)
 			copy(w.memory[g][int(number)*page.Rows:][:page.Rows], r.sums[i*page.Rows:])

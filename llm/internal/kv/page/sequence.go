@@ -8,6 +8,9 @@ import (
 // SequenceOptions are the options of NewSequence.
 type SequenceOptions struct {
 	Key Key
+	// Private keeps the pages of the sequence out of the prefix tree, and those of the tree
+	// out of the sequence. Forks of the sequence are private too, and share its pages.
+	Private bool
 	// KeepWindows keeps the pages that no later token sees, so that a rewind finds them.
 	// Pages that the prefix tree has lost before Prefix took a prompt are missing all the
 	// same.
@@ -119,36 +122,46 @@ func (s *Sequence) Prefix(ids []int32) int {
 // If pages lack, Reserve drops prefixes that no sequence uses. If that does not suffice, it
 // fails with ErrFull and changes nothing.
 func (s *Sequence) Reserve(n int) ([]Copy, error) {
-	if err := s.reserve("Reserve", n, false); err != nil {
+	if err := s.reserve("Reserve", n, nil); err != nil {
 		return nil, err
 	}
 	return s.copies, nil
 }
 
-// Restore makes room in an empty sequence for n rows that the owner has saved. In a group with a
-// window, it reserves only the pages of the rows that later tokens see, except with KeepWindows.
-// The caller then writes the rows of Table, and calls Commit with all n tokens, or Cancel.
-// Restore fails like Reserve.
-func (s *Sequence) Restore(n int) error {
+// Restore makes room in an empty sequence for n rows that the owner has saved. from has for each
+// group the first entry of the table whose rows were saved, which must not be behind Seen(g, n).
+// Restore reserves the pages from there on, but only those that a sequence of n rows keeps. The
+// caller then writes the rows of Table, and calls Commit with all n tokens, or Cancel. Restore
+// fails like Reserve.
+func (s *Sequence) Restore(n int, from []int) error {
 	if len(s.ids) > 0 {
 		panic(fmt.Sprintf("page: Restore of a sequence of %d tokens", len(s.ids)))
 	}
-	return s.reserve("Restore", n, !s.opt.KeepWindows)
+	for g := range s.tables {
+		if from[g] > s.Seen(g, n) {
+			panic(fmt.Sprintf("page: Restore of %d rows from page %d of group %d on, want %d or before", n, from[g], g, s.Seen(g, n)))
+		}
+	}
+	return s.reserve("Restore", n, from)
 }
 
-// reserve implements Reserve, and Restore if visible is set.
-func (s *Sequence) reserve(call string, n int, visible bool) error {
+// Seen returns the first entry of the table of group g that the token at position n sees, or any
+// later token.
+func (s *Sequence) Seen(g, n int) int { return s.pool.groups[g].first(n) / Rows }
+
+// reserve implements Reserve, and Restore if from is set.
+func (s *Sequence) reserve(call string, n int, from []int) error {
 	s.idle(call)
 	if n < 1 {
 		panic(fmt.Sprintf("page: %s of %d rows", call, n))
 	}
 	for g := range s.tables {
-		if err := s.fits(g, n, visible); err != nil {
+		if err := s.fits(g, n, from); err != nil {
 			return err
 		}
 	}
 	for g := range s.tables {
-		s.makeRoom(g, n, visible)
+		s.makeRoom(g, n, from)
 	}
 	s.reserved = n
 	return nil
@@ -156,18 +169,18 @@ func (s *Sequence) reserve(call string, n int, visible bool) error {
 
 // skipped returns the first entry of the table of group g for which a reservation of n rows
 // takes a page.
-func (s *Sequence) skipped(g, n int, visible bool) int {
+func (s *Sequence) skipped(g, n int, from []int) int {
 	held := len(s.tables[g].pages)
-	if visible {
-		return max(held, s.pool.groups[g].first(s.done+n)/Rows)
+	if from != nil {
+		return max(held, from[g], s.firstEntry(g, s.done+n))
 	}
 	return held
 }
 
 // need returns the number of pages that a reservation of n rows takes from group g. If it must
 // copy the last page, shared is that page; else shared is none.
-func (s *Sequence) need(g, n int, visible bool) (pages int, shared int32) {
-	pages = pagesOf(s.done+n) - s.skipped(g, n, visible)
+func (s *Sequence) need(g, n int, from []int) (pages int, shared int32) {
+	pages = pagesOf(s.done+n) - s.skipped(g, n, from)
 	if s.done%Rows != 0 {
 		last := s.tables[g].pages[s.done/Rows]
 		if s.pool.groups[g].refs[last] > 1 {
@@ -178,9 +191,9 @@ func (s *Sequence) need(g, n int, visible bool) (pages int, shared int32) {
 }
 
 // fits returns an error if group g cannot have room for n more rows.
-func (s *Sequence) fits(g, n int, visible bool) error {
+func (s *Sequence) fits(g, n int, from []int) error {
 	in := &s.pool.groups[g]
-	need, shared := s.need(g, n, visible)
+	need, shared := s.need(g, n, from)
 	if shared != none && in.node[shared] != none && in.refs[shared] == 2 {
 		need-- // makeRoom can take the page from the tree instead of copying it
 	}
@@ -192,10 +205,10 @@ func (s *Sequence) fits(g, n int, visible bool) error {
 }
 
 // makeRoom takes the pages for n more rows in group g. fits has found that there are enough.
-func (s *Sequence) makeRoom(g, n int, visible bool) {
+func (s *Sequence) makeRoom(g, n int, from []int) {
 	p := s.pool
 	in, t := &p.groups[g], &s.tables[g]
-	need, shared := s.need(g, n, visible)
+	need, shared := s.need(g, n, from)
 	if need > in.obtainable() {
 		// Only the tree shares the last page, and all nodes after that page are evicted.
 		p.evict(g, in.treeOnly)
@@ -209,7 +222,7 @@ func (s *Sequence) makeRoom(g, n int, visible bool) {
 		s.copies = append(s.copies, Copy{Group: g, From: shared, To: to, Rows: s.done % Rows})
 		p.stats.Copied++
 	}
-	for i, end := s.skipped(g, n, visible), pagesOf(s.done+n); len(t.pages) < end; {
+	for i, end := s.skipped(g, n, from), pagesOf(s.done+n); len(t.pages) < end; {
 		page := int32(none)
 		if len(t.pages) >= i {
 			page = in.take()
@@ -274,7 +287,7 @@ func (s *Sequence) Commit(ids []int32) {
 	s.done += len(ids)
 	s.pool.stats.Redone += len(kept)
 	s.endStep()
-	if s.pool.limit > 0 {
+	if s.pool.limit > 0 && !s.opt.Private {
 		s.enter()
 	}
 	s.giveBack()
@@ -327,7 +340,7 @@ func (s *Sequence) giveBack() {
 				s.pool.stats.GivenBack++
 			}
 		}
-		if seen := s.pool.groups[g].first(s.done) / Rows; seen < len(t.pages) && t.pages[seen] == none {
+		if seen := s.Seen(g, s.done); seen < len(t.pages) && t.pages[seen] == none {
 			panic(fmt.Sprintf("page: group %d lacks page %d of a sequence of %d rows", g, seen, s.done))
 		}
 	}
@@ -377,6 +390,9 @@ func (s *Sequence) settle() {
 // path returns the nodes of the first pages of the sequence, at most depth of them. The slice
 // is valid until the next call for a sequence of the pool.
 func (s *Sequence) path(depth int) []int32 {
+	if s.opt.Private {
+		return nil
+	}
 	t := &s.pool.tree
 	n := s.node
 	for t.depth(n) > depth {

@@ -470,35 +470,83 @@ func TestFullRewritesLastPage(t *testing.T) {
 	}
 }
 
-// A restored sequence has the pages of a window that later tokens see, and no others.
+// A restored sequence has the pages of a window that it would have kept, if they were saved.
 func TestRestore(t *testing.T) {
 	for _, tc := range []struct {
-		keep bool
+		opt  page.SequenceOptions
+		from int // the first page of the window that was saved
 		want []int32
 	}{
-		{false, []int32{-1, -1, 0, 1}},
-		{true, []int32{0, 1, 2, 3}},
+		{page.SequenceOptions{}, 0, []int32{-1, -1, 0, 1}},
+		{page.SequenceOptions{}, 2, []int32{-1, -1, 0, 1}},
+		{page.SequenceOptions{Slack: page.Rows}, 0, []int32{-1, 0, 1, 2}},
+		{page.SequenceOptions{Slack: page.Rows}, 2, []int32{-1, -1, 0, 1}},
+		{page.SequenceOptions{KeepWindows: true}, 0, []int32{0, 1, 2, 3}},
+		{page.SequenceOptions{KeepWindows: true}, 1, []int32{-1, 0, 1, 2}},
+		{page.SequenceOptions{KeepWindows: true, Private: true}, 1, []int32{-1, 0, 1, 2}},
 	} {
 		p := page.New(page.Options{Rows: 4 * page.Rows, Windows: []int{0, 40}, PrefixRows: page.Rows})
-		s := p.NewSequence(page.SequenceOptions{KeepWindows: tc.keep})
-		if err := s.Restore(129); !errors.Is(err, page.ErrFull) || len(s.Table(0)) != 0 {
+		s := p.NewSequence(tc.opt)
+		if got := s.Seen(1, 110); got != 2 || s.Seen(0, 110) != 0 {
+			t.Errorf("page %d of the window is the first that is seen, want 2", got)
+		}
+		from := []int{0, tc.from}
+		if err := s.Restore(129, from); !errors.Is(err, page.ErrFull) || len(s.Table(0)) != 0 {
 			t.Errorf("restoring 129 rows in 128: %v", err)
 		}
 		for range 2 {
-			if err := s.Restore(110); err != nil {
+			if err := s.Restore(110, from); err != nil {
 				t.Fatal(err)
 			}
 			checkTable(t, s, 0, 0, 1, 2, 3)
 			checkTable(t, s, 1, tc.want...)
 			s.Cancel()
 		}
-		if err := s.Restore(110); err != nil {
+		if err := s.Restore(110, from); err != nil {
 			t.Fatal(err)
 		}
 		s.Commit(count(0, 110))
+		checkTable(t, s, 1, tc.want...)
 		if err := p.Check([]*page.Sequence{s}); err != nil || s.Len() != 110 {
 			t.Errorf("%d tokens, %v", s.Len(), err)
 		}
+	}
+}
+
+// A private sequence neither gives pages to the prefix tree nor takes any from it. Its forks
+// share its pages.
+func TestPrivate(t *testing.T) {
+	p := page.New(page.Options{Rows: 640, Windows: []int{0, 40}, PrefixRows: 640})
+	private := page.SequenceOptions{Private: true}
+	s := start(t, p, private, count(0, 100))
+	if n := len(p.TreePages(0)); n != 0 {
+		t.Errorf("%d pages of a private sequence are in the tree", n)
+	}
+	other := p.NewSequence(page.SequenceOptions{})
+	if n := other.Prefix(count(0, 100)); n != 0 {
+		t.Errorf("a prefix of %d tokens of a private sequence", n)
+	}
+	other.Release()
+	open := start(t, p, page.SequenceOptions{}, count(0, 100))
+	hidden := p.NewSequence(private)
+	if n := hidden.Prefix(count(0, 100)); n != 0 {
+		t.Errorf("a private sequence takes a prefix of %d tokens", n)
+	}
+	// The pages of the window are missing, although the tree has pages for the same tokens.
+	if err := s.Rewind(33); err != nil {
+		t.Fatal(err)
+	}
+	if from, to := s.Redo(); from != 0 || to != 33 {
+		t.Errorf("%d to %d again, want 0 to 33", from, to)
+	}
+	decode(t, s, nil)
+	f := s.Fork()
+	if f.Table(0)[0] != s.Table(0)[0] || p.Refs(0, f.Table(0)[0]) != 2 {
+		t.Error("a fork does not share the pages of a private sequence")
+	}
+	decode(t, f, count(500, 40))
+	if err := p.Check([]*page.Sequence{s, open, hidden, f}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -550,7 +598,7 @@ func TestPanics(t *testing.T) {
 		{"append within a step", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(3); s.Append(nil) }, "Append of a sequence"},
 		{"prefix within a step", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(3); s.Prefix(nil) }, "Prefix of a sequence"},
 		{"no rows", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(0) }, "Reserve of 0 rows"},
-		{"restore after tokens", func(p *page.Pool, s *page.Sequence) { _ = s.Restore(1) }, "Restore of a sequence of 40 tokens"},
+		{"restore after tokens", func(p *page.Pool, s *page.Sequence) { _ = s.Restore(1, []int{0, 0}) }, "Restore of a sequence of 40 tokens"},
 		{"commit of too many", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(1); s.Commit(count(0, 2)) }, "Commit of 2 tokens after 40 with 1 rows reserved"},
 		{"commit of none", func(p *page.Pool, s *page.Sequence) { _, _ = s.Reserve(1); s.Commit(nil) }, "Commit of 0 tokens"},
 		{"commit without a step", func(p *page.Pool, s *page.Sequence) { s.Commit(count(0, 1)) }, "Commit of 1 tokens after 40 with 0 rows reserved"},
@@ -561,9 +609,12 @@ func TestPanics(t *testing.T) {
 		}, "Commit of 1 tokens after 40 with 1 rows reserved, of which 1 were decoded before"},
 		{"restore in part", func(p *page.Pool, s *page.Sequence) {
 			r := p.NewSequence(page.SequenceOptions{})
-			_ = r.Restore(100)
+			_ = r.Restore(100, []int{0, 2})
 			r.Commit(count(0, 50))
 		}, "group 1 lacks page 1 of a sequence of 50 rows"},
+		{"restore of too few rows", func(p *page.Pool, s *page.Sequence) {
+			_ = p.NewSequence(page.SequenceOptions{}).Restore(100, []int{0, 3})
+		}, "Restore of 100 rows from page 3 of group 1 on, want 2 or before"},
 		{"reference to a free page", func(p *page.Pool, s *page.Sequence) { p.Retain(1, 9) }, "reference to page 9 of group 1, which is free"},
 		{"release of a free page", func(p *page.Pool, s *page.Sequence) { p.ReleasePage(0, 9) }, "release of page 9 of group 0, which is free (0 references)"},
 		{"release of the reference of the tree", func(p *page.Pool, s *page.Sequence) { s.Release(); p.ReleasePage(0, 0) }, "release of the last reference to page 0 of group 0, which is that of node 0"},
