@@ -1,6 +1,7 @@
 package llm_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -173,6 +174,76 @@ func ExampleConversation_SetMessages() {
 	// Output:
 	// assistant "vv ouaeyb" (token limit)
 	// assistant "ait and wasanayu" (token limit)
+}
+
+// A program saves a session, and goes on with it when it is started again. Here a buffer stands for
+// the file.
+func ExampleSession_Save() {
+	dir, err := os.MkdirTemp("", "fucina")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "tiny.gguf")
+	if err := tinyllama.WriteFile(path, tinyllama.Options{}); err != nil {
+		log.Fatal(err)
+	}
+	eng, err := fucina.Open(fucina.WithExact(true))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer eng.Close()
+	model, err := llm.Open(eng, path, llm.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer model.Close()
+
+	ctx, prompt := context.Background(), "Once upon a time"
+	var file bytes.Buffer
+	first, err := model.NewSession(llm.SessionOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for tok, err := range first.Generate(ctx, prompt, llm.GenerateOptions{MaxTokens: 8}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(tok.Text)
+	}
+	fmt.Println()
+	if err := errors.Join(first.Save(ctx, &file), first.Close()); err != nil {
+		log.Fatal(err)
+	}
+
+	second, err := model.LoadSession(ctx, &file, llm.SessionOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer second.Close()
+	fmt.Println("tokens held:", second.Past())
+	// Only the tokens that the session does not hold are decoded.
+	ids, err := model.Tokenizer().Encode(prompt, tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rest, err := second.Resume(ids)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("to decode: %d of %d\n", len(rest), len(ids))
+	for tok, err := range second.GenerateIDs(ctx, rest, llm.GenerateOptions{MaxTokens: 8}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(tok.Text)
+	}
+	fmt.Println()
+	// Output:
+	// mefx upq bret
+	// tokens held: 19
+	// to decode: 1 of 12
+	// mefx upq bret
 }
 
 // NewTokenizer needs only the vocabulary of a file.

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,7 +47,7 @@ type Options struct {
 // share it.
 type Model struct {
 	eng     *fucina.Engine
-	source  gguf.Source // the files of the weights
+	source  gguf.Source // the files of the weights, which the model retains
 	tok     *tokenizer.Tokenizer
 	net     *net.Network
 	steps   runner
@@ -57,6 +58,8 @@ type Model struct {
 	// the template is not a string.
 	chatTemplate string
 	templateErr  error
+	// fingerprint returns that of source. Only saved sessions need it.
+	fingerprint func() ([sha256.Size]byte, error)
 
 	mu       sync.Mutex
 	sessions int
@@ -119,10 +122,16 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	if opt.CacheTokens < 0 || opt.CacheTokens > arch.MaxLength {
 		return nil, fmt.Errorf("cache of %d tokens, want 1 to %d, or 0 for the default", opt.CacheTokens, arch.MaxLength)
 	}
+	m.fingerprint = sync.OnceValues(m.source.Fingerprint)
 	m.cacheTokens, m.prefixTokens = opt.CacheTokens, opt.PrefixTokens
 	m.steps = runner{m: m, turn: ctxlock.New(), caches: make(map[dtype.DType]*cache)}
 	m.net, err = net.Load(eng, f, net.Config{Params: p, Family: fam, Tokens: tok.VocabSize(), Progress: opt.Progress})
 	if err != nil {
+		return nil, err
+	}
+	// The parts of a split file that have no weights would not remain open otherwise.
+	if err := m.source.Retain(); err != nil {
+		m.net.Release()
 		return nil, err
 	}
 	return m, nil
@@ -209,5 +218,6 @@ func (m *Model) Close() error {
 	m.closed = true
 	err := m.steps.close()
 	m.net.Release()
+	m.source.Release()
 	return err
 }

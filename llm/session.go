@@ -84,7 +84,10 @@ type Session struct {
 // time. A device allocates the memory of the whole cache when the first session decodes. If
 // there is too little, that call fails with fucina.ErrNoMemory, or on a device with
 // fucina.ErrOutOfMemory.
-func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
+func (m *Model) NewSession(opt SessionOptions) (*Session, error) { return m.newSession(opt, false) }
+
+// newSession implements NewSession. A private session shares pages only with its forks.
+func (m *Model) newSession(opt SessionOptions, private bool) (*Session, error) {
 	if opt.Context == 0 {
 		opt.Context = min(m.context, defaultContext)
 	}
@@ -110,7 +113,7 @@ func (m *Model) NewSession(opt SessionOptions) (*Session, error) {
 	s := &Session{
 		m: m, batch: opt.Batch, limit: opt.Context, angles: angles,
 		// The slices of the sequence grow with it, because opt.Context may be very large.
-		opt: page.SequenceOptions{Key: page.Key{Variant: variant}, KeepWindows: opt.KeepWindows, Slack: page.Rows, Tokens: min(opt.Context, defaultContext)},
+		opt: page.SequenceOptions{Key: page.Key{Variant: variant}, Private: private, KeepWindows: opt.KeepWindows, Slack: page.Rows, Tokens: min(opt.Context, defaultContext)},
 	}
 	s.generated = make([]bool, 0, s.opt.Tokens)
 	if err := m.addSession(s, func() (err error) {

@@ -39,6 +39,18 @@ func (s *Shape) RowBytes() int64 {
 	return elements / int64(s.Format.BlockSize()) * int64(s.Format.Size())
 }
 
+// Groups returns the windows of the groups of blocks; 0 means that a token sees all tokens, as in
+// the first group.
+func (s *Shape) Groups() []int {
+	groups := []int{0}
+	for _, window := range s.Windows {
+		if !slices.Contains(groups, window) {
+			groups = append(groups, window)
+		}
+	}
+	return groups
+}
+
 // Cache has the keys and values of all sequences that use one format.
 type Cache struct {
 	shape  Shape
@@ -66,15 +78,12 @@ func New(eng *fucina.Engine, s Shape) (*Cache, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	c := &Cache{shape: s, groups: []int{0}}
+	c := &Cache{shape: s, groups: s.Groups()}
 	var err error
 	if c.views, err = eng.NewContext(); err != nil {
 		return nil, err
 	}
 	for _, window := range s.Windows {
-		if !slices.Contains(c.groups, window) {
-			c.groups = append(c.groups, window)
-		}
 		b := Block{Group: slices.Index(c.groups, window)}
 		if err := b.open(eng, c.views, &s); err != nil {
 			c.Release()

@@ -1,0 +1,81 @@
+//go:build accel
+
+package llm_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/fucina-go/fucina"
+	"github.com/fucina-go/fucina/internal/sim/discrete"
+	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/tinyllama"
+)
+
+// After a failure of the device, also one during Save or LoadSession, sessions are saved and
+// loaded, and continue with the same bits. What the device has lost is decoded again.
+func TestSaveAfterDeviceFailure(t *testing.T) {
+	d, err := discrete.New(discrete.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := fucina.Open(fucina.WithDevice(d), fucina.WithExact(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.CloseLater(t, eng)
+	m := openModel(t, eng, writeModel(t, tinyllama.New(tinyllama.Options{})), llm.Options{})
+	s, other := openSession(t, m, llm.SessionOptions{}), openSession(t, m, llm.SessionOptions{})
+	follow(t, s, mixed(150))
+	whole := save(t, s)
+	want := follow(t, s, mixed(3))
+	if err := s.Rewind(153); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken device")
+	check := func(what string, kind discrete.FaultKind, fails func() error) {
+		t.Helper()
+		if err := d.Inject(discrete.Fault{Kind: kind, Nth: 2, Err: broken}); err != nil {
+			t.Fatal(err)
+		}
+		if err := fails(); !errors.Is(err, broken) {
+			t.Errorf("%s: %v, want the error of the device", what, err)
+		}
+		d.Disarm()
+		file := save(t, s)
+		if rows := binary.LittleEndian.Uint64(file[atRows:]); rows != 0 && rows != 153 {
+			t.Errorf("after %s: %d rows of 153 tokens are saved", what, rows)
+		}
+		for name, file := range map[string][]byte{"before": whole, "after": file} {
+			l := load(t, m, file, llm.SessionOptions{})
+			if got := follow(t, l, mixed(3)); l.Past() != 159 || !slices.Equal(got, want) {
+				t.Errorf("%s: other logits of a session that was saved %s", what, name)
+			}
+		}
+	}
+	check("a step", discrete.SubmitAsync, func() error { return other.Decode(context.Background(), mixed(50), nil) })
+	if rows := binary.LittleEndian.Uint64(save(t, s)[atRows:]); rows != 0 {
+		t.Errorf("%d rows are left after a failure of the compute queue", rows)
+	}
+	decode(t, other, mixed(5)...)
+	follow(t, s, mixed(3))
+	if err := s.Rewind(153); err != nil {
+		t.Fatal(err)
+	}
+	check("load", discrete.SubmitAsync, func() error {
+		_, err := m.LoadSession(context.Background(), bytes.NewReader(whole), llm.SessionOptions{})
+		return err
+	})
+	follow(t, s, mixed(3))
+	if err := s.Rewind(153); err != nil {
+		t.Fatal(err)
+	}
+	// Without its queue for downloads, the device computes nothing more.
+	check("save", discrete.DownloadAsync, func() error { return s.Save(context.Background(), io.Discard) })
+}
