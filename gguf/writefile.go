@@ -3,10 +3,9 @@ package gguf
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
+	"io"
+
+	"github.com/fucina-go/fucina/internal/atomicfile"
 )
 
 // WriteFile creates or replaces the file at path. fill declares and writes the contents of
@@ -22,168 +21,21 @@ import (
 // lies beside the target. A new file has the system's default permissions. A replaced file
 // keeps its permission bits, but not its owner or its other hard links. If path exists and
 // is not a regular file, or is read-only, WriteFile fails before it calls fill.
-func WriteFile(path string, fill func(w *Writer) error) (err error) {
-	asked := path
-	path, old, err := followLinks(path)
-	if err != nil {
-		return err
-	}
-	file, err := createTemp(path, asked, old)
-	if err != nil {
-		return fmt.Errorf("gguf: %w", err)
-	}
-	renamed := false
-	defer func() {
-		if !renamed {
-			file.remove()
+func WriteFile(path string, fill func(w *Writer) error) error {
+	var own error // of fill or of the Writer
+	err := atomicfile.Write(path, func(out io.Writer) error {
+		w := NewWriter(out)
+		if own = fill(w); own == nil {
+			own = w.Close()
 		}
-	}()
-
-	w := NewWriter(file)
-	if err := fill(w); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	if err := file.rename(path); err != nil {
-		return fmt.Errorf("gguf: %w", err)
-	}
-	renamed = true
-	dir, _ := filepath.Split(path)
-	return syncDir(dir)
-}
-
-// maxLinks bounds a chain of symbolic links. Systems follow at most 40.
-const maxLinks = 40
-
-// maxTemp bounds the bytes of a file's name that the name of its temporary file contains.
-// Systems allow 255 bytes in total.
-const maxTemp = 200
-
-// followLinks returns the path of the file that path leads to, and its FileInfo, which is
-// nil if there is no file. It fails if the file cannot be replaced.
-func followLinks(path string) (string, fs.FileInfo, error) {
-	// The target of a link in /proc may be a pipe, whose name is in no directory.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return "", nil, misuse("%s is not a regular file", path)
-	}
-	for range maxLinks {
-		dir, base := filepath.Split(path)
-		if base == "" {
-			return "", nil, misuse("%q is not the name of a file", path)
-		}
-		info, err := os.Lstat(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return path, nil, nil
-		case err != nil:
-			return "", nil, fmt.Errorf("gguf: %w", err)
-		case info.Mode()&fs.ModeSymlink == 0:
-			if !info.Mode().IsRegular() {
-				return "", nil, misuse("%s is not a regular file", path)
-			}
-			if info.Mode().Perm()&0o222 == 0 {
-				return "", nil, misuse("%s is read-only: %w", path, fs.ErrPermission)
-			}
-			return path, info, nil
-		}
-		link, err := os.Readlink(path)
-		if err != nil {
-			return "", nil, fmt.Errorf("gguf: %w", err)
-		}
-		if !filepath.IsAbs(link) {
-			// filepath.Join would remove a ".." together with the name before it, which
-			// may be a link to another directory.
-			link = dir + link
-		}
-		path = link
-	}
-	return "", nil, misuse("%s is one of more than %d symbolic links in a row", path, maxLinks)
-}
-
-// tempFile is written beside the file that it will replace. Its errors name the path
-// that WriteFile was given, because the temporary name means nothing to the user. The
-// os.File is not embedded: its methods, which io.Copy looks for, name the wrong file.
-type tempFile struct {
-	file  *os.File
-	asked string
-}
-
-// createTemp creates a file of a new name beside path. asked is the path that WriteFile was
-// given. The permissions are those of old, the file to replace. If old is nil, the umask
-// decides, unlike in os.CreateTemp.
-func createTemp(path, asked string, old fs.FileInfo) (*tempFile, error) {
-	mode := fs.FileMode(0o666)
-	if old != nil {
-		mode = old.Mode().Perm()
-	}
-	t := &tempFile{asked: asked}
-	dir, base := filepath.Split(path)
-	base = base[:min(len(base), maxTemp)]
-	for range 1000 {
-		name := fmt.Sprintf("%s.%s.%08x.tmp", dir, base, rand.Uint32())
-		var err error
-		if t.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode); err == nil {
-			if err = keepMode(t.file, old); err != nil {
-				t.remove()
-				return nil, t.named(err)
-			}
-			return t, nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			return nil, t.named(err)
-		}
-	}
-	return nil, fmt.Errorf("no free name beside %s: %w", asked, fs.ErrExist)
-}
-
-// Write implements io.Writer.
-func (t *tempFile) Write(p []byte) (int, error) {
-	n, err := t.file.Write(p)
-	return n, t.named(err)
-}
-
-// rename syncs the file to the disk, closes it and renames it to path.
-func (t *tempFile) rename(path string) error {
-	if err := t.file.Sync(); err != nil {
-		return t.named(err)
-	}
-	if err := t.file.Close(); err != nil {
-		return t.named(err)
-	}
-	return t.named(os.Rename(t.file.Name(), path))
-}
-
-// remove closes the file, unless it is closed, and removes it. It ignores errors, because
-// its caller already has an error or a panic.
-func (t *tempFile) remove() {
-	_ = t.file.Close()
-	_ = os.Remove(t.file.Name())
-}
-
-// named returns err, an error about the temporary file, with the path t.asked.
-func (t *tempFile) named(err error) error {
-	var file *fs.PathError
-	var link *os.LinkError
+		return own
+	})
+	var target *atomicfile.TargetError
 	switch {
-	case errors.As(err, &file):
-		return &fs.PathError{Op: file.Op, Path: t.asked, Err: file.Err}
-	case errors.As(err, &link):
-		return &fs.PathError{Op: link.Op, Path: t.asked, Err: link.Err}
-	}
-	return err
-}
-
-// keepMode gives file the permission bits of old, if old is not nil. It calls Chmod only if
-// the bits differ, because some file systems have no permission bits.
-func keepMode(file *os.File, old fs.FileInfo) error {
-	if old == nil {
-		return nil
-	}
-	info, err := file.Stat()
-	if err != nil || info.Mode().Perm() == old.Mode().Perm() {
+	case err == nil || own != nil:
 		return err
+	case errors.As(err, &target):
+		return misuse("%w", err)
 	}
-	return file.Chmod(old.Mode().Perm())
+	return fmt.Errorf("gguf: %w", err)
 }

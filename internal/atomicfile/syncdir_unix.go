@@ -1,10 +1,9 @@
 //go:build unix
 
-package gguf
+package atomicfile
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 )
@@ -17,12 +16,12 @@ func syncDir(dir string) error {
 	}
 	d, err := os.Open(dir)
 	if err != nil {
-		return fmt.Errorf("gguf: %w", err)
+		return err
 	}
 	defer d.Close()
 	// Some file systems cannot sync a directory, and return one of these errors.
 	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
-		return fmt.Errorf("gguf: %w", err)
+		return err
 	}
 	return nil
 }

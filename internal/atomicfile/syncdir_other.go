@@ -1,6 +1,6 @@
 //go:build !unix
 
-package gguf
+package atomicfile
 
 // syncDir does nothing: directories cannot be synced here.
 func syncDir(string) error { return nil }
