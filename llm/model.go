@@ -111,13 +111,10 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{eng: eng, source: f.Source(), tok: tok, context: opt.Context}
+	m := &Model{eng: eng, source: f.Source(), tok: tok}
 	m.chatTemplate, m.templateErr = f.StringOr("tokenizer.chat_template", "")
-	if m.context == 0 {
-		m.context = p.Context
-	}
-	if m.context < 1 || m.context > arch.MaxLength {
-		return nil, fmt.Errorf("context of %d tokens, want 1 to %d", m.context, arch.MaxLength)
+	if m.context, err = longest(&p, opt.Context); err != nil {
+		return nil, err
 	}
 	if opt.CacheTokens < 0 || opt.CacheTokens > arch.MaxLength {
 		return nil, fmt.Errorf("cache of %d tokens, want 1 to %d, or 0 for the default", opt.CacheTokens, arch.MaxLength)
@@ -135,6 +132,19 @@ func newModel(eng *fucina.Engine, f *gguf.File, opt Options) (*Model, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// longest returns the largest length of a session of a model with the dimensions p. asked is
+// Options.Context.
+func longest(p *arch.Params, asked int) (int, error) {
+	n := asked
+	if n == 0 {
+		n = p.Context
+	}
+	if n < 1 || n > arch.MaxLength {
+		return 0, fmt.Errorf("context of %d tokens, want 1 to %d", n, arch.MaxLength)
+	}
+	return n, nil
 }
 
 // NewTokenizer returns the tokenizer of an open file. The file needs a vocabulary, but no

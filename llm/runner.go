@@ -107,17 +107,6 @@ func (r *runner) cacheOf(format dtype.DType) (*cache, error) {
 	return c, nil
 }
 
-// defaultCacheTokens returns the default of Options.CacheTokens for a model whose sessions have
-// at most the given length, on a provider with the given bytes of memory, if one token needs
-// rowBytes.
-func defaultCacheTokens(length int, memory, rowBytes int64) int {
-	n := 4 * int64(length)
-	if memory > 0 {
-		n = min(n, memory/4/rowBytes)
-	}
-	return int(max(n, page.Rows))
-}
-
 // begin waits for the caller's turn, and returns the context of the steps, with the cancellation
 // of ctx and an open frame. The caller ends the turn with end.
 func (r *runner) begin(ctx context.Context) (*fucina.Context, fucina.Frame, error) {

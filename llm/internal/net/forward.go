@@ -28,13 +28,24 @@ type block struct {
 func (n *Network) Params() *arch.Params { return &n.params }
 
 // CacheShape returns the shape of a cache for n, without the number of pages.
-func (n *Network) CacheShape(format dtype.DType) kv.Shape {
-	p := &n.params
+func (n *Network) CacheShape(format dtype.DType) kv.Shape { return CacheShape(&n.params, format) }
+
+// CacheShape returns the shape of a cache for a network with the dimensions p, without the number
+// of pages.
+func CacheShape(p *arch.Params, format dtype.DType) kv.Shape {
 	s := kv.Shape{Format: format, Heads: p.KVHeads, KeyLength: p.KeyLength, ValueLength: p.ValueLength}
-	for i := range n.blocks {
-		s.Windows = append(s.Windows, n.blocks[i].attention.window)
+	for i := range p.Layers {
+		s.Windows = append(s.Windows, window(p, i))
 	}
 	return s
+}
+
+// window returns the number of tokens that a token sees in block i; 0 means all.
+func window(p *arch.Params, i int) int {
+	if p.Local(i) {
+		return p.Window
+	}
+	return 0
 }
 
 // Release releases the weights. The network must not be used afterwards.

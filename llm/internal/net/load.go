@@ -94,10 +94,7 @@ func (l *loader) attention(i int) attention {
 	q := fucina.Ax("q", p.Heads*p.KeyLength)
 	k := fucina.Ax("k", p.KVHeads*p.KeyLength)
 	v := fucina.Ax("v", p.KVHeads*p.ValueLength)
-	a := attention{params: p}
-	if p.Local(i) {
-		a.window = p.Window
-	}
+	a := attention{params: p, window: window(p, i)}
 	a.norm = l.norm(name("attn_norm"), d)
 	if bias := l.family.QKVBias; l.wants(arch.Optional, name("attn_qkv.weight")) {
 		l.fused(name("attn_qkv"), bias, d, part{&a.q, q}, part{&a.k, k}, part{&a.v, v})
