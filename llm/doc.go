@@ -4,7 +4,8 @@
 // [Open] maps a file and checks it. A [Model] holds the weights on one engine, and
 // goroutines may share it. A [Session] is one sequence of tokens. One goroutine at a time
 // drives it. [Session.Generate] streams text, and [Conversation] lays out the turns of a chat.
-// Close the sessions before their model, and the model before its engine.
+// [Session.Save] and [Model.LoadSession] keep a session beyond the end of the program. Close
+// the sessions before their model, and the model before its engine.
 //
 // The metadata of a file gives its family and every dimension of the network. Files are
 // untrusted: Open checks every dimension against the tensors. Open refuses a file with
