@@ -2,6 +2,7 @@
 //
 //	fucina run -m MODEL -p PROMPT [-n N] [-t THREADS] [-c CONTEXT] [--temp T] [--seed S]
 //	fucina run -m MODEL --chat [--chat-template NAME] [-sys MESSAGE]
+//	fucina run -m MODEL -f FILE --prompt-cache FILE [--prompt-cache-all] [--prompt-cache-ro]
 //	fucina quantize [--pure] [--imatrix FILE] IN.gguf OUT.gguf TYPE
 //	fucina tokenize -m MODEL -p TEXT [--ids] [--no-bos] [--parse-special]
 //	fucina perplexity -m MODEL -f FILE [-c CONTEXT] [-t THREADS]

@@ -67,7 +67,7 @@ var inertModel = inertNames{
 	noValue: {
 		"check-tensors", "cpu-moe cmoe", "kv-offload kvo", "log-disable", "log-prefix", "log-timestamps", "mlock",
 		"no-host", "no-log-prefix", "no-log-timestamps", "no-op-offload", "no-perf", "no-repack nr", "no-warmup",
-		"offline", "op-offload", "perf", "repack", "swa-full", "verbose-prompt", "warmup",
+		"offline", "op-offload", "perf", "repack", "verbose-prompt", "warmup",
 	},
 	oneValue: {
 		"cpu-mask C", "cpu-mask-batch Cb", "cpu-range Cr", "cpu-range-batch Crb", "cpu-strict", "cpu-strict-batch",
@@ -87,9 +87,9 @@ var inertModel = inertNames{
 var inertRun = inertNames{
 	noValue: {
 		"context-shift", "jinja", "multiline-input mli", "no-context-shift", "no-jinja", "no-show-timings", "no-skip-chat-parsing",
-		"prompt-cache-all", "prompt-cache-ro", "simple-io", "skip-chat-parsing",
+		"simple-io", "skip-chat-parsing",
 	},
-	oneValue:   {"cache-ram cram", "ctx-checkpoints ctxcp swa-checkpoints", "grp-attn-w gaw", "keep", "print-token-count ptc", "prompt-cache", "reasoning-format"},
+	oneValue:   {"cache-ram cram", "ctx-checkpoints ctxcp swa-checkpoints", "grp-attn-w gaw", "keep", "print-token-count ptc", "reasoning-format"},
 	maybeValue: {"color co"},
 }
 

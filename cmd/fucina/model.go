@@ -40,6 +40,9 @@ const (
 	ownLength     = 0  // the length that the model was trained for
 )
 
+// defaultPrefix is the value of -cache-prefix that means the default.
+const defaultPrefix = -1
+
 // modelFlags are the flags that choose the model and where it runs.
 type modelFlags struct {
 	path     string
@@ -49,6 +52,13 @@ type modelFlags struct {
 	batch    *int  // 0 means the session's default
 	cache    cacheType
 	memory   byteSize // the most to hold on a device
+
+	// The cache of keys and values: its tokens, those of them that it keeps for later prompts,
+	// and whether it keeps what no later token sees.
+	cacheTokens *int // 0 means the model's default
+	cachePrefix *int // defaultPrefix means the model's default
+	keepWindows bool
+	saved       string // the file of a session to begin with, if it exists
 
 	// keys and values are the dtypes of keys and values in the KV cache. They must be equal.
 	keys, values cacheType
@@ -96,22 +106,36 @@ func (f *flags) provider(v *providerName, purpose string) {
 	f.Var(v, "provider", "`name` of the provider "+purpose+"; fucina devices lists the names (default $"+providers.Env+", or the best provider of this machine)")
 }
 
+// modelFile defines the flag for the file of a model.
+func (f *flags) modelFile(path *string, usage string) {
+	f.StringVar(path, "m", "", usage)
+	f.alias("m", "model")
+}
+
+// cacheType defines the flag for the dtype of the KV cache.
+func (f *flags) cacheType(v *cacheType, def string) {
+	f.Var(v, "cache-type", "`dtype` of the KV cache: "+cacheFormats.String()+" (default "+def+")")
+}
+
 func (f *flags) model() *modelFlags {
 	m := &modelFlags{memory: byteSize{low: minDeviceMemory}}
 	f.inert(inertModel)
-	f.StringVar(&m.path, "m", "", "model `file`, GGUF")
-	f.alias("m", "model")
+	f.modelFile(&m.path, "model `file`, GGUF")
 	f.provider(&m.provider, "to compute on")
 	f.Var(&m.memory, "device-memory", "most `bytes` to hold on a device, also in K, M, G or T as in 8G; weights that do not fit together are brought in turn (default a share of what is free, as for 0 and -1)")
 	m.threads = f.size("t", 0, 0, maxThreads, "`threads` to compute with (default one per processor, as for 0 and -1)")
 	f.alias("t", "threads")
 	m.batch = f.size("b", 0, 0, maxTokens, "`tokens` of a prompt to process at once; 0 and -1 mean 512, which is the default")
 	f.alias("b", "batch-size")
-	f.Var(&m.cache, "cache-type", "`dtype` of the KV cache: "+cacheFormats.String()+" (default f16, or f32 with -exact)")
+	f.cacheType(&m.cache, "f16, or f32 with -exact")
 	f.Var(&m.keys, "cache-type-k", "`dtype` of the keys in the KV cache, as in llama.cpp; -cache-type-v must give the same")
 	f.alias("cache-type-k", "ctk")
 	f.Var(&m.values, "cache-type-v", "`dtype` of the values in the KV cache; see -cache-type-k")
 	f.alias("cache-type-v", "ctv")
+	m.cacheTokens = f.size("cache-tokens", 0, 1, maxTokens, "`tokens` that the KV cache has room for (default 4 times the model's context, or what a quarter of the memory has room for; fucina devices -m shows it)")
+	m.cachePrefix = f.size("cache-prefix", defaultPrefix, 0, maxTokens, "`tokens` that the KV cache keeps for later prompts with the same beginning; 0 keeps none (default a quarter of the cache)")
+	f.BoolVar(&m.keepWindows, "keep-windows", false, "keep the keys and values that no later token sees, in blocks with a window")
+	f.alias("keep-windows", "swa-full")
 	f.BoolFunc("exact", "never round activations; -exact and -exact=false override FUCINA_EXACT", func(s string) error {
 		on, err := strconv.ParseBool(s)
 		if err != nil {
@@ -211,18 +235,34 @@ func (l *loaded) open(ctx context.Context, m *modelFlags, length int, progress *
 	if l.engine, err = fucina.Open(opts...); err != nil {
 		return explainProvider(err, name)
 	}
-	l.model, err = llm.Open(l.engine, m.path, llm.Options{Context: max(length, 0), Progress: progress.update})
+	l.model, err = llm.Open(l.engine, m.path, m.options(length, progress))
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
-	opt := llm.SessionOptions{Batch: *m.batch, KV: dtype.DType(m.cache)}
+	opt := llm.SessionOptions{Batch: *m.batch, KV: dtype.DType(m.cache), KeepWindows: m.keepWindows}
+	if m.saved != "" && opt.KV == dtype.Invalid && l.engine.Exact() {
+		opt.KV = dtype.F32 // a file in another format would make the run inexact
+	}
 	if length != defaultLength {
 		opt.Context = l.model.Context()
 	}
-	if l.session, err = l.model.NewSession(opt); err != nil {
+	if l.session, err = beginSession(ctx, l.model, m.saved, opt); err != nil {
 		return err
 	}
 	return ctx.Err()
+}
+
+// options returns the options of the model. length is that of load.
+func (m *modelFlags) options(length int, progress *progress) llm.Options {
+	opt := llm.Options{Context: max(length, 0), CacheTokens: *m.cacheTokens, Progress: progress.update}
+	switch n := *m.cachePrefix; n {
+	case defaultPrefix:
+	case 0:
+		opt.PrefixTokens = -1
+	default:
+		opt.PrefixTokens = n
+	}
+	return opt
 }
 
 // warnLength warns if the session is longer than the context that the model was trained for.
@@ -234,6 +274,9 @@ func (t *tool) warnLength(l *loaded) {
 
 // shorter adds a hint to an error about too little memory.
 func shorter(err error) error {
+	if errors.Is(err, llm.ErrCacheFull) {
+		return fmt.Errorf("%w; see -cache-tokens", err)
+	}
 	if errors.Is(err, fucina.ErrNoMemory) || errors.Is(err, fucina.ErrOutOfMemory) {
 		return fmt.Errorf("%w; a shorter context takes less memory, see -c", err)
 	}

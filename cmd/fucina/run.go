@@ -102,6 +102,7 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	fs.alias("c", "ctx-size")
 	sampling := fs.sampling()
 	talk := fs.chat()
+	saved := fs.promptCache()
 	special := fs.Bool("special", false, "recognise special tokens in the prompt and print those that are generated")
 	fs.alias("special", "sp")
 	display := fs.Bool("display-prompt", true, "print the prompt before the generated text")
@@ -121,6 +122,10 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	if err := talk.check(*out, *n); err != nil {
 		return err
 	}
+	if err := saved.check(); err != nil {
+		return err
+	}
+	m.saved = saved.path
 	if *logits && *out != jsonl {
 		return usagef("run: -logits goes with -o json")
 	}
@@ -157,7 +162,11 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 	t.warnLength(l)
 	if talk.on {
 		c := &conversation{flags: talk, opt: opt, verbose: *verbose, load: l.seconds, interactive: isTerminal(t.stdin)}
-		return t.converse(ctx, l.session, c, *prompt)
+		err := t.converse(ctx, l.session, c, *prompt)
+		if saved.writes() {
+			err = saved.saveAtEnd(ctx, l.session, err)
+		}
+		return err
 	}
 	r := &generation{
 		Model:     jsonText(m.name()),
@@ -172,8 +181,12 @@ func (t *tool) generate(ctx context.Context, args []string) (err error) {
 		Memory:    m.budget(l),
 		Timings:   timings{Load: l.seconds},
 	}
-	g := &generator{result: r, session: l.session, display: *display, promptOnly: *n == 0, logits: *logits}
-	return t.complete(ctx, g, opt, *out, *verbose)
+	g := &generator{result: r, session: l.session, saved: saved, display: *display, promptOnly: *n == 0, logits: *logits}
+	err = t.complete(ctx, g, opt, *out, *verbose)
+	if saved.writes() && saved.all {
+		err = saved.saveAtEnd(ctx, l.session, err)
+	}
+	return err
 }
 
 // complete generates the text after the prompt of g's result, and prints it. After an
@@ -307,6 +320,7 @@ func (t *tool) warnDoubled(tok *tokenizer.Tokenizer, ids []int32, frame tokenize
 type generator struct {
 	result     *generation
 	session    *llm.Session
+	saved      *promptCache
 	display    bool // emit the prompt
 	promptOnly bool // generate nothing
 	logits     bool // keep the logits that the first token is chosen from
@@ -325,10 +339,19 @@ func (g *generator) run(ctx context.Context, opt llm.GenerateOptions) (err error
 		}
 	}
 	r.End = llm.EndNone.String()
-	watch := startWatch()
-	defer func() { watch.stop(&r.Timings, len(r.PromptIDs), len(r.IDs)) }()
+	watch, asked := startWatch(), len(ids)
+	defer func() { watch.stop(&r.Timings, asked, len(r.IDs)) }()
+	if g.saved.path != "" && len(ids) > 0 {
+		if ids, err = s.Resume(ids); err != nil {
+			return err
+		}
+		asked = len(ids)
+		if ids, err = g.keep(ctx, watch, ids); err != nil {
+			return err
+		}
+	}
 	if g.promptOnly {
-		return g.evaluate(ctx)
+		return g.evaluate(ctx, ids)
 	}
 	opt.OnLogits = func(logits []float32) {
 		if watch.predicted() && g.logits {
@@ -337,7 +360,7 @@ func (g *generator) run(ctx context.Context, opt llm.GenerateOptions) (err error
 	}
 	var generated strings.Builder
 	err = func() error {
-		for token, err := range s.GenerateIDs(ctx, r.PromptIDs, opt) {
+		for token, err := range s.GenerateIDs(ctx, ids, opt) {
 			if err != nil {
 				return err
 			}
@@ -355,13 +378,28 @@ func (g *generator) run(ctx context.Context, opt llm.GenerateOptions) (err error
 	return err
 }
 
-// evaluate runs the prompt alone.
-func (g *generator) evaluate(ctx context.Context) error {
+// keep decodes ids, the rest of the prompt, except the last, and saves the session, unless it is
+// saved later or the file has these tokens already. It returns the ids that are left. The last one
+// is not saved, because the logits that follow it have to be computed in any case.
+func (g *generator) keep(ctx context.Context, watch *stopwatch, ids []int32) ([]int32, error) {
+	s, last := g.session, len(ids)-1
+	if !g.saved.writes() || g.saved.all || last == 0 || len(ids) > s.Context()-s.Past() {
+		return ids, nil
+	}
+	if err := s.Decode(ctx, ids[:last], nil); err != nil {
+		return nil, err
+	}
+	defer watch.pause()()
+	return ids[last:], g.saved.save(ctx, s)
+}
+
+// evaluate runs ids, the rest of the prompt, alone.
+func (g *generator) evaluate(ctx context.Context, ids []int32) error {
 	var logits []float32
 	if g.logits {
 		logits = make([]float32, g.session.Model().Params().Vocabulary)
 	}
-	if err := g.session.Decode(ctx, g.result.PromptIDs, logits); err != nil {
+	if err := g.session.Decode(ctx, ids, logits); err != nil {
 		return err
 	}
 	g.result.FirstLogits = logits
@@ -375,6 +413,12 @@ type stopwatch struct {
 }
 
 func startWatch() *stopwatch { return &stopwatch{start: time.Now()} }
+
+// pause stops the watch, which has not predicted yet, until the caller calls the result.
+func (w *stopwatch) pause() (resume func()) {
+	begin := time.Now()
+	return func() { w.start = w.start.Add(time.Since(begin)) }
+}
 
 // predicted records that logits were computed, and reports whether they are the first.
 func (w *stopwatch) predicted() bool {

@@ -355,7 +355,7 @@ func TestRunContext(t *testing.T) {
 	path := tinyllama.New(tinyllama.Options{Context: 5000}).File(t, "long.gguf")
 	threads, batch := 1, 0
 	for _, tc := range []struct{ length, want int }{{defaultLength, 4096}, {ownLength, 5000}, {12, 12}, {6000, 6000}} {
-		l, err := newTool(nil, io.Discard, io.Discard, false, false).load(t.Context(), &modelFlags{path: path, threads: &threads, batch: &batch}, tc.length)
+		l, err := newTool(nil, io.Discard, io.Discard, false, false).load(t.Context(), &modelFlags{path: path, threads: &threads, batch: &batch, cacheTokens: &batch, cachePrefix: &batch}, tc.length)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -599,7 +599,7 @@ const loadLooks = 3
 func TestLoadInterrupted(t *testing.T) {
 	model, number := tinyModel(t), 0
 	for n := range loadLooks {
-		_, err := newTool(nil, io.Discard, io.Discard, false, false).load(countdown.After(n), &modelFlags{path: model, threads: &number, batch: &number}, defaultLength)
+		_, err := newTool(nil, io.Discard, io.Discard, false, false).load(countdown.After(n), &modelFlags{path: model, threads: &number, batch: &number, cacheTokens: &number, cachePrefix: &number}, defaultLength)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("interrupted at look %d: %v", n, err)
 		}
