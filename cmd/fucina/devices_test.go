@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/gguf"
+	"github.com/fucina-go/fucina/llm"
 	"github.com/fucina-go/fucina/providers"
 )
 
@@ -16,7 +19,7 @@ func TestDevicesJSON(t *testing.T) {
 	var objects []map[string]any
 	decodeStrict(t, out, &objects)
 	keys(t, objects[0], "provider", "devices")
-	keys(t, objects[0]["devices"].([]any)[0].(map[string]any), "index", "name", "memory", "total_bytes", "free_bytes")
+	keys(t, objects[0]["devices"].([]any)[0].(map[string]any), "index", "name", "memory", "total_bytes", "free_bytes", "cache_bytes")
 	var list []providerEntry
 	decodeStrict(t, out, &list)
 	var names []string
@@ -51,7 +54,7 @@ func TestDescribeProviders(t *testing.T) {
 	})
 	want := []providerEntry{
 		{Provider: "a", Devices: []deviceEntry{
-			{Index: 1, Name: "big", UUID: "u", Memory: "own", Total: 3 << 30, Free: 1 << 30, MaxSize: 5},
+			{Index: 1, Name: "big", UUID: "u", Memory: "own", Total: 3 << 30, Free: 1 << 30, MaxSize: 5, Cache: 3 << 28},
 			{Name: "shared", Memory: "unified"},
 			{Name: "host", Memory: "host"},
 		}},
@@ -61,6 +64,46 @@ func TestDescribeProviders(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+}
+
+// With a model, the list has the number of tokens of each cache, which is the default of a model
+// that runs there.
+func TestDevicesCache(t *testing.T) {
+	path := tinyModel(t)
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, c := range []struct {
+		args   []string
+		length int
+		format dtype.DType
+	}{
+		{nil, 0, dtype.F16},
+		{[]string{"-c", "0"}, 0, dtype.F16},
+		{[]string{"-c", "1000", "--cache-type", "f32"}, 1000, dtype.F32},
+		{[]string{"-c", "1073741824"}, 1 << 30, dtype.F16}, // the memory decides
+	} {
+		var list []providerEntry
+		decodeStrict(t, invoke(t, append([]string{"devices", "-o", "json", "-m", path}, c.args...)...).ok(t), &list)
+		d := list[0].Devices[0]
+		want, err := llm.DefaultCacheTokens(f, llm.Options{Context: c.length}, c.format, d.Total)
+		if err != nil || d.CacheTokens != want || want < 256 || d.Cache != d.Total/4 {
+			t.Errorf("%v: %d tokens in %d bytes of %d, want %d (%v)", c.args, d.CacheTokens, d.Cache, d.Total, want, err)
+		}
+	}
+	out := invoke(t, "devices", "-m", path).ok(t)
+	if head, _, _ := strings.Cut(out, "\n"); !strings.Contains(head, "  cache   ") || !strings.Contains(head, "  cache tokens  ") || !strings.Contains(out, " 1024 ") {
+		t.Errorf("prints\n%s", out)
+	}
+	if out := invoke(t, "devices").ok(t); !strings.Contains(out, "  cache   ") || strings.Contains(out, "tokens") {
+		t.Errorf("without a model prints\n%s", out)
+	}
+	invoke(t, "devices", "-c", "5").failed(t, exitUsage, "go with -m")
+	invoke(t, "devices", "-m", path, "--cache-type", "q8_0").failed(t, exitError, path+": llm: KV cache of q8_0")
+	invoke(t, "devices", "-m", path+".no").failed(t, exitError, path+".no")
+	invoke(t, "devices", "-m", path, "-c", "1e9").failed(t, exitUsage, "integer")
 }
 
 func TestSizeText(t *testing.T) {

@@ -8,7 +8,7 @@
 //	fucina perplexity -m MODEL -f FILE [-c CONTEXT] [-t THREADS]
 //	fucina bench -m MODEL [-p 512] [-n 48] [-t THREADS] [-r 3]
 //	fucina inspect [-m] FILE
-//	fucina devices
+//	fucina devices [-m MODEL [-c CONTEXT] [--cache-type TYPE]]
 //	fucina version
 //	fucina completion bash|zsh|fish
 //	fucina help [COMMAND]
