@@ -15,12 +15,16 @@ func Discard(p []byte) {
 	if invariants.Enabled || invariants.RaceEnabled {
 		// Under the race detector the write also reveals an access that is not ordered
 		// before or after this one.
-		Poison(p)
+		Poison(p[:min(len(p), poisoned)])
 	}
 	if pages := wholePages(p); len(pages) > 0 {
 		discardPages(pages)
 	}
 }
+
+// poisoned is the number of bytes at the beginning that Discard poisons in builds with checks. The
+// rest of a large part may never have been written, and a write would make it resident.
+const poisoned = 1 << 20
 
 // wholePages returns the pages of the system that lie wholly inside p.
 func wholePages(p []byte) []byte {
