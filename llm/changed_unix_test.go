@@ -5,6 +5,7 @@ package llm_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,6 +61,7 @@ func TestModelFileIsCut(t *testing.T) {
 			}
 			return nil
 		},
+		"save": func(s *llm.Session) error { return s.Save(context.Background(), io.Discard) },
 		"new session": func(s *llm.Session) error {
 			other, err := s.Model().NewSession(llm.SessionOptions{})
 			if err != nil {
@@ -96,6 +98,22 @@ func TestModelFileIsCut(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A model whose file was truncated has no fingerprint, so nothing can be loaded or saved.
+func TestFingerprintOfCutFile(t *testing.T) {
+	sigbus.Need(t)
+	path := writeModel(t, tinyllama.New(tinyllama.Options{}))
+	m := openModel(t, openExact(t), path, llm.Options{})
+	s := openSession(t, m, llm.SessionOptions{})
+	if err := os.Truncate(path, 100); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := m.LoadSession(context.Background(), strings.NewReader("fucinakv"), llm.SessionOptions{})
+		wantChanged(t, err, path)
+		wantChanged(t, s.Save(context.Background(), io.Discard), path)
 	}
 }
 
