@@ -62,7 +62,16 @@ func (s *Session) allRows(ctx context.Context, ids []int32, done int, logits []f
 	vocabulary := s.m.net.Params().Vocabulary
 	for first := 0; first < len(ids); first += logitRows {
 		rows := min(logitRows, len(ids)-first)
-		if err := s.rowLogits(ctx, first, logits[:rows*vocabulary]); err != nil {
+		err := s.rowLogits(ctx, first, logits[:rows*vocabulary])
+		for errors.Is(err, errLost) {
+			if err := s.rewind(past); err != nil {
+				return err
+			}
+			if err = s.advance(ctx, ids, false, nil); err == nil {
+				err = s.rowLogits(ctx, first, logits[:rows*vocabulary])
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("llm: %w", err)
 		}
 		for i := range rows {
@@ -77,13 +86,19 @@ func (s *Session) allRows(ctx context.Context, ids []int32, done int, logits []f
 	return nil
 }
 
-// rowLogits writes the logits that follow the rows of hidden from first on to logits.
+// rowLogits writes the logits that follow the rows of hidden from first on to logits. It fails
+// with errLost if hidden is lost, because a step of another session has failed meanwhile.
 func (s *Session) rowLogits(ctx context.Context, first int, logits []float32) error {
 	r := &s.m.steps
 	c, f, err := r.begin(ctx)
 	if err != nil {
 		return err
 	}
+	others := r.failed != s.failed
 	rows := len(logits) / s.m.net.Params().Vocabulary
-	return r.end(f, fucina.CopyOut(s.m.net.Logits(s.hidden.On(c).Narrow("seq", first, rows)), logits))
+	err = fucina.CopyOut(s.m.net.Logits(s.hidden.On(c).Narrow("seq", first, rows)), logits)
+	if err = r.end(f, err); err != nil && others && ctx.Err() == nil && !errors.Is(err, ErrFileChanged) {
+		return errLost
+	}
+	return err
 }

@@ -26,9 +26,10 @@ type runner struct {
 	// turn is held during a step, and guards the fields up to step.
 	turn ctxlock.Lock
 	c    *fucina.Context // nil before the first step, and after a failure of the device
-	// suspect says that a step has failed since the caches were last known to be good: a
-	// device may have failed while it wrote to them.
+	// suspect says that a step has failed since the context and the caches were last known to
+	// be good: a device may have failed while it wrote to the caches.
 	suspect bool
+	failed  int // the number of steps that have failed
 	step    net.Step
 
 	// mu guards the caches, and the sequences of all sessions. It is held for bookkeeping only.
@@ -37,8 +38,8 @@ type runner struct {
 	caches map[dtype.DType]*cache
 }
 
-// cache is the paged cache of one format. When a device fails, the cache loses all rows, and
-// begins again with other buffers and an empty pool. The sessions keep their tokens, and decode
+// cache is the paged cache of one format. When a device fails that writes to it, the cache loses
+// all rows, and begins again with other buffers and an empty pool. The sessions keep their tokens, and decode
 // them again when they need the rows.
 type cache struct {
 	shape  kv.Shape
@@ -129,6 +130,7 @@ func (r *runner) end(f fucina.Frame, err error) error {
 	r.c.SetCancel(context.Background())
 	if err != nil && !errors.Is(err, ErrCacheFull) && !errors.Is(err, errLost) {
 		r.suspect = true
+		r.failed++
 	}
 	r.turn.Unlock()
 	if err == nil || errors.Is(err, ErrFileChanged) {
@@ -139,62 +141,58 @@ func (r *runner) end(f fucina.Frame, err error) error {
 	return err
 }
 
-// ready makes the runner ready for a step. If the device has failed, the steps go on in a new
-// context with empty caches. The caller holds turn.
-func (r *runner) ready(ctx context.Context) error {
+// ready makes the runner ready for a step, and finds out what a failed step has left. If the
+// device has failed, the steps go on in a new context, and caches with lost rows are emptied. It
+// fails if ctx is done before that is known. The caller holds turn.
+func (r *runner) ready(ctx context.Context) (err error) {
+	if r.suspect && r.c != nil {
+		r.c.SetCancel(ctx)
+		failed := r.c.Sync()
+		r.c.SetCancel(context.Background())
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if failed != nil {
+			// The device computes nothing more for this context. The steps that the failures
+			// belong to have returned them.
+			_ = r.c.Close()
+			r.c = nil
+		}
+	}
+	if r.c == nil {
+		if r.c, err = r.m.eng.NewContext(); err != nil {
+			return err
+		}
+	}
 	if r.suspect {
 		if err := r.examine(ctx); err != nil {
 			return err
 		}
 		r.suspect = false
 	}
-	if r.c != nil {
-		return nil
-	}
-	c, err := r.m.eng.NewContext()
-	r.c = c
-	return err
+	return nil
 }
 
-// examine finds out whether the context and the caches can still be used, and loses them if not.
-// It fails if ctx is done before that is known. The caller holds turn.
+// examine empties the caches whose contents are lost. It fails if ctx is done before that is
+// known.
 func (r *runner) examine(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.c.SetCancel(ctx)
-	good := r.healthy()
-	r.c.SetCancel(context.Background())
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if good {
-		return nil
-	}
-	for _, c := range r.caches {
-		c.lose()
-	}
-	_ = r.c.Close() // its failures were returned by the steps that they belong to
-	r.c = nil
-	return nil
-}
-
-// healthy reports whether all work of the context has succeeded, and whether the caches can be
-// read. It loses a cache without rows that count.
-func (r *runner) healthy() bool {
-	for r.c.Err() != nil {
-		// These failures were returned by the steps that they belong to.
-	}
-	good := r.c.Sync() == nil
+	defer r.c.SetCancel(context.Background())
 	for _, c := range r.caches {
 		switch {
 		case c.pages == nil:
 		case !c.used:
-			c.lose() // its first step may have failed before it wrote to all blocks
-		default:
-			good = good && c.pages.Check(r.c) == nil
+			c.lose() // it has no rows
+		case c.pages.Check(r.c) != nil:
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			c.lose()
 		}
 	}
-	return good
+	return nil
 }
 
 // close releases the caches and the context. No session is open.

@@ -76,6 +76,7 @@ type Session struct {
 	logits    []float32     // the slice of room
 	keep      bool          // whether compute sets hidden
 	hidden    fucina.Tensor // the norm of the last block's output {seq d}, Shared
+	failed    int           // runner.failed when hidden was computed
 }
 
 // NewSession returns an empty session. Close it before the model.
@@ -490,7 +491,7 @@ func (s *Session) compute(c *fucina.Context, pages *kv.Cache, past int, ids []in
 	}
 	if s.keep {
 		s.hidden.Release()
-		s.hidden = h.Shared()
+		s.hidden, s.failed = h.Shared(), s.m.steps.failed
 	}
 	if logits == nil {
 		return c.Sync()
