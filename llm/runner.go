@@ -146,17 +146,8 @@ func (r *runner) end(f fucina.Frame, err error) error {
 // fails if ctx is done before that is known. The caller holds turn.
 func (r *runner) ready(ctx context.Context) (err error) {
 	if r.suspect && r.c != nil {
-		r.c.SetCancel(ctx)
-		failed := r.c.Sync()
-		r.c.SetCancel(context.Background())
-		if err := ctx.Err(); err != nil {
+		if err := r.checkContext(ctx); err != nil {
 			return err
-		}
-		if failed != nil {
-			// The device computes nothing more for this context. The steps that the failures
-			// belong to have returned them.
-			_ = r.c.Close()
-			r.c = nil
 		}
 	}
 	if r.c == nil {
@@ -164,18 +155,37 @@ func (r *runner) ready(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if r.suspect {
-		if err := r.examine(ctx); err != nil {
-			return err
-		}
-		r.suspect = false
+	if !r.suspect {
+		return nil
+	}
+	if r.suspect, err = r.checkCaches(ctx); err != nil || !r.suspect {
+		return err
+	}
+	// The check itself may have failed on the device.
+	return r.ready(ctx)
+}
+
+// checkContext closes the context if its work has failed. It fails if ctx is done before that is
+// known.
+func (r *runner) checkContext(ctx context.Context) error {
+	r.c.SetCancel(ctx)
+	failed := r.c.Sync()
+	r.c.SetCancel(context.Background())
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if failed != nil {
+		// The device computes nothing more for this context. The steps that the failures belong
+		// to have returned them.
+		_ = r.c.Close()
+		r.c = nil
 	}
 	return nil
 }
 
-// examine empties the caches whose contents are lost. It fails if ctx is done before that is
-// known.
-func (r *runner) examine(ctx context.Context) error {
+// checkCaches empties the caches whose contents cannot be read, and returns whether there was
+// one. If it fails because ctx is done, it returns true.
+func (r *runner) checkCaches(ctx context.Context) (lost bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.c.SetCancel(ctx)
@@ -187,12 +197,13 @@ func (r *runner) examine(ctx context.Context) error {
 			c.lose() // it has no rows
 		case c.pages.Check(r.c) != nil:
 			if err := ctx.Err(); err != nil {
-				return err
+				return true, err
 			}
 			c.lose()
+			lost = true
 		}
 	}
-	return nil
+	return lost, nil
 }
 
 // close releases the caches and the context. No session is open.
