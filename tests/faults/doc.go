@@ -6,6 +6,10 @@
 // ids, unless an event concerned something that the sessions share. A later session ends
 // with the right ids. Nothing is left, and nothing hangs.
 //
+// The prompts of the sessions have a prefix in common. In some runs, each session has a fork,
+// which ends like a session without events. In some, the cache is too small for all sessions, so
+// that they may also end with llm.ErrCacheFull.
+//
 // A seed and the number of a run determine everything but the interleaving. These variables
 // control the tests:
 //

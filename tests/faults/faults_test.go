@@ -31,8 +31,15 @@ const patience = time.Minute
 // tokens is the number of ids that a session generates.
 const tokens = 10
 
-// prompts are the prompts of the two sessions. They have different lengths.
-var prompts = [2][]int32{{1, 260, 270}, {1, 263, 258, 290, 271, 265, 280}}
+// prompts are the prompts of the two sessions. They have different lengths, and the first page
+// of the cache in common.
+var prompts = func() [2][]int32 {
+	common := []int32{1}
+	for i := range int32(32) {
+		common = append(common, 258+i*7%40)
+	}
+	return [2][]int32{append(slices.Clone(common), 260, 270), append(slices.Clone(common), 263, 258, 290, 271, 265, 280)}
+}()
 
 // configuration is a kind of provider for the sessions.
 type configuration struct {
@@ -74,12 +81,14 @@ type plan struct {
 	device string // the choices of configuration.open
 	victim int    // index of the session that the events are meant for
 	batch  int
+	cache  int  // the tokens of the cache; 0 means enough for both sessions
+	fork   bool // whether each session is forked after its prompt
 	events [3]event
 }
 
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "run %d: %s, victim %d, batch %d", p.number, p.device, p.victim, p.batch)
+	fmt.Fprintf(&b, "run %d: %s, victim %d, batch %d, cache of %d tokens, fork %t", p.number, p.device, p.victim, p.batch, p.cache, p.fork)
 	for _, e := range p.events {
 		fmt.Fprintf(&b, "; %s", e.what)
 		if e.shared {
@@ -127,7 +136,7 @@ type run struct {
 	sessions [2]*llm.Session // the open sessions, for closeEarly
 	helpers  sync.WaitGroup
 
-	failed [2]atomic.Bool // whether each session ended with an error
+	failed [2]atomic.Bool // whether each session ended with an error of an event
 }
 
 // failCall makes a call fail at once. It is a call of the victim, if calls of the kind have a
@@ -268,9 +277,11 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	for i := range x.want {
-		if x.want[i], err = generate(t.Context(), m, prompts[i], 512, func(*llm.Session) {}); err != nil {
-			t.Fatal(err)
+		r := generate(t.Context(), m, prompts[i], 512, func(*llm.Session) {})
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
+		x.want[i] = r.ids
 	}
 	if err := errors.Join(m.Close(), eng.Close()); err != nil {
 		t.Fatal(err)
@@ -281,30 +292,51 @@ func newFixture(t *testing.T) *fixture {
 	return x
 }
 
-// generate runs a new session on m and returns the likeliest tokens up to the end or an
-// error. It calls opened with the session, and with nil before it closes the session.
-func generate(ctx context.Context, m *llm.Model, prompt []int32, batch int, opened func(*llm.Session)) (ids []int32, err error) {
+// result is how a session ended: the likeliest tokens up to the end or an error.
+type result struct {
+	ids []int32
+	err error
+}
+
+// generate runs a new session on m. It calls opened with the session, and with nil before it
+// closes the session.
+func generate(ctx context.Context, m *llm.Model, prompt []int32, batch int, opened func(*llm.Session)) result {
+	r, _ := generateTwice(ctx, m, prompt, batch, false, opened)
+	return r
+}
+
+// generateTwice does the same as generate. If fork is set, it forks the session after the first
+// token, and runs the fork, without ctx, when the session has ended.
+func generateTwice(ctx context.Context, m *llm.Model, prompt []int32, batch int, fork bool, opened func(*llm.Session)) (r, forked result) {
 	s, err := m.NewSession(llm.SessionOptions{Batch: batch})
 	if err != nil {
-		return nil, err
+		return result{err: err}, result{}
 	}
 	opened(s)
-	defer func() {
-		opened(nil)
-		// closeEarly may be closing the session.
-		e := s.Close()
-		for errors.Is(e, fucina.ErrBusy) {
-			time.Sleep(10 * time.Microsecond)
-			e = s.Close()
-		}
-		if e != nil {
-			err = errors.Join(err, fmt.Errorf("%w: %w", errClose, e))
-		}
-	}()
-	logits := make([]float32, m.Params().Vocabulary)
-	for next := prompt; len(ids) < tokens; next = ids[len(ids)-1:] {
+	var child *llm.Session
+	r = greedy(ctx, s, prompt, nil, 1)
+	if fork && r.err == nil {
+		child, r.err = s.Fork()
+	}
+	if r.err == nil {
+		r = greedy(ctx, s, r.ids, r.ids, tokens)
+	}
+	opened(nil)
+	r.err = errors.Join(r.err, closed(s))
+	if child != nil {
+		first := r.ids[:1:1]
+		forked = greedy(context.Background(), child, first, first, tokens)
+		forked.err = errors.Join(forked.err, closed(child))
+	}
+	return r, forked
+}
+
+// greedy decodes next and then the likeliest tokens, which it appends to ids, until there are n.
+func greedy(ctx context.Context, s *llm.Session, next, ids []int32, n int) result {
+	logits := make([]float32, s.Model().Params().Vocabulary)
+	for ; len(ids) < n; next = ids[len(ids)-1:] {
 		if err := s.Decode(ctx, next, logits); err != nil {
-			return ids, err
+			return result{ids, err}
 		}
 		best := 0
 		for i, v := range logits {
@@ -314,7 +346,20 @@ func generate(ctx context.Context, m *llm.Model, prompt []int32, batch int, open
 		}
 		ids = append(ids, int32(best))
 	}
-	return ids, nil
+	return result{ids, nil}
+}
+
+// closed closes s, which closeEarly may be closing too.
+func closed(s *llm.Session) error {
+	err := s.Close()
+	for errors.Is(err, fucina.ErrBusy) {
+		time.Sleep(10 * time.Microsecond)
+		err = s.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errClose, err)
+	}
+	return nil
 }
 
 // errClose reports a failed close of a session, which no event explains.
@@ -326,7 +371,7 @@ func (x *fixture) count(c *configuration, rng *rand.Rand) (*counts, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{device: *dev, plan: &plan{batch: 512}}
+	r := &run{device: *dev, plan: &plan{batch: 4}}
 	var n counts
 	err = r.do(x, func() {
 		for call := range inject.Calls {
@@ -349,7 +394,10 @@ func (x *fixture) plan(c *configuration, n *counts, seed, number uint64) (*run, 
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{number: number, device: described, victim: rng.IntN(2), batch: 1 + rng.IntN(8)}
+	p := &plan{number: number, device: described, victim: rng.IntN(2), batch: 1 + rng.IntN(8), fork: rng.IntN(2) == 0}
+	if rng.IntN(2) == 0 {
+		p.cache = 64 + 32*rng.IntN(3) // a session needs 2 pages of 32 tokens
+	}
 	for i := range p.events {
 		p.events[i] = c.events[rng.IntN(len(c.events))](&planner{rng, p.victim, n})
 	}
@@ -388,7 +436,7 @@ func (r *run) onEngine(x *fixture, done func()) error {
 	if err != nil {
 		return r.judge(-1, err)
 	}
-	if r.model, err = llm.New(eng, x.file, llm.Options{}); err != nil {
+	if r.model, err = llm.New(eng, x.file, llm.Options{CacheTokens: r.plan.cache}); err != nil {
 		return errors.Join(r.judge(-1, err), eng.Close())
 	}
 	var wg sync.WaitGroup
@@ -406,12 +454,12 @@ func (r *run) onEngine(x *fixture, done func()) error {
 		r.disarm()
 	}
 	_ = r.faults.Sync(context.Background()) // a failure was reported to the reader of its results
-	ids, err := generate(context.Background(), r.model, prompts[0], r.plan.batch, func(*llm.Session) {})
-	if err == nil {
-		err = harness.SameIDs(ids, x.want[0])
+	next := generate(context.Background(), r.model, prompts[0], r.plan.batch, func(*llm.Session) {})
+	if next.err == nil {
+		next.err = harness.SameIDs(next.ids, x.want[0])
 	}
-	if err != nil {
-		errs[2] = fmt.Errorf("the next session: %w", err)
+	if next.err != nil {
+		errs[2] = fmt.Errorf("the next session: %w", next.err)
 	}
 	err = errors.Join(append(errs[:], r.model.Close(), eng.Close())...)
 	if s := eng.Stats(); s.Handles != 0 || s.Pool.Outstanding != 0 || s.Pool.Cached != 0 {
@@ -420,31 +468,42 @@ func (r *run) onEngine(x *fixture, done func()) error {
 	return err
 }
 
-// session runs session i and checks its end.
+// session runs session i and its fork, and checks their ends.
 func (r *run) session(x *fixture, i int) error {
-	ids, err := generate(r.ctx[i], r.model, prompts[i], r.plan.batch, func(s *llm.Session) {
+	own, fork := generateTwice(r.ctx[i], r.model, prompts[i], r.plan.batch, r.plan.fork, func(s *llm.Session) {
 		r.mu.Lock()
 		r.sessions[i] = s
 		r.mu.Unlock()
 	})
-	want := x.want[i]
-	r.failed[i].Store(err != nil)
-	if err == nil {
-		err = harness.SameIDs(ids, want)
-	} else {
-		err = errors.Join(r.judge(i, err), harness.SameIDs(ids, want[:min(len(ids), len(want))]))
-	}
-	if err != nil {
+	r.failed[i].Store(own.err != nil && !errors.Is(own.err, llm.ErrCacheFull))
+	if err := r.checkEnd(i, own, x.want[i]); err != nil {
 		return fmt.Errorf("session %d: %w", i, err)
+	}
+	if fork.ids != nil {
+		// The events of the session are not those of its fork.
+		if err := r.checkEnd(-1, fork, x.want[i]); err != nil {
+			return fmt.Errorf("the fork of session %d: %w", i, err)
+		}
 	}
 	return nil
 }
 
-// judge returns nil if an event explains the error of session i, or of what belongs to
-// no session if i is negative.
+// checkEnd checks the end of session i, or of one that no event is meant for if i is negative.
+func (r *run) checkEnd(i int, end result, want []int32) error {
+	if end.err == nil {
+		return harness.SameIDs(end.ids, want)
+	}
+	return errors.Join(r.judge(i, end.err), harness.SameIDs(end.ids, want[:min(len(end.ids), len(want))]))
+}
+
+// judge returns nil if an event or a small cache explains the error of session i, or of what
+// belongs to no session if i is negative.
 func (r *run) judge(i int, err error) error {
 	if errors.Is(err, errClose) {
 		return err
+	}
+	if r.plan.cache > 0 && errors.Is(err, llm.ErrCacheFull) {
+		return nil
 	}
 	for _, e := range r.plan.events {
 		if !e.shared && i != r.plan.victim {
