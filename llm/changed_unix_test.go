@@ -95,6 +95,9 @@ func TestModelFileIsCut(t *testing.T) {
 					if s.Past() != past {
 						t.Errorf("the session holds %d tokens, want the %d from before", s.Past(), past)
 					}
+					if err := s.Rewind(past + 1); err == nil {
+						t.Errorf("a session of %d tokens is rewound to %d", past, past+1)
+					}
 				})
 			}
 		}

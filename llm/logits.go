@@ -96,7 +96,7 @@ func (s *Session) rowLogits(ctx context.Context, first int, logits []float32) er
 	}
 	others := r.failed != s.failed
 	rows := len(logits) / s.m.net.Params().Vocabulary
-	err = fucina.CopyOut(s.m.net.Logits(s.hidden.On(c).Narrow("seq", first, rows)), logits)
+	err = r.verify(fucina.CopyOut(s.m.net.Logits(s.hidden.On(c).Narrow("seq", first, rows)), logits))
 	if err = r.end(f, err); err != nil && others && ctx.Err() == nil && !errors.Is(err, ErrFileChanged) {
 		return errLost
 	}

@@ -497,3 +497,41 @@ func TestSessionsAfterFailures(t *testing.T) {
 		})
 	}
 }
+
+// If the engine is closed before its sessions, they fail with ErrClosed, and they and the model
+// can still be closed.
+func TestEngineClosedFirst(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		t.Run(fmt.Sprint("decoded before: ", used), func(t *testing.T) {
+			eng, err := fucina.Open(fucina.WithProvider(engine.Provider()), fucina.WithThreads(1), fucina.WithExact(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := llm.New(eng, openGGUF(t, scheduleModel(8)), llm.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := m.NewSession(llm.SessionOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used {
+				decode(t, s, longIDs(50, 1)...)
+			}
+			if err := eng.Close(); !errors.Is(err, fucina.ErrLeak) {
+				t.Errorf("close of an engine with a model: %v, want %v", err, fucina.ErrLeak)
+			}
+			for range 2 {
+				if err := s.Decode(context.Background(), prompt, nil); !errors.Is(err, fucina.ErrClosed) {
+					t.Errorf("decode: %v, want %v", err, fucina.ErrClosed)
+				}
+			}
+			if _, err := m.NewSession(llm.SessionOptions{KV: dtype.F16}); !errors.Is(err, fucina.ErrClosed) {
+				t.Errorf("new session: %v, want %v", err, fucina.ErrClosed)
+			}
+			if err := errors.Join(s.Close(), m.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

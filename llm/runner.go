@@ -122,9 +122,18 @@ func (r *runner) begin(ctx context.Context) (*fucina.Context, fucina.Frame, erro
 	return r.c, r.c.Frame(), nil
 }
 
-// end ends a turn that begin began, and which ended with err. It returns the error of the
-// model's file if that has changed, because the results may then be wrong. Otherwise it returns
-// err.
+// verify returns the error of the model's file if that has changed, because results that the
+// weights gave may then be wrong. Otherwise it returns err, with which the computation ended.
+func (r *runner) verify(err error) error {
+	if err == nil || errors.Is(err, ErrFileChanged) {
+		if changed := r.m.source.Check(); changed != nil {
+			return changed // it names the file; err names the operation that read it
+		}
+	}
+	return err
+}
+
+// end ends a turn that begin began, and which ended with err. It returns err.
 func (r *runner) end(f fucina.Frame, err error) error {
 	f.Close()
 	r.c.SetCancel(context.Background())
@@ -133,11 +142,6 @@ func (r *runner) end(f fucina.Frame, err error) error {
 		r.failed++
 	}
 	r.turn.Unlock()
-	if err == nil || errors.Is(err, ErrFileChanged) {
-		if changed := r.m.source.Check(); changed != nil {
-			return changed // it names the file; err names the operation that read it
-		}
-	}
 	return err
 }
 

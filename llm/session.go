@@ -433,7 +433,7 @@ func (s *Session) step(ctx context.Context, ids []int32, generated bool, logits 
 	}
 	pages, past, err := s.reserve(len(ids))
 	if err == nil {
-		err = s.compute(c, pages, past, ids, generated, logits)
+		err = r.verify(s.compute(c, pages, past, ids, generated, logits))
 		s.settle(ids, err == nil)
 	}
 	return r.end(f, err)
