@@ -109,9 +109,11 @@ func freshRows(t testing.TB, eng *fucina.Engine, file *gguf.File, opt llm.Sessio
 type faulty struct {
 	eng    *fucina.Engine
 	faults *inject.Provider
-	// failWork makes the next operation that is submitted to q fail later. It is nil if
-	// operations fail at once.
-	failWork func(q provider.Queue)
+	// failWork makes the next operation that is submitted to q fail later or, if one goroutine
+	// alone uses the engine, now and then everything. disarm drops a failure that has not
+	// happened. They are nil if operations fail at once.
+	failWork func(q provider.Queue, alone bool)
+	disarm   func()
 }
 
 // openFaulty opens an engine on the provider of the tests. The accel build adds the device.
@@ -147,6 +149,7 @@ type stage struct {
 	*faulty
 	model *llm.Model
 	texts []*text
+	alone bool // whether there is one player
 
 	mu    sync.Mutex
 	pools map[*page.Pool]bool // all that the model has had
@@ -295,8 +298,8 @@ func (p *player) guarded(a *actor, do func(ctx context.Context) error) error {
 		allowed = append(allowed, errInjected)
 		p.say("with a failing call")
 	case n == 2 && p.failWork != nil:
-		p.faults.Arm(inject.Fault{Call: inject.Submit, Who: p.name, Nth: 1 + p.rng.IntN(40), Do: p.failWork})
-		allowed = append(allowed, fucina.ErrDeviceFailed)
+		p.faults.Arm(inject.Fault{Call: inject.Submit, Who: p.name, Nth: 1 + p.rng.IntN(40), Do: func(q provider.Queue) { p.failWork(q, p.alone) }})
+		allowed = append(allowed, fucina.ErrDeviceFailed, fucina.ErrDeviceLost)
 		if p.rng.IntN(3) == 0 {
 			ctx = countdown.After(p.rng.IntN(60))
 			allowed = append(allowed, context.Canceled)
@@ -306,6 +309,9 @@ func (p *player) guarded(a *actor, do func(ctx context.Context) error) error {
 	before := a.s.Past()
 	err := do(inject.As(ctx, p.name))
 	p.faults.Forget(p.name)
+	if p.alone && p.disarm != nil {
+		p.disarm()
+	}
 	if past := a.s.Past(); past < before && err != nil {
 		return fmt.Errorf("%d tokens of %d remain after %w", past, before, err)
 	}
@@ -417,7 +423,7 @@ func TestSchedules(t *testing.T) {
 		actions /= 4
 	}
 	var sum page.Stats
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name         string
 		window       int
 		players      int
@@ -432,7 +438,7 @@ func TestSchedules(t *testing.T) {
 		{"no prefixes", 24, 2, 320, -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, uint64(c.window)))
+			rng := rand.New(rand.NewPCG(seed, uint64(i)))
 			if c.window < 0 {
 				c.window = 8 + rng.IntN(57)
 			}
@@ -442,8 +448,8 @@ func TestSchedules(t *testing.T) {
 				t.Fatal(err)
 			}
 			harness.CloseLater(t, file)
-			g := &stage{texts: newTexts(t, file, rng), pools: make(map[*page.Pool]bool)}
-			g.faulty = openFaulty[engine.Provider()](t, seed)
+			g := &stage{texts: newTexts(t, file, rng), pools: make(map[*page.Pool]bool), alone: c.players == 1}
+			g.faulty = openFaulty[engine.Provider()](t, rng.Uint64())
 			if g.model, err = llm.New(g.eng, file, llm.Options{CacheTokens: c.cache, PrefixTokens: c.prefixTokens}); err != nil {
 				t.Fatal(err)
 			}
