@@ -27,7 +27,7 @@ import (
 // scheduleShare divides the work of TestSchedules in checked builds, which are slow.
 var scheduleShare = func() int {
 	if invariants.RaceEnabled || invariants.Enabled {
-		return 4
+		return 12
 	}
 	return 1
 }()
@@ -63,7 +63,7 @@ const textLength, textCount = 160, 8
 func newTexts(t *testing.T, file *gguf.File, rng *rand.Rand) []*text {
 	t.Helper()
 	var texts []*text
-	for i := range textCount / scheduleShare {
+	for i := range max(3, textCount/scheduleShare) {
 		x := &text{rows: make(map[dtype.DType][][]float32)}
 		if i > 0 {
 			other := texts[rng.IntN(i)].ids
