@@ -359,7 +359,7 @@ func (k *attention) run(lo, hi int, s *scratch) {
 // attend computes the rows from to to-1 of a unit, which are of one sequence.
 func (k *attention) attend(u *unit, from, to int) {
 	list := u.list[from:to]
-	for next := 0; u.err == nil; next = u.base + keyBlock {
+	for next := 0; u.err == nil && next >= 0; next = u.base + keyBlock { // below 0 after the last block of a 32-bit int
 		// Keys that no row sees may lie before the next block.
 		first := math.MaxInt
 		for _, r := range list {

@@ -301,6 +301,22 @@ func TestAttentionIndicesThatChange(t *testing.T) {
 	}
 }
 
+// The last of as many keys as an i32 counts is a key like the others.
+func TestAttentionAtTheLastPosition(t *testing.T) {
+	const rows, pages = 1 << 15, 1 << 16
+	for _, e := range executors(t) {
+		last := min(rows*pages, math.MaxInt32) - 1
+		a := reference.Args(op.Params{Scale: 1, Window: 1}, operand(dtype.F32, plain, 1, 1, 1), of([]float32{1}, 1, 1, 1),
+			random(operand(dtype.F32, plain, 1, rows, 1, 1), newRand()), random(operand(dtype.F32, plain, 1, rows, 1, 1), newRand()),
+			positions(last, 1), positions(0, 1), operand(dtype.I32, plain, 1, pages))
+		setInt(&a.In[5], last/rows, 0)
+		want := read(a.In[2])[last%rows]
+		if got := execute(t, []*Executor{e}, op.Attention, a); got[0] != want {
+			t.Errorf("got %v, want %v", got[0], want)
+		}
+	}
+}
+
 // The estimate of a unit's cost is at least what the unit counts, and not much more.
 func TestAttentionCost(t *testing.T) {
 	e := NewExecutor(nil)
