@@ -163,7 +163,6 @@ func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
 	}
 }
 
-// splits reports whether the operation runs as its parts: it has parts, and the device can be
 // hasParts reports whether the operation is a sequence of others.
 func hasParts(id op.ID) bool {
 	switch id {
@@ -173,6 +172,7 @@ func hasParts(id op.ID) bool {
 	return false
 }
 
+// splits reports whether the operation runs as its parts: it has parts, and the device can be
 // used and declines the operation as a whole.
 func (c *Queue) splits(id op.ID) bool {
 	d := &c.e.dev
@@ -245,18 +245,8 @@ func (c *Queue) runDevice(k *call) (err error) {
 			q.begun[i].buf = nil
 		}
 	}()
-	for i := range a.NIn {
-		if c.bufs[i] == nil {
-			continue
-		}
-		if a.In[i].Mem, err = q.beginBuffer(c.ctx, c.bufs[i], storage.Read, a.In[i].Weight); err != nil {
-			return err
-		}
-	}
-	for i := range a.NOut {
-		if a.Out[i].Mem, err = q.beginBuffer(c.ctx, c.outs[i].buf, c.outs[i].access, false); err != nil {
-			return err
-		}
+	if err := c.beginBuffers(); err != nil {
+		return err
 	}
 	a.Workspace = op.Mem{}
 	plan := p.Plan(k.id, a)
@@ -301,6 +291,26 @@ func (c *Queue) runDevice(k *call) (err error) {
 	if a.Status != nil {
 		t.Watch(w, a.Status, explain, watched(k, a))
 		q.needs.Data.Add(w)
+	}
+	return nil
+}
+
+// beginBuffers makes the buffers of the operands usable by an op on the queue, and sets the
+// operands' memory.
+func (c *Queue) beginBuffers() (err error) {
+	a := &c.args
+	for i := range a.NIn {
+		if c.bufs[i] == nil {
+			continue
+		}
+		if a.In[i].Mem, err = c.dev.beginBuffer(c.ctx, c.bufs[i], storage.Read, a.In[i].Weight); err != nil {
+			return err
+		}
+	}
+	for i := range a.NOut {
+		if a.Out[i].Mem, err = c.dev.beginBuffer(c.ctx, c.outs[i].buf, c.outs[i].access, false); err != nil {
+			return err
+		}
 	}
 	return nil
 }
