@@ -121,8 +121,8 @@ func tileBytes(o *op.Operand) float64 {
 	return 4 * tile * float64(o.Shape.Dim(-1))
 }
 
-// tileRows are the rows of a tile. They are f32 values of which rows has slices, or if these
-// are not aligned, they lie in bytes.
+// tileRows are the rows of a tile: slices of f32 values, or the memory of f32 values that are
+// not aligned.
 type tileRows struct {
 	n      int
 	chunks int
