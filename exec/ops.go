@@ -117,6 +117,9 @@ func (c *Queue) do(k *call, in []*tensor.Tensor, r *results) error {
 	}
 	refused := c.begin(k, in)
 	if refused.OK() && c.splits(k.id) && !c.shares() {
+		if refused = c.checkBlocks(k.id); !refused.OK() {
+			return refusal(&refused, in)
+		}
 		if err := c.checkIndices(k.id); err != nil {
 			return &OpError{k.as, err}
 		}
@@ -272,18 +275,28 @@ func extent(o *op.Operand) (lo, hi int) {
 	return o.Offset * size, (o.Offset + reach + 1) * size
 }
 
+// checkBlocks refuses an input of a block format whose strides the operation does not take. A
+// copy cannot replace the input, because op.Copy takes only contiguous blocks.
+func (c *Queue) checkBlocks(id op.ID) op.Refusal {
+	for i := range c.args.NIn {
+		p := op.Place(i)
+		if c.args.In[i].DType.IsBlockQuantized() && !c.fits(id, p) {
+			return op.Refusal{Op: id, Why: op.WrongLayout, Place: p, Want: int(id.Layout(&c.args, p))}
+		}
+	}
+	return op.Refusal{}
+}
+
 // layOut copies the inputs whose strides the operation does not take and those that overlap
 // an output. It stores the copies in own, at the places of the inputs. The caller releases
 // own.
 func (c *Queue) layOut(k *call, in []*tensor.Tensor, own *[op.MaxIn]tensor.Tensor) error {
+	if refused := c.checkBlocks(k.id); !refused.OK() {
+		return refusal(&refused, in)
+	}
 	var needed [op.MaxIn]bool
 	for i := range in {
-		p := op.Place(i)
-		fits := c.fits(k.id, p)
-		if !fits && in[i].DType().IsBlockQuantized() {
-			return refusal(&op.Refusal{Op: k.id, Why: op.WrongLayout, Place: p, Want: int(k.id.Layout(&c.args, p))}, in)
-		}
-		needed[i] = !fits || c.overlaps(i)
+		needed[i] = !c.fits(k.id, op.Place(i)) || c.overlaps(i)
 	}
 	for i := range in {
 		if !needed[i] {

@@ -5,11 +5,13 @@ package exec
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/internal/invariants"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/tests/harness"
@@ -206,6 +208,38 @@ func TestPartsThatFailOnTheCPU(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A weight whose blocks have gaps is refused with the names of the operation and of its operand,
+// although a part would refuse it.
+func TestPartsRefuseGapsBetweenBlocks(t *testing.T) {
+	leak.Check(t)
+	s := sample{
+		id: op.Project, p: op.Params{Scales: ones},
+		in: []operandOf{f32s(2, 64), f32s(3, 64), of(dtype.Q8_0, 4, 128)},
+	}
+	run := func(c *Queue) error {
+		o := s.make(t)
+		defer o.release()
+		v, err := o.in[2].View(shape.Must(4, 64), shape.Must(4, 2), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.in[2].Release()
+		*o.in[2] = v
+		out, err := s.run(c, o)
+		releaseAll(out[:])
+		return err
+	}
+	_, host := newCPU(t)
+	want := run(host)
+	e, _ := openDiscrete(t, discrete.Options{Decline: declineComposites}, littleStaging)
+	harness.CloseLater(t, e)
+	got := run(newQueue(t, e))
+	const text = "project: the second weight is not contiguous along its last axis"
+	if want == nil || got == nil || got.Error() != want.Error() || !strings.HasPrefix(got.Error(), text) {
+		t.Errorf("in parts: %v; in one piece: %v", got, want)
 	}
 }
 
