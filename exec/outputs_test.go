@@ -267,17 +267,7 @@ func TestCompositesAllocateNothing(t *testing.T) {
 	}
 	_, c := newCPU(t)
 	for _, s := range append(slices.Clone(composites), attention(ints(0, 7, 1), ints(0, 1, 1), tableOf(0, 1, 2, 0))) {
-		o := s.make(t)
-		if n := testing.AllocsPerRun(20, func() {
-			out, err := s.run(c, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			releaseAll(out[:])
-		}); n != 0 {
-			t.Errorf("%s %s: %v allocations", s.id, s.name, n)
-		}
-		o.release()
+		s.allocatesNothing(t, c)
 	}
 }
 

@@ -251,17 +251,7 @@ func TestPartsAllocateNothing(t *testing.T) {
 	e, _ := newEngine(t, discrete.Options{Decline: func(op.ID, *op.Args) string { return "the CPU runs everything" }})
 	c := newQueue(t, e)
 	for _, s := range composites {
-		o := s.make(t)
-		if n := testing.AllocsPerRun(20, func() {
-			out, err := s.run(c, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			releaseAll(out[:])
-		}); n != 0 {
-			t.Errorf("%s: %v allocations", s.name, n)
-		}
-		o.release()
+		s.allocatesNothing(t, c)
 	}
 }
 

@@ -150,6 +150,22 @@ func (s *sample) run(c *Queue, o operands) (out [op.MaxOut]tensor.Tensor, err er
 	return out, err
 }
 
+// allocatesNothing reports an error if the sample allocates on the Go heap when c runs it again.
+func (s *sample) allocatesNothing(t *testing.T, c *Queue) {
+	t.Helper()
+	o := s.make(t)
+	defer o.release()
+	if n := testing.AllocsPerRun(20, func() {
+		out, err := s.run(c, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		releaseAll(out[:])
+	}); n != 0 {
+		t.Errorf("%s %s: %v allocations", s.id, s.name, n)
+	}
+}
+
 // result runs the sample on c with operands from host memory, and returns the bytes of the
 // outputs, in order. It releases everything.
 func (s *sample) result(t *testing.T, c *Queue) ([][]byte, error) {
