@@ -217,13 +217,16 @@ func attentionPaged(s *suite) {
 				for t := range c.tokens {
 					one := row(op.Attention, &a, t, 0, 3, 4)
 					without := contiguous(&one)
-					for what, args := range map[string]*op.Args{"alone": &one, "with contiguous keys": &without} {
-						got, err := s.b.run(op.Attention, args)
+					for _, form := range []struct {
+						name string
+						args *op.Args
+					}{{"alone", &one}, {"with contiguous keys", &without}} {
+						got, err := s.b.run(op.Attention, form.args)
 						if err != nil {
 							return err
 						}
 						if err := sameRow(got[0], all[0], t, c.tokens); err != nil {
-							return fmt.Errorf("%s: %w", what, err)
+							return fmt.Errorf("%s: %w", form.name, err)
 						}
 					}
 				}
