@@ -381,9 +381,9 @@ func (e *Engine) weight(buf *storage.Buffer, d DType, s shape.Shape, names tags.
 
 // Empty returns a Shared tensor with undefined contents. It has its own memory outside the
 // pool, which suits values that live long, such as a KV cache. The memory is allocated at
-// the first write, on the host or on the device that writes. Host memory is resident from the
-// first access to each of its pages on, until [Tensor.Discard] or the release. The caller
-// releases the tensor, even if frames or scopes are open.
+// the first write, on the host or on the device that writes. A page of host memory is resident
+// from its first access until [Tensor.Discard] or the release. The caller releases the tensor,
+// even if frames or scopes are open.
 func (e *Engine) Empty(d DType, axes ...Axis) (Tensor, error) {
 	names, s, err := layout("empty", axes)
 	if err != nil {
