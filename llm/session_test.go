@@ -375,26 +375,40 @@ func TestNothingAliveBetweenSteps(t *testing.T) {
 	}
 }
 
-// A decode step allocates nothing on the Go heap.
+// A decode step allocates nothing on the Go heap, also with a context that can be canceled.
 func TestDecodeAllocations(t *testing.T) {
 	if invariants.Enabled || invariants.RaceEnabled {
 		t.Skip("checked builds record every use")
 	}
 	m := openTiny(t, tinyllama.Options{Context: 1024})
-	s := openSession(t, m, llm.SessionOptions{})
 	logits := make([]float32, m.Params().Vocabulary)
 	ids := []int32{5}
-	ctx := context.Background()
-	step := func() {
-		if err := s.Decode(ctx, ids, logits); err != nil {
-			t.Fatal(err)
+	cancelable, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		next bool
+	}{
+		{"decode", context.Background(), false}, {"decode with cancel", cancelable, false},
+		{"next", context.Background(), true}, {"next with cancel", cancelable, true},
+	} {
+		s := openSession(t, m, llm.SessionOptions{})
+		step := func() error { return s.Decode(c.ctx, ids, logits) }
+		if c.next {
+			step = func() error { return s.Next(c.ctx, ids[0], logits) }
 		}
-	}
-	for range 8 {
-		step()
-	}
-	if n := testing.AllocsPerRun(100, step); n != 0 {
-		t.Errorf("%v allocations in a step, want 0", n)
+		run := func() {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 8 {
+			run()
+		}
+		if n := testing.AllocsPerRun(100, run); n != 0 {
+			t.Errorf("%s: %v allocations in a step, want 0", c.name, n)
+		}
 	}
 }
 

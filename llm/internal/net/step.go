@@ -108,12 +108,19 @@ func (s *Step) addGroup(g int) {
 	}
 }
 
-// width returns the number of pages of the longest sequence of the step.
+// leastWidth is the least number of entries of a table. It suffices for 512 tokens.
+const leastWidth = 16
+
+// width returns the number of entries of the tables. It is at least the number of pages of the
+// longest sequence, rounded up to a power of two, so that the size of the upload, and with it
+// that of the memory for it, rarely changes while sequences grow.
 func (s *Step) width() int {
-	w := 0
+	w := leastWidth
 	for i := range s.Rows {
 		r := &s.Rows[i]
-		w = max(w, (r.Past+len(r.IDs)+page.Rows-1)/page.Rows)
+		for w*page.Rows < r.Past+len(r.IDs) {
+			w *= 2
+		}
 	}
 	return w
 }
