@@ -521,3 +521,19 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkNewSession measures a session that can become long. It needs no table of angles, and no
+// memory for tokens that it does not have yet.
+func BenchmarkNewSession(b *testing.B) {
+	m := openModel(b, openExact(b), writeModel(b, tinyllama.New(tinyllama.Options{Context: 131072})), llm.Options{CacheTokens: 131072})
+	openSession(b, m, llm.SessionOptions{})
+	for b.Loop() {
+		s, err := m.NewSession(llm.SessionOptions{Context: 131072})
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

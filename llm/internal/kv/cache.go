@@ -168,7 +168,9 @@ func (c *Cache) Check(x *fucina.Context) error {
 }
 
 // leastBytes is the size of the smallest range of free memory that is worth a call of the system.
-const leastBytes = 256 << 10
+// It is small, because the pages of several sessions alternate if the sessions grow together, and
+// one page of a block of most models should go back by itself.
+const leastBytes = 16 << 10
 
 // LeastRun returns the least number of pages for which Discard is worth its time.
 func (c *Cache) LeastRun() int {
