@@ -101,15 +101,12 @@ func (c *Context) endMoved(ts []Tensor) {
 // idle.
 func (c *Context) leave() {
 	for i := range c.call.NIn {
-		if c.call.Has(i) {
-			c.call.In(i).Release()
-		}
 		if t := c.in[i]; t.epoch&moved != 0 {
 			c.release(t)
 		}
 		c.in[i] = Tensor{}
 	}
-	c.call.Reset(0)
+	c.call.Drop()
 	c.exit()
 }
 

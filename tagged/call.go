@@ -79,7 +79,8 @@ const (
 
 	// Ref is In[0] with another reference.
 	Ref
-	// Narrow takes Count entries of Axis from Start on.
+	// Narrow takes Count entries of Axis from Start on. If there are Axes, it divides these
+	// entries into Axes.
 	Narrow
 	// Rename changes the name of Axis to Axis2.
 	Rename
@@ -200,6 +201,18 @@ func (c *Call) Reset(o Op) {
 	c.Op, c.NIn, c.nAxes, c.second = o, 0, 0, Tensor{}
 	c.Params = op.Params{}
 	c.Axis, c.Axis2, c.Start, c.Count = "", "", 0, 0
+}
+
+// Drop releases the operands and makes c a call of no operation.
+func (c *Call) Drop() {
+	for i := range c.NIn {
+		if c.Has(i) {
+			c.in[i].Release()
+			c.in[i].Names = tags.List{}
+		}
+	}
+	c.NIn = 0
+	c.Reset(0)
 }
 
 // Next returns the place of operand NIn. The caller sets it, increases NIn, and releases the
@@ -437,10 +450,12 @@ func (c *Call) work(i int) working { return working{Tensor: c.in[i]} }
 // works are the working operands of a call by place.
 type works [MaxIn]working
 
-// works sets w to the operands. The caller calls done.
+// works sets w, which is zero, to the operands that are present. The caller calls done.
 func (c *Call) works(w *works) {
 	for i := range c.NIn {
-		w[i] = c.work(i)
+		if c.Has(i) {
+			w[i].Tensor = c.in[i]
+		}
 	}
 }
 

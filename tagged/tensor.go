@@ -2,6 +2,7 @@ package tagged
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fucina-go/fucina/core/op"
@@ -165,6 +166,9 @@ func (t *working) follow(role string, names *tags.List) error {
 
 // order is follow for the names of a list.
 func (t *working) order(role string, names ...string) error {
+	if slices.Equal(t.Names.Slice(), names) {
+		return nil
+	}
 	want, err := tags.Of(names...)
 	if err != nil {
 		return err
@@ -185,6 +189,9 @@ func (t *working) vector(role, name string) error {
 
 // moveLast replaces t by its view with axis i last.
 func (t *working) moveLast(i int) error {
+	if i == t.Names.Len()-1 {
+		return nil
+	}
 	var order [shape.MaxRank]int
 	n := 0
 	for j := range t.Names.Len() {
