@@ -398,6 +398,9 @@ func TestViewsOfBlocks(t *testing.T) {
 		decoded := blocks.To(dtype.F32)
 		for name, view := range map[string]func(fucina.Tensor) fucina.Tensor{
 			"narrow": func(x fucina.Tensor) fucina.Tensor { return x.Narrow("row", 64, 128) },
+			"narrow into": func(x fucina.Tensor) fucina.Tensor {
+				return x.Narrow("row", 64, 128, ax("head:2 d:64")...)
+			},
 			"split": func(x fucina.Tensor) fucina.Tensor {
 				return x.Narrow("row", 64, 128).Split("row", ax("head:2 d:64")...)
 			},
@@ -673,6 +676,9 @@ func TestRefusals(t *testing.T) {
 		{ab.Narrow("b", 2, 2), fucina.ErrIndexOutOfBounds, `narrow over "b" of f32 {a:2 b:3}: 2 entries from 2 on, of 3`},
 		{ab.Narrow("b", 0, 0), fucina.ErrIndexOutOfBounds, "narrow"},
 		{ab.Narrow("b", -1, 1), fucina.ErrIndexOutOfBounds, "narrow"},
+		{ab.Narrow("b", 0, 2, ax("d:3")...), fucina.ErrInvalidShape, `narrow over "b" of f32 {a:2 b:3}: into {d:3}: 3 entries, want 2`},
+		{ab.Narrow("b", 0, 2, ax("a:2")...), fucina.ErrTag, `axis "a" appears twice`},
+		{ab.Narrow("b", 0, 2, ax(ten)...), fucina.ErrTag, "into more than 8 axes"},
 		{ab.Rename("c", "d"), fucina.ErrTag, `rename "c" to "d" of f32 {a:2 b:3}: no axis "c"`},
 		{ab.Rename("a", "b"), fucina.ErrTag, `rename "a" to "b" of f32 {a:2 b:3}: axis "b" appears twice`},
 		{ab.Rename("a", ""), fucina.ErrTag, `rename "a" to "" of f32 {a:2 b:3}: empty name`},

@@ -9,14 +9,16 @@ import (
 func (t Tensor) Ref() Tensor { return apply(tagged.Ref, op.Params{}, "", t) }
 
 // Narrow returns a view of count entries of the axis, from index start on. Along the last axis
-// of a block format, start and count are whole numbers of blocks.
-func (t Tensor) Narrow(axis string, start, count int) Tensor {
+// of a block format, start and count are whole numbers of blocks. If there are axes into, they
+// replace the axis, as those of Split do.
+func (t Tensor) Narrow(axis string, start, count int, into ...Axis) Tensor {
 	c, failed := begin(tagged.Narrow, t)
 	if c == nil {
 		return failed
 	}
 	k := &c.call
 	k.Axis, k.Start, k.Count = axis, start, count
+	k.SetAxes(into)
 	return c.finish()
 }
 

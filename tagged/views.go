@@ -25,7 +25,12 @@ func narrow(c *Call, _ *exec.Queue) (Tensor, error) {
 	if v, err = settled(v); err != nil {
 		return Tensor{}, err
 	}
-	return Tensor{v, x.Names}, nil
+	part := Tensor{v, x.Names}
+	if len(c.Axes()) == 0 {
+		return part, nil
+	}
+	defer part.Release()
+	return c.split(&part, i)
 }
 
 func rename(c *Call, _ *exec.Queue) (Tensor, error) {
@@ -97,11 +102,15 @@ func broadcastTo(c *Call, _ *exec.Queue) (Tensor, error) {
 
 // split divides the axis. One of the sizes may be -1; it follows from the others.
 func split(c *Call, _ *exec.Queue) (Tensor, error) {
-	x := &c.in[0]
 	at, err := c.index(c.Axis)
 	if err != nil {
 		return Tensor{}, err
 	}
+	return c.split(&c.in[0], at)
+}
+
+// split divides axis at of x into Axes.
+func (c *Call) split(x *Tensor, at int) (Tensor, error) {
 	into := c.Axes()
 	if len(into) == 0 {
 		return Tensor{}, because(tags.ErrTag, "into no axes")
@@ -124,6 +133,7 @@ func split(c *Call, _ *exec.Queue) (Tensor, error) {
 		return err
 	}
 	for i, name := range x.Names.Slice() {
+		var err error
 		if i != at {
 			err = add(name, x.Raw.Dim(i), have.Dim(i))
 		} else {

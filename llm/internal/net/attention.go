@@ -54,9 +54,9 @@ func (a *attention) store(h fucina.Tensor, in *inputs, cache *kv.Block) fucina.T
 	f := h.Frame()
 	nq, nk, nv := p.Heads*p.KeyLength, p.KVHeads*p.KeyLength, p.KVHeads*p.ValueLength
 	all := h.Project("d", "qkv", fucina.Tensor{}, a.q.matrix(), a.k.matrix(), a.v.matrix())
-	q := all.Narrow("qkv", 0, nq).Split("qkv", fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))
-	k := all.Narrow("qkv", nq, nk).Split("qkv", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))
-	v := all.Narrow("qkv", nq+nk, nv).Split("qkv", fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))
+	q := all.Narrow("qkv", 0, nq, fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))
+	k := all.Narrow("qkv", nq, nk, fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))
+	v := all.Narrow("qkv", nq+nk, nv, fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))
 	turn := in.global
 	if a.window > 0 {
 		turn = in.local

@@ -144,20 +144,19 @@ func (s *Step) addAngles(positions []int32, dims int, of func(a *Angles) *fucina
 func (s *Step) view(c *fucina.Context, n *Network, groups int) (in inputs) {
 	words := fucina.FromSlice(c, s.words, fucina.Ax("word", len(s.words)))
 	at := 0
-	next := func(size int) fucina.Tensor {
+	next := func(size int, into ...fucina.Axis) fucina.Tensor {
 		at += size
-		return words.Narrow("word", at-size, size)
+		return words.Narrow("word", at-size, size, into...)
 	}
-	row := func() fucina.Tensor { return next(s.n).Rename("word", "seq") }
+	row := func() fucina.Tensor { return next(s.n, fucina.Ax("seq", s.n)) }
 	in.ids, in.positions, in.sequences = row(), row(), row()
 	width := s.width()
 	for g := range groups {
 		in.groups[g].places = row()
-		in.groups[g].tables = next(len(s.Rows)*width).Split("word", fucina.Ax("sequence", len(s.Rows)), fucina.Ax("slot", width))
+		in.groups[g].tables = next(len(s.Rows)*width, fucina.Ax("sequence", len(s.Rows)), fucina.Ax("slot", width))
 	}
 	angles := func(dims int) fucina.Tensor {
-		t := next(s.n * dims).Bitcast(dtype.F32)
-		return t.Split("word", fucina.Ax("seq", s.n), fucina.Ax(fucina.PairAxis, dims/2), fucina.Ax(fucina.CosSinAxis, 2))
+		return next(s.n*dims, fucina.Ax("seq", s.n), fucina.Ax(fucina.PairAxis, dims/2), fucina.Ax(fucina.CosSinAxis, 2)).Bitcast(dtype.F32)
 	}
 	in.global = angles(n.params.RoPE.Dims)
 	if n.params.Window > 0 {
