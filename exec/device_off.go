@@ -29,6 +29,7 @@ type deviceQueue struct{}
 
 func (*deviceQueue) open(*device) error { return nil }
 func (*deviceQueue) close() error       { return nil }
+func (*deviceQueue) reset()             {}
 
 func (*deviceQueue) sync(context.Context) error { return nil }
 

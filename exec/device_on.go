@@ -81,10 +81,14 @@ type deviceQueue struct {
 	d      *device
 	q      provider.Queue // nil before the first op that runs on the device
 	status offheap.Block  // the queue's status words
-	needs  storage.Needs
-	fence  accel.Fences
-	begun  [op.MaxIn + op.MaxOut]begun
-	n      int
+
+	plan    provider.Plan // that of the device for the call in progress, if planned
+	planned bool
+
+	needs storage.Needs
+	fence accel.Fences
+	begun [op.MaxIn + op.MaxOut]begun
+	n     int
 }
 
 // begun is a buffer between BeginDevice and EndDevice.
@@ -96,6 +100,18 @@ type begun struct {
 func (q *deviceQueue) open(d *device) error {
 	q.d = d
 	return nil
+}
+
+// reset forgets the plan of the call before.
+func (q *deviceQueue) reset() { q.planned = false }
+
+// planned returns the plan of the device for the call in progress, whose operands begin has set.
+func (c *Queue) planned(id op.ID) *provider.Plan {
+	q := &c.dev
+	if !q.planned {
+		q.plan, q.planned = q.d.p.Plan(id, &c.args), true
+	}
+	return &q.plan
 }
 
 // ready opens the queue on the device if it is not open.
@@ -176,14 +192,14 @@ func hasParts(id op.ID) bool {
 // used and declines the operation as a whole.
 func (c *Queue) splits(id op.ID) bool {
 	d := &c.e.dev
-	return hasParts(id) && d.p != nil && !d.lost.Load() && d.res.Err() == nil && !d.p.Plan(id, &c.args).Supported
+	return hasParts(id) && d.p != nil && !d.lost.Load() && d.res.Err() == nil && !c.planned(id).Supported
 }
 
 // onDevice reports whether the op runs on the device. If the device supports the op but
 // its transfer queues have failed, the error is that failure.
 func (c *Queue) onDevice(id op.ID) (bool, error) {
 	d := &c.e.dev
-	if d.p == nil || d.lost.Load() || !d.p.Plan(id, &c.args).Supported {
+	if d.p == nil || d.lost.Load() || !c.planned(id).Supported {
 		return false, nil
 	}
 	if err := d.res.Err(); err != nil {
@@ -249,9 +265,8 @@ func (c *Queue) runDevice(k *call) (err error) {
 		return err
 	}
 	a.Workspace = op.Mem{}
-	plan := p.Plan(k.id, a)
-	if plan.Workspace > 0 {
-		ws, uses, err := q.d.res.Acquire(c.ctx, t, plan.Workspace)
+	if size := c.planned(k.id).Workspace; size > 0 {
+		ws, uses, err := q.d.res.Acquire(c.ctx, t, size)
 		if err != nil {
 			return err
 		}
@@ -319,19 +334,25 @@ func (c *Queue) beginBuffers() (err error) {
 // memory.
 func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, access storage.Access, weight bool) (op.Mem, error) {
 	t := q.q.Timeline()
-	for {
-		adopted, err := q.d.res.Ensure(ctx, buf, t, weight)
-		if err != nil {
-			return op.Mem{}, err
+	adopted := false
+	for missing := access == storage.Overwrite; ; missing = true {
+		if missing {
+			var err error
+			if adopted, err = q.d.res.Ensure(ctx, buf, t, weight); err != nil {
+				return op.Mem{}, err
+			}
 		}
 		mem, err := buf.BeginDevice(ctx, t, access, &q.needs)
-		if errors.Is(err, storage.ErrNoDeviceMemory) && ctx.Err() == nil {
-			// Another queue has evicted the buffer meanwhile. A retry is safe, because
-			// that queue made progress.
+		if err == storage.ErrNoDeviceMemory && ctx.Err() == nil {
+			// The buffer had none yet, or another queue has evicted it meanwhile. A retry is
+			// safe then, because that queue made progress.
 			continue
 		}
 		if err != nil {
 			return op.Mem{}, err
+		}
+		if weight && !missing {
+			q.d.res.Used(mem)
 		}
 		q.begun[q.n] = begun{buf, access}
 		q.n++

@@ -235,3 +235,41 @@ func TestDeviceReadsDuringHostWrite(t *testing.T) {
 		x.Release()
 	}
 }
+
+// A device plans an operation once, also an operation with parts. It plans again for the copy of
+// an input, and for the operation with that copy.
+func TestOnePlan(t *testing.T) {
+	var plans [op.Count]int
+	e, dev := openDiscrete(t, discrete.Options{Decline: func(id op.ID, _ *op.Args) string { plans[id]++; return "" }}, Options{})
+	harness.CloseLater(t, e)
+	c := newQueue(t, e)
+	x, err := FromSlice(c, shape.Must(4, 4), make([]float32, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	column, err := x.Permute(1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []*tensor.Tensor{&x, &column} {
+		plans = [op.Count]int{}
+		before := dev.Stats().Submits
+		y, err := c.Do(op.Project, &op.Params{Scales: [3]float32{1, 1, 1}}, in, &x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y.Release()
+		want := [op.Count]int{op.Project: 1}
+		if in == &column {
+			want = [op.Count]int{op.Project: 2, op.Copy: 1}
+		}
+		for id, n := range dev.Stats().Submits {
+			plans[id] -= int(n - before[id]) // this device also plans when it gets an operation
+		}
+		if plans != want {
+			t.Errorf("plans %v, want %v", plans, want)
+		}
+	}
+	x.Release()
+	column.Release()
+}

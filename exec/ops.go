@@ -204,6 +204,7 @@ func (c *Queue) begin(k *call, in []*tensor.Tensor) op.Refusal {
 		a.Out[i], c.outs[i] = op.Operand{DType: a.To}, output{}
 	}
 	c.unchecked, a.Generated = 0, 0
+	c.dev.reset()
 	if a.Has(0) {
 		a.Generated = min(c.generated, a.In[0].Shape.Dim(0))
 	}

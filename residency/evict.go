@@ -8,6 +8,7 @@ import (
 	"slices"
 	"weak"
 
+	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/storage"
 )
 
@@ -96,8 +97,12 @@ func (m *Manager) forget() {
 // minPast is the number of histories below which forget does not run.
 const minPast = 256
 
-// touch records a use of b.
-func (m *Manager) touch(b *Block) {
+// Used records a use of the weight whose device memory is mem.
+func (m *Manager) Used(mem accel.Memory) {
+	b, ok := mem.(*Block)
+	if !ok {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if b.owner != nil {

@@ -140,8 +140,8 @@ func (m *Manager) Err() error {
 // out. Ensure reports whether this call adopted b. It does not upload the bytes.
 func (m *Manager) Ensure(ctx context.Context, b *storage.Buffer, t *accel.Timeline, weight bool) (adopted bool, err error) {
 	if mem := b.DeviceMemory(); mem != nil {
-		if blk, ok := mem.(*Block); ok && weight {
-			m.touch(blk)
+		if weight {
+			m.Used(mem)
 		}
 		return false, nil
 	}

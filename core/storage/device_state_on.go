@@ -110,7 +110,8 @@ func (n *Needs) Reset() { n.Order, n.Data = n.Order[:0], n.Data[:0] }
 //     if it uploads;
 //   - for the EndDevice of another operation that writes, if a is a write.
 //
-// Between BeginHostWrite and EndHostWrite it fails with ErrHostWrite.
+// Between BeginHostWrite and EndHostWrite it fails with ErrHostWrite. Without device bytes it
+// fails with ErrNoDeviceMemory itself, which wraps nothing: the caller attaches some.
 func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, needs *Needs) (accel.Memory, error) {
 	b.check()
 	if a != Read && b.ro {
@@ -123,7 +124,7 @@ func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, n
 		return nil, err
 	}
 	if s.mem == nil {
-		return nil, fmt.Errorf("storage: %s: %w", b.origin(), ErrNoDeviceMemory)
+		return nil, ErrNoDeviceMemory
 	}
 	if a != Overwrite {
 		if err := s.sources.Err(); err != nil {
