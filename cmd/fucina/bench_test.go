@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -129,5 +130,34 @@ func TestSyntheticIDs(t *testing.T) {
 	a, b := syntheticIDs(1000, 7), syntheticIDs(1000, 7)
 	if !slices.Equal(a, b) || slices.Min(a) != 0 || slices.Max(a) != 6 {
 		t.Errorf("ids from %d to %d, repeated: %v", slices.Min(a), slices.Max(a), slices.Equal(a, b))
+	}
+}
+
+// Every repetition computes all tokens, although the model has seen most of them before.
+func TestBenchRepeats(t *testing.T) {
+	threads, batch := 1, 32
+	l, err := newTool(nil, io.Discard, io.Discard, false, false).load(t.Context(), &modelFlags{path: tinyModel(t), threads: &threads, batch: &batch}, 256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := l.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	vocabulary := l.model.Params().Vocabulary
+	b := &benchmark{s: l.session, ids: syntheticIDs(128, vocabulary), logits: make([]float32, vocabulary)}
+	var ops []uint64
+	if _, err := b.repeat(t.Context(), 3, 128, func(ctx context.Context, n int) error {
+		before := l.engine.Stats().CPU
+		err := b.prompt(ctx, n)
+		after := l.engine.Stats().CPU
+		ops = append(ops, after.Ops()-before.Ops())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(ops) != 4 || slices.Min(ops) != slices.Max(ops) {
+		t.Errorf("operations of the repetitions: %d, want 4 equal numbers", ops)
 	}
 }
