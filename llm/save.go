@@ -109,6 +109,9 @@ func (s *Session) save(ctx context.Context, w io.Writer) error {
 	})
 	switch {
 	case errors.Is(err, errLost):
+		if err := s.m.source.Check(); err != nil {
+			return err
+		}
 		rows, s.tables = 0, make([][]int32, len(s.tables))
 	case err != nil:
 		return err
@@ -171,7 +174,7 @@ func (s *Session) turn(ctx context.Context, use func(c *fucina.Context, pages *k
 	lost, pages := s.pool != s.cache.pool, s.cache.pages
 	r.mu.Unlock()
 	if err = errLost; !lost {
-		err = use(c, pages)
+		err = r.verify(use(c, pages))
 	}
 	return r.end(f, err)
 }

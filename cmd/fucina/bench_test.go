@@ -135,8 +135,9 @@ func TestSyntheticIDs(t *testing.T) {
 
 // Every repetition computes all tokens, although the model has seen most of them before.
 func TestBenchRepeats(t *testing.T) {
-	threads, batch := 1, 32
-	l, err := newTool(nil, io.Discard, io.Discard, false, false).load(t.Context(), &modelFlags{path: tinyModel(t), threads: &threads, batch: &batch}, 256)
+	threads, batch, tokens, prefix := 1, 32, 0, defaultPrefix
+	m := &modelFlags{path: tinyModel(t), threads: &threads, batch: &batch, cacheTokens: &tokens, cachePrefix: &prefix}
+	l, err := newTool(nil, io.Discard, io.Discard, false, false).load(t.Context(), m, 256)
 	if err != nil {
 		t.Fatal(err)
 	}
