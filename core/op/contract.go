@@ -3,6 +3,7 @@ package op
 import (
 	"errors"
 	"math"
+	"math/bits"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/shape"
@@ -175,7 +176,7 @@ var contracts = [Count]contract{
 			}
 			return Rows
 		},
-		cost: func(a *Args) int64 { return elements(&a.Out[0].Shape) * int64(a.In[0].Shape.Dim(-1)) },
+		cost: func(a *Args) int64 { return multiplyAdds(a, 1, a.In[0].Shape.Dim(-1)) },
 	},
 	Attention: {
 		name: "attention",
@@ -187,7 +188,7 @@ var contracts = [Count]contract{
 		},
 		out:   output,
 		infer: inferAttention,
-		cost:  func(a *Args) int64 { return 2 * elements(&a.Out[0].Shape) * int64(attentionKeys(a)) },
+		cost:  func(a *Args) int64 { return multiplyAdds(a, 2, attentionKeys(a)) },
 		limit: func(a *Args, p Place) int {
 			switch p {
 			case 3:
@@ -242,7 +243,7 @@ var contracts = [Count]contract{
 			}
 			return Rows
 		},
-		cost: func(a *Args) int64 { return elements(&a.Out[0].Shape) * int64(a.In[0].Shape.Dim(-1)) },
+		cost: func(a *Args) int64 { return multiplyAdds(a, 1, a.In[0].Shape.Dim(-1)) },
 	},
 	GatedProject: {
 		name: "gated_project",
@@ -260,7 +261,7 @@ var contracts = [Count]contract{
 			}
 			return Rows
 		},
-		cost: func(a *Args) int64 { return 2 * elements(&a.Out[0].Shape) * int64(a.In[0].Shape.Dim(-1)) },
+		cost: func(a *Args) int64 { return multiplyAdds(a, 2, a.In[0].Shape.Dim(-1)) },
 	},
 	RotateStore: {
 		name: "rotate_store",
@@ -504,12 +505,29 @@ func Cost(id ID, a *Args) int64 {
 	return elements(&a.Out[0].Shape)
 }
 
+// multiplyAdds returns the cost of an operation that computes each element of its output from
+// the given number of sums of n products.
+func multiplyAdds(a *Args, sums, n int) int64 {
+	return times(times(elements(&a.Out[0].Shape), n), sums)
+}
+
+// elements returns the number of elements of a tensor.
 func elements(s *shape.Shape) int64 {
 	n := int64(1)
 	for _, d := range s.Slice() {
-		n *= int64(d)
+		n = times(n, d)
 	}
 	return n
+}
+
+// times returns the product of two numbers that are at least 0. It is math.MaxInt64 if the
+// product overflows, as it may for views that repeat elements.
+func times(n int64, d int) int64 {
+	hi, lo := bits.Mul64(uint64(n), uint64(d))
+	if hi > 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(lo)
 }
 
 // sizes refuses the operand o at p if no tensor can have its shape: if an axis is empty, a

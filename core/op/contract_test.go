@@ -456,6 +456,34 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// Views with stride 0 have so many elements that the cost of their product overflows. It is then
+// the largest cost.
+func TestCostOfRepeatedElements(t *testing.T) {
+	const n = math.MaxInt / 1024
+	repeated := func(dims ...int) Operand {
+		return strided(Operand{DType: dtype.F32, Shape: shape.Must(dims...)}, make([]int, len(dims))...)
+	}
+	pages := paged(of(dtype.I32, 1), Operand{DType: dtype.I32, Shape: shape.Must(1, n)})
+	pages.In[1], pages.In[2] = repeated(1, n, 1, 4), repeated(1, n, 1, 4)
+	pages.In[0] = of(dtype.F32, 1, 2, 4)
+	for _, tt := range []struct {
+		id   ID
+		args *Args
+	}{
+		{MatMul, args(Params{}, repeated(64, n/64), repeated(4096, n/64))},
+		{Project, args(Params{}, repeated(64, n/64), repeated(4096, n/64))},
+		{GatedProject, args(Params{}, repeated(64, n/64), repeated(4096, n/64), repeated(4096, n/64))},
+		{Attention, pages},
+	} {
+		if r := Infer(tt.id, tt.args); !r.OK() {
+			t.Fatalf("%s: %s", tt.id, r.Text(tt.id))
+		}
+		if got := Cost(tt.id, tt.args); got != math.MaxInt64 && math.MaxInt > math.MaxInt32 {
+			t.Errorf("%s costs %d", tt.id, got)
+		}
+	}
+}
+
 // ChunksOf is the largest number of chunks of whole blocks, which a product accepts.
 func TestChunksOf(t *testing.T) {
 	for _, tt := range []struct {
@@ -870,7 +898,9 @@ func FuzzContract(f *testing.F) {
 		if !r.OK() {
 			return
 		}
-		_ = Cost(id, a)
+		if n := Cost(id, a); n < 1 {
+			t.Errorf("%s: the cost is %d", id, n)
+		}
 		for p, role := range id.Inputs() {
 			if role.Index && a.Has(Place(p)) && id.Limit(a, Place(p)) < 1 {
 				t.Errorf("%s: the limit of the %s is %d", id, id.Role(Place(p)), id.Limit(a, Place(p)))
