@@ -111,9 +111,9 @@ type Projection struct {
 // and returns the columns of all of them side by side, along the axis out. Then it adds the
 // residual, unless that is the zero Tensor.
 //
-// t is f32 {axis and any others}. The residual is f32. It and the result have the other axes
-// of t and, in the result last, out, whose size is the number of all columns. The result has,
-// bit for bit, the values of Dot, Scale and Add one after another.
+// t is f32 {axis and any others}. The residual and the result are f32 with the other axes of t
+// and the axis out, whose size is the number of all columns. In the result, out is the last
+// axis. The result has, bit for bit, the values of Dot, Scale and Add one after another.
 func (t Tensor) Project(axis, out string, residual Tensor, matrices ...Projection) Tensor {
 	var m [3]Projection
 	copy(m[:], matrices)

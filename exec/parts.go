@@ -11,9 +11,9 @@ import (
 // run such an operation as that sequence, with the same result on one provider. Each part is
 // placed by itself.
 
-// parts are the operands of an operation that runs as its parts. The functions on it take the
-// queue separately, because the queue's memory is on the heap, and a pointer to a struct that
-// has both would move the operands there.
+// parts are the operands of an operation that runs as its parts. The queue is no field of it,
+// because the queue is on the heap, and a pointer to a struct with both would move the operands
+// there.
 type parts struct {
 	as     op.ID // the operation, which the errors of its parts name
 	params op.Params

@@ -194,8 +194,8 @@ func describeEnd(id op.ID, ended, err error) error {
 }
 
 // describe wraps err with the op's name and, if the device was tried first, with why, the
-// error of the device. It leaves why out if it says the same, as a wrong index does that an
-// earlier part of the op reported on the device and that the CPU finds too.
+// error of the device. It leaves why out if both have the same text. They have if an earlier
+// part of the op found a wrong index on the device, and the CPU finds it too.
 func describe(id op.ID, err, why error) error {
 	named := &OpError{id, err}
 	if why == nil || errors.Is(err, why) || why.Error() == err.Error() || why.Error() == named.Error() {

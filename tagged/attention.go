@@ -69,7 +69,7 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 	return inOrder(y, &have, &names)
 }
 
-// The indices of the Axes of Attention. RotateStore has those of the query, the heads, the
+// The indices of the Axes of Attention. RotateStore uses those of the query, the heads, the
 // elements and the pages.
 const (
 	QueryAxis = iota

@@ -61,7 +61,7 @@ const (
 	// RotateStore rotates the queries In[0] {Query Head Dim} and the keys In[1] {Query KVHead
 	// Dim} by the angles In[3] {Query PairAxis CosSinAxis}, and writes the keys and the values
 	// In[2] to the places In[4] {Query} of the cache In[7] {Page any}. In[5] and In[6] {Dim}
-	// are optional weights of norms. The result are the rotated queries.
+	// are optional weights of norms. The result is the rotated queries.
 	RotateStore
 	// To copies In[0] to a contiguous tensor of dtype Params.To, Copy to one of the same
 	// dtype.

@@ -143,8 +143,8 @@ func (t *Timeline) clean(first, last uint64) (bool, error) {
 		return true, nil
 	}
 	if t.completed.Load() < first && !t.failed.Load() {
-		// No point has ended, so none has a flag. An operation's sources may be many such
-		// intervals.
+		// No point has ended, so none has a flag. This is the common case: an operation has
+		// many such intervals as sources.
 		return false, nil
 	}
 	t.mu.Lock()

@@ -142,9 +142,9 @@ type Args struct {
 	// before and after the operation.
 	Workspace Mem
 	// Status, if set, is a status word in host memory that stays allocated until the queue is
-	// closed. An operation that clamps an element of an operand, or skips the row of it,
-	// because its value is out of range, reports it there with Report. Otherwise it does not
-	// write to the word.
+	// closed. An operation that clamps an element of an operand, or skips its row, because the
+	// value is out of range, reports it there with Report. Otherwise it does not write to the
+	// word.
 	Status *atomic.Uint64
 
 	// Exact says that activations are not rounded below f32.

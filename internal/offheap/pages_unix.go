@@ -47,8 +47,8 @@ func unmapPages(p unsafe.Pointer, n int) {
 	}
 }
 
-// discardPages ignores the error, because without the advice only memory is lost. On Linux
-// MADV_FREE would leave the pages resident until memory is short; on the other systems
+// discardPages ignores the error, because then the pages only stay resident. On Linux
+// MADV_FREE would leave the pages resident until memory is short. On the other systems
 // MADV_DONTNEED keeps the contents.
 func discardPages(p []byte) {
 	advice := unix.MADV_FREE

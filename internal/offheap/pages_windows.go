@@ -27,7 +27,7 @@ func unmapPages(p unsafe.Pointer, n int) {
 
 // discardPages says that the contents need not be kept, and takes the pages out of the working
 // set: VirtualUnlock does so with pages that are not locked, and fails. discardPages ignores
-// the errors, because without the advice only memory is lost.
+// the errors, because then the pages only stay resident.
 func discardPages(p []byte) {
 	addr, n := uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))
 	if _, err := windows.VirtualAlloc(addr, n, windows.MEM_RESET, windows.PAGE_READWRITE); err == nil {

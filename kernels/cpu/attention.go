@@ -408,7 +408,7 @@ func (k *attention) load(u *unit, seq int, need keySet) bool {
 			entry := seq*k.pages + row/k.pageRows
 			page, row = k.index(&k.table, entry, u.scratch), row%k.pageRows
 			if u.err != nil {
-				return false // before spend looks at the context, which sets u.err
+				return false // spend would replace u.err
 			}
 		}
 		u.keys.offsets[i] = page*k.k.page + row*k.k.row + u.head*k.k.head

@@ -53,9 +53,9 @@ func (t *termTile) load(k *term, n int, buf []byte, s *scratch) {
 // stepsCost is the cost of a row of a tile in the steps after the dot products.
 const stepsCost = 4 * tile
 
-// columns returns the columns of the tile for a row of x. Each step is rounded as the
-// operation of its own that it stands for: the conversion of the product keeps it apart from
-// the sum, with which the compiler may fuse it.
+// columns returns the columns of the tile for a row of x. Each step is rounded as the operation
+// that it stands for. The conversion to float32 keeps the compiler from fusing the scale with
+// the sum that follows.
 func (t *termTile) columns(x []float32, s *scratch) [tile]float32 {
 	y := t.dot(x, s)
 	scale, biased, first := t.term.scale, t.term.bias != nil, t.term.biasFirst
