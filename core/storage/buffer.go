@@ -332,6 +332,7 @@ func (b *Buffer) Discard(off, n int) error {
 		return nil
 	}
 	b.device.discard(b, off, n)
+	b.dropShadow() // without the lock that device.discard holds, because the shadow's Destroy may use b
 	return nil
 }
 
@@ -339,7 +340,6 @@ func (b *Buffer) Discard(off, n int) error {
 func (b *Buffer) discardHost(off, n int) {
 	if b.HasHost() {
 		b.gen.Add(1)
-		b.dropShadow()
 		offheap.Discard(b.bytes()[off:][:n])
 	}
 }

@@ -50,7 +50,7 @@ func TestDiscard(t *testing.T) {
 	} {
 		marked(mustHost(t, tt.b, Overwrite))
 		gen := tt.b.Generation()
-		tt.b.SetShadow(&accel.HostShadow{Generation: gen})
+		tt.b.SetShadow(&accel.HostShadow{Generation: gen, Destroy: func(any) { tt.b.NewestOnDevice() }})
 		if err := tt.b.Discard(1, discardSize-2); err != nil {
 			t.Error(err)
 		}
