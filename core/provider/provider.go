@@ -43,7 +43,7 @@ type Provider interface {
 	// Neither Plan nor Submit changes *a, which is the caller's again when they return.
 	//
 	// If ctx ends while Submit waits or computes, Submit returns ctx's error. Nothing is
-	// enqueued then, and the output of an interrupted computation is undefined. Enqueued
+	// enqueued then, and the outputs of an interrupted computation are undefined. Enqueued
 	// work continues after the end of ctx. The same holds for WaitFor, and for Upload and
 	// Download of a Device.
 	Submit(ctx context.Context, q Queue, id op.ID, a *op.Args) (accel.Work, error)
