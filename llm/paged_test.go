@@ -256,6 +256,36 @@ func TestCacheFull(t *testing.T) {
 	}
 }
 
+// The cache may be full at any point of a prompt. The batches before that point remain, the other
+// session goes on, and the prompt goes on when there is room.
+func TestCacheFullAnywhere(t *testing.T) {
+	f := openGGUF(t, scheduleModel(8))
+	eng := openExact(t)
+	const n, pages = 130, 5
+	ids := [2][]int32{longIDs(32*pages, 6), longIDs(n, 7)}
+	want := [2][][]float32{freshRows(t, eng, f, llm.SessionOptions{}, ids[0]), freshRows(t, eng, f, llm.SessionOptions{}, ids[1])}
+	for free := range pages {
+		for _, batch := range []int{1, 7, 32, 45, n} {
+			t.Run(fmt.Sprintf("%d pages, batch %d", free, batch), func(t *testing.T) {
+				m := newModel(t, eng, f, llm.Options{CacheTokens: 32 * pages})
+				a, b := openSession(t, m, llm.SessionOptions{}), openSession(t, m, llm.SessionOptions{Batch: batch})
+				held := 32*(pages-free) - 2
+				same(t, "the other session", a, want[0][held-1], ids[0][:held]...)
+				left := 32 * free / batch * batch
+				err := b.Decode(context.Background(), ids[1], nil)
+				if !errors.Is(err, llm.ErrCacheFull) || b.Past() != left {
+					t.Fatalf("%v with %d tokens, want %v with %d", err, b.Past(), llm.ErrCacheFull, left)
+				}
+				same(t, "the other session, afterwards", a, want[0][held], ids[0][held])
+				if err := a.Close(); err != nil {
+					t.Fatal(err)
+				}
+				same(t, "when there is room", b, want[1][n-1], ids[1][left:]...)
+			})
+		}
+	}
+}
+
 // After a rewind to any position, a session has the logits of one that never had more tokens,
 // also in models with windows, which give the memory of old tokens back. With KeepWindows or
 // without a window, only the new tokens are computed.
