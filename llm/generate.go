@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/fucina-go/fucina/internal/await"
 	"github.com/fucina-go/fucina/llm/sample"
@@ -124,10 +125,28 @@ func (s *Session) Generate(ctx context.Context, prompt string, opt GenerateOptio
 	}
 }
 
-// GenerateIDs is like Generate with a prompt of token ids. It adds no frame.
+// GenerateIDs is like Generate with a prompt of token ids. It adds no frame. To continue a
+// generation, pass the ID of its last token, which the session does not hold.
 func (s *Session) GenerateIDs(ctx context.Context, ids []int32, opt GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.claim(yield, func() error { return s.generate(ctx, append([]int32(nil), ids...), opt, yield) })
+	}
+}
+
+// Continue is like Generate without a prompt: the text goes on after the tokens that the session
+// holds, for example after Decode, Fork or LoadSession. It computes the last of them again. An empty
+// session is an error.
+func (s *Session) Continue(ctx context.Context, opt GenerateOptions) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		s.claim(yield, func() error {
+			sampler, decoder, err := s.prepare(opt)
+			if err != nil {
+				return err
+			}
+			return s.again(func(last []int32, generated bool) error {
+				return s.stream(ctx, last, generated, sampler, decoder, &opt, yield)
+			})
+		})
 	}
 }
 
@@ -258,6 +277,32 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	if opt.OnPrompt != nil {
 		opt.OnPrompt(ids)
 	}
+	return s.stream(ctx, ids, false, sampler, decoder, &opt, yield)
+}
+
+// again calls next with the last token of the sequence, which it first removes, and with whether
+// the token was generated. If next has not appended the token again, again does so.
+func (s *Session) again(next func(last []int32, generated bool) error) error {
+	held := s.ids()
+	n := len(held) - 1
+	if n < 0 {
+		return errors.New("llm: nothing to continue: the session has no tokens")
+	}
+	last, generated := []int32{held[n]}, s.generated[n]
+	if err := s.rewind(n); err != nil {
+		return err
+	}
+	defer func() {
+		if s.Past() == n {
+			s.putBack(last, generated)
+		}
+	}()
+	return next(slices.Clone(last), generated)
+}
+
+// stream decodes ids, of which generated says whether they were generated, and yields the tokens
+// that follow. It may change ids.
+func (s *Session) stream(ctx context.Context, ids []int32, generated bool, sampler *sample.Sampler, decoder *textDecoder, opt *GenerateOptions, yield func(Token, error) bool) error {
 	// The history of the penalties is the whole sequence, including the part that was
 	// decoded earlier.
 	for _, id := range s.ids() {
@@ -268,7 +313,7 @@ func (s *Session) generate(ctx context.Context, ids []int32, opt GenerateOptions
 	}
 	logits := s.room(1)
 	for n := 1; ; n++ {
-		if err := s.decode(ctx, ids, n > 1, logits); err != nil {
+		if err := s.decode(ctx, ids, generated || n > 1, logits); err != nil {
 			return err
 		}
 		if opt.OnLogits != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -563,5 +564,59 @@ func TestEngineClosedFirst(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Continue generates after the tokens that the session holds, also in a fork. If it fails, the
+// session holds the same tokens as before.
+func TestContinue(t *testing.T) {
+	m := openModel(t, openExact(t), writeModel(t, scheduleModel(8)), llm.Options{})
+	ids := longIDs(70, 1)
+	texts := func(s *llm.Session, prompt []int32) (got []int32) {
+		t.Helper()
+		opt := llm.GenerateOptions{MaxTokens: 6}
+		tokens := s.Continue(context.Background(), opt)
+		if prompt != nil {
+			tokens = s.GenerateIDs(context.Background(), prompt, opt)
+		}
+		for token, err := range tokens {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, token.ID)
+		}
+		return got
+	}
+	want := texts(openSession(t, m, llm.SessionOptions{}), ids)
+	s := openSession(t, m, llm.SessionOptions{})
+	for _, err := range s.Continue(context.Background(), llm.GenerateOptions{}) {
+		if err == nil || !strings.Contains(err.Error(), "the session has no tokens") {
+			t.Errorf("an empty session: %v", err)
+		}
+	}
+	decode(t, s, ids...)
+	f, err := s.Fork()
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.CloseLater(t, f)
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, err := range s.Continue(cancelled, llm.GenerateOptions{}) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want canceled", err)
+		}
+	}
+	if held, err := s.IDs(); err != nil || !slices.Equal(held, ids) || s.Past() != len(ids) {
+		t.Errorf("after a failure, %d tokens %v, %v, want %v", s.Past(), held, err, ids)
+	}
+	for name, s := range map[string]*llm.Session{"session": s, "fork": f} {
+		if got := texts(s, nil); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	// The last token of the first generation is not in the session.
+	if got := texts(s, want[5:]); !slices.Equal(got, texts(openSession(t, m, llm.SessionOptions{}), append(slices.Clone(ids), want...))) {
+		t.Errorf("a generation that continues another: %v", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/fucina-go/fucina"
@@ -265,6 +266,15 @@ func (s *Session) rewind(n int) error {
 	return nil
 }
 
+// IDs returns the tokens of the session.
+func (s *Session) IDs() ([]int32, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.exit()
+	return slices.Clone(s.ids()), nil
+}
+
 // ids returns the tokens of the session, until it changes. The caller has claimed the session.
 func (s *Session) ids() []int32 {
 	s.m.steps.mu.Lock()
@@ -380,6 +390,15 @@ func (s *Session) count(n int, generated bool) {
 		s.generated = append(s.generated, generated)
 	}
 	s.past.Add(int64(n))
+}
+
+// putBack appends tokens that rewind has removed.
+func (s *Session) putBack(ids []int32, generated bool) {
+	r := &s.m.steps
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.seq.Append(ids)
+	s.count(len(ids), generated)
 }
 
 // advance appends a batch of tokens to the sequence, after it has computed the tokens of the
