@@ -112,7 +112,7 @@ func stepCounters(t *testing.T, m *llm.Model, meter *stepMeter) {
 	}
 	prompts, longest := 50, 100
 	if invariants.RaceEnabled || invariants.Enabled || testing.Short() {
-		prompts = 8
+		prompts = 4
 	}
 	ids := make([]int32, longest)
 	for i := range ids {
