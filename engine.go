@@ -410,11 +410,19 @@ const (
 	CosSinAxis = tagged.CosSinAxis // cosine and sine; the size is 2
 )
 
-// RoPE describes rotary position angles and their stretching to longer contexts.
+// RoPE describes rotary position angles and their stretching to longer contexts. Its fields are
+// Dims, the rotated elements of a head; FreqBase, usually 10000; FreqScale and FreqFactors, which
+// stretch the angles; and those of YaRN, ExtFactor, AttnFactor, BetaFast, BetaSlow and
+// OriginalContext. A RoPE with only Dims and FreqBase stretches nothing. Package exec documents
+// each field.
 type RoPE = exec.RoPE
 
 // Angles computes the rows of a table of rotary position angles for any positions, such as
-// those of tokens of several sequences.
+// those of tokens of several sequences. Its method
+//
+//	Put(dst []float32, positions []int32) error
+//
+// writes RoPE.Dims numbers for each position to dst: the cosine and the sine of each pair.
 type Angles = exec.Angles
 
 // NewAngles returns the angles of r for the positions 0 to positions-1. It fails, as

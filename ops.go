@@ -237,8 +237,9 @@ func (t Tensor) CopyFrom(src Tensor) Tensor {
 //
 // SetRows returns t, or a failed tensor. It fails with ErrUnsupportedView if the elements of an
 // entry of t, in the order of t's axes, cannot be seen as one row without a copy. A place
-// outside of t is an error (ErrIndexOutOfBounds), and its entry is not written. If only a
-// device has the places, the error appears when elements of t are read.
+// outside of t is an error (ErrIndexOutOfBounds), and its entry is not written; the other entries
+// may be written or not. If only a device has the places, the error appears when elements of t are
+// read. Two equal places are a data race on the CPU.
 func (t Tensor) SetRows(x, places Tensor, axis string, more ...string) Tensor {
 	c, failed := begin(tagged.SetRows, x, places, t)
 	if c == nil {
@@ -287,7 +288,7 @@ func (t Tensor) RoPE(table Tensor, mode RoPEMode, posAxis, dimAxis string) Tenso
 // AttentionOptions are the parameters of Attention, its optional operands, and the names of
 // its axes.
 type AttentionOptions struct {
-	Scale   float64 // the factor of the products of queries and keys, usually 1/sqrt(size of a head)
+	Scale   float64 // the factor of the products of queries and keys, usually 1/sqrt(size of a head); with 0, all keys have equal weights
 	SoftCap float64 // scores become SoftCap*tanh(score/SoftCap); 0 means no cap
 	Past    int     // the number of keys before the key of the first query, without Positions
 	Window  int     // the number of keys that a query sees, including its own; 0 means all
@@ -362,12 +363,15 @@ type RotateStoreOptions struct {
 //
 // q, k, v and the table {Query PairAxis CosSinAxis} are f32. places is i32 {Query}. The cache
 // {Page and one other axis} is f32, f16 or q8_0, and usually a tensor of Engine.Empty; every
-// view of its memory sees what is written. A page has room for n tokens: n keys {KVHead Dim},
-// one after another, then n values. Place p is token p%n of page p/n. These views of a page's
-// other axis, called "row" here, are the keys and the values of Attention:
+// view of its memory sees what is written. The other axis has room for n tokens, whose number
+// follows from its size: n keys {KVHead Dim}, one after another, then n values {KVHead Dim}. Place
+// p is token p%n of page p/n. If the other axis is called "row", these views are the keys and the
+// values for Attention, where h is the number of key heads, and keys and values are the elements
+// of all key heads and of all value heads of one token:
 //
-//	k := cache.Narrow("row", 0, n*keySize).Split("row", Ax("key", n), Ax("kv_head", h), Ax("d", -1))
-//	v := cache.Narrow("row", n*keySize, n*valueSize).Split("row", Ax("key", n), Ax("kv_head", h), Ax("d", -1))
+//	all := cache.On(c)
+//	k := all.Narrow("row", 0, n*keys).Split("row", Ax("key", n), Ax("kv_head", h), Ax("d", -1))
+//	v := all.Narrow("row", n*keys, n*values).Split("row", Ax("key", n), Ax("kv_head", h), Ax("d", -1))
 //
 // A place outside of the cache, and two equal places, have the consequences that they have in
 // SetRows.

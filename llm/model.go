@@ -28,7 +28,7 @@ type Options struct {
 	Context int
 	// CacheTokens is the number of tokens whose keys and values the sessions of the model can
 	// hold together, for each format of SessionOptions.KV. Tokens that sessions share count
-	// once. The default is 4 times Context, or as many as a quarter of the memory of the
+	// once. The number is rounded up to whole pages of 32 tokens, and a session takes whole pages. The default is 4 times Context, or as many as a quarter of the memory of the
 	// provider has room for if those are fewer. On the host, the memory becomes resident as it
 	// is used.
 	CacheTokens int

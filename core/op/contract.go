@@ -712,7 +712,7 @@ var params = [...]struct{ name, want string }{
 	ModeParam:    {"rotation mode", "RoPEInterleaved or RoPENeoX"},
 	ScaleParam:   {"scale", "a finite number"},
 	ActParam:     {"activation", "SiLU or GELU"},
-	ChunksParam:  {"number of chunks", "1, 2, 4 or 8 chunks of whole blocks of the weight"},
+	ChunksParam:  {"number of chunks", "1, 2, 4 or 8, so that the rows of the weight fall into equal chunks of whole blocks"},
 }
 
 // positive refuses the value v of a parameter unless it is positive and finite.

@@ -243,7 +243,7 @@ func TestRefusals(t *testing.T) {
 		{MatMul, args(Params{}, ofF32(d(2, 3), d(4, 5))...), 0, shape.ErrShapeMismatch, "axis 1 of the weight is 5, want 3, as axis 1 of the input"},
 		{MatMul, args(Params{}, ofF32(d(2, 3), d(2, 5, 3))...), 0, shape.ErrShapeMismatch, "the input has rank 2, want 3"},
 		{MatMul, args(Params{}, ofF32(d(2, 4, 3), d(3, 5, 3))...), 0, shape.ErrShapeMismatch, "axis 0 of the weight is 3, want 2, as axis 0 of the input"},
-		{MatMul, args(Params{Chunks: -1}, ofF32(d(2, 8), d(4, 8))...), 0, ErrParam, "the number of chunks is -1, want 1, 2, 4 or 8 chunks of whole blocks of the weight"},
+		{MatMul, args(Params{Chunks: -1}, ofF32(d(2, 8), d(4, 8))...), 0, ErrParam, "the number of chunks is -1, want 1, 2, 4 or 8, so that the rows of the weight fall into equal chunks of whole blocks"},
 		{MatMul, args(Params{Chunks: 3}, ofF32(d(2, 9), d(4, 9))...), 0, ErrParam, "the number of chunks is 3, want 1, 2, 4 or 8"},
 		{MatMul, args(Params{Chunks: 16}, ofF32(d(2, 16), d(4, 16))...), 0, ErrParam, "the number of chunks is 16, want 1, 2, 4 or 8"},
 		{MatMul, args(Params{Chunks: 4}, ofF32(d(2, 6), d(4, 6))...), 0, ErrParam, "the number of chunks is 4, want 1, 2, 4 or 8"},
