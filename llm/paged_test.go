@@ -257,6 +257,25 @@ func TestCacheFull(t *testing.T) {
 	}
 }
 
+// A prompt that the whole cache has no room for is refused before anything is computed.
+func TestPromptLargerThanCache(t *testing.T) {
+	m := openModel(t, openExact(t), writeModel(t, scheduleModel(8)), llm.Options{CacheTokens: 64})
+	s := openSession(t, m, llm.SessionOptions{Batch: 8})
+	decode(t, s, longIDs(10, 1)...)
+	for _, decode := range []func(ids []int32) error{
+		func(ids []int32) error { return s.Decode(context.Background(), ids, nil) },
+		func(ids []int32) error {
+			return s.DecodeAll(context.Background(), ids, func(int, []float32) error { return nil })
+		},
+	} {
+		err := decode(longIDs(55, 2))
+		if !errors.Is(err, llm.ErrCacheFull) || !strings.Contains(err.Error(), "55 tokens after 10, and it has room for 64 in all") || s.Past() != 10 {
+			t.Errorf("%v with %d tokens", err, s.Past())
+		}
+	}
+	decode(t, s, longIDs(54, 2)...)
+}
+
 // The cache may be full at any point of a prompt. The batches before that point remain, the other
 // session goes on, and the prompt goes on when there is room.
 func TestCacheFullAnywhere(t *testing.T) {

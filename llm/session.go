@@ -527,6 +527,9 @@ func (s *Session) check(ids []int32) error {
 	if past, room := s.Past(), s.Context(); len(ids) > room-past {
 		return fmt.Errorf("llm: %w: %d tokens after %d in a context of %d", ErrContextFull, len(ids), past, room)
 	}
+	if past, room := s.Past(), s.cache.shape.Pages*page.Rows; len(ids) > room-past {
+		return fmt.Errorf("llm: %w: %d tokens after %d, and it has room for %d in all", ErrCacheFull, len(ids), past, room)
+	}
 	for i, id := range ids {
 		if id < 0 || int(id) >= s.m.net.Params().Vocabulary {
 			return fmt.Errorf("llm: token %d at %d, the vocabulary has %d", id, i, s.m.net.Params().Vocabulary)
