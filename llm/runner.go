@@ -109,7 +109,8 @@ func (r *runner) cacheOf(format dtype.DType) (*cache, error) {
 }
 
 // begin waits for the caller's turn, and returns the context of the steps, with the cancellation
-// of ctx and an open frame. The caller ends the turn with end.
+// of ctx and an open frame. The rows of operations belong to prompts until the caller says
+// otherwise. The caller ends the turn with end.
 func (r *runner) begin(ctx context.Context) (*fucina.Context, fucina.Frame, error) {
 	if err := r.turn.Lock(ctx); err != nil {
 		return nil, fucina.Frame{}, err
@@ -119,6 +120,7 @@ func (r *runner) begin(ctx context.Context) (*fucina.Context, fucina.Frame, erro
 		return nil, fucina.Frame{}, err
 	}
 	r.c.SetCancel(ctx)
+	r.c.SetGenerated(0)
 	return r.c, r.c.Frame(), nil
 }
 
