@@ -38,7 +38,7 @@ func DefaultCacheTokens(f *gguf.File, opt Options, format dtype.DType, memory in
 // at most the given length, on a provider with the given bytes of memory, if one token needs
 // rowBytes.
 func defaultCacheTokens(length int, memory, rowBytes int64) int {
-	n := 4 * int64(length)
+	n := min(4*int64(length), arch.MaxLength)
 	if memory > 0 {
 		n = min(n, DefaultCacheBytes(memory)/rowBytes)
 	}

@@ -31,6 +31,7 @@ func TestDefaultCacheTokens(t *testing.T) {
 		{llm.Options{}, dtype.F16, 0, 1024},
 		{llm.Options{}, dtype.F16, 1 << 40, 1024},
 		{llm.Options{Context: 1000}, dtype.F16, 1 << 40, 4000},
+		{llm.Options{Context: 1 << 30}, dtype.F16, 0, 1 << 30}, // places of rows are 32-bit ints
 		{llm.Options{}, dtype.F16, 4 * 2 * row * 1000, 1000},
 		{llm.Options{}, dtype.F16, 4*2*row*1000 - 1, 999},
 		{llm.Options{}, dtype.F32, 4 * 2 * row * 1000, 500},

@@ -28,9 +28,10 @@ type Options struct {
 	Context int
 	// CacheTokens is the number of tokens whose keys and values the sessions of the model can
 	// hold together, for each format of SessionOptions.KV. Tokens that sessions share count
-	// once. The number is rounded up to whole pages of 32 tokens, and a session takes whole pages. The default is 4 times Context, or as many as a quarter of the memory of the
-	// provider has room for if those are fewer. On the host, the memory becomes resident as it
-	// is used.
+	// once. The number is rounded up to whole pages of 32 tokens, and a session takes whole
+	// pages. The default is 4 times Context, but at most 1<<30, and not more than a quarter of
+	// the provider's memory has room for. On the host, the memory becomes resident as it is
+	// used.
 	CacheTokens int
 	// PrefixTokens is the number of tokens whose keys and values the cache keeps after the
 	// last session with them has ended, for later sessions that begin with the same tokens.
