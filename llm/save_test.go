@@ -260,7 +260,7 @@ func TestLoadDamagedSession(t *testing.T) {
 	}
 	load(t, m, file, llm.SessionOptions{})
 	load(t, m, file, llm.SessionOptions{})
-	checkRefused(t, "a fourth session", m, file, llm.SessionOptions{}, llm.ErrCacheFull, "39 rows need")
+	checkRefused(t, "a fourth session", m, file, llm.SessionOptions{}, llm.ErrCacheFull, "39 tokens need")
 }
 
 // A file that does not fit the model or the options, or contradicts itself, is refused with an

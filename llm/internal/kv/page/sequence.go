@@ -198,8 +198,8 @@ func (s *Sequence) fits(g, n int, from []int) error {
 		need-- // makeRoom can take the page from the tree instead of copying it
 	}
 	if room := in.obtainable(); need > room {
-		return fmt.Errorf("%w: %d rows need %d more rows in pages of %d in group %d, and %d of %d are free",
-			ErrFull, n, need*Rows, Rows, g, room*Rows, len(in.refs)*Rows)
+		return fmt.Errorf("%w: %d tokens need %d more rows, in pages of %d, and %d of %d rows are free",
+			ErrFull, n, need*Rows, Rows, room*Rows, len(in.refs)*Rows)
 	}
 	return nil
 }

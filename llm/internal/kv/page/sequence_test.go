@@ -419,7 +419,7 @@ func TestFull(t *testing.T) {
 	before := p.Stats()
 	b := p.NewSequence(page.SequenceOptions{})
 	_, err := b.Reserve(5*page.Rows + 1)
-	if !errors.Is(err, page.ErrFull) || !strings.Contains(err.Error(), "161 rows need 192 more rows in pages of 32 in group 0, and 160 of 320 are free") {
+	if !errors.Is(err, page.ErrFull) || !strings.Contains(err.Error(), "161 tokens need 192 more rows, in pages of 32, and 160 of 320 rows are free") {
 		t.Errorf("error %v", err)
 	}
 	if p.Stats() != before || len(b.Table(0)) != 0 || b.Len() != 0 {
