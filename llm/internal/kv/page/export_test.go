@@ -8,6 +8,13 @@ import (
 // Refs returns the number of references to a page of group g.
 func (p *Pool) Refs(g int, page int32) int { return int(p.groups[g].refs[page]) }
 
+// DropPrefixes drops all pages that only the prefix tree holds.
+func (p *Pool) DropPrefixes() {
+	for g := range p.groups {
+		p.evict(g, p.groups[g].treeOnly)
+	}
+}
+
 // TreePages returns the pages of group g that the prefix tree refers to.
 func (p *Pool) TreePages(g int) []int32 {
 	var pages []int32

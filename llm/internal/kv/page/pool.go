@@ -103,13 +103,6 @@ func (p *Pool) AppendFreed(runs []Run, least int) []Run {
 	return runs
 }
 
-// DropPrefixes drops all pages that only the prefix tree holds.
-func (p *Pool) DropPrefixes() {
-	for g := range p.groups {
-		p.evict(g, p.groups[g].treeOnly)
-	}
-}
-
 // trim drops the least recently used pages beyond the limit of the tree.
 func (p *Pool) trim() {
 	for g := range p.groups {

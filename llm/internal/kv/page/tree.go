@@ -9,7 +9,6 @@ import (
 // Key says which sequences can share rows: those whose keys are equal. The rows of equal ids
 // must be equal for equal keys.
 type Key struct {
-	Format  uint64 // the format of the cache
 	Variant string // the variant of the rotary angles
 }
 
