@@ -36,8 +36,9 @@ type Options struct {
 	// PrefixTokens is the number of tokens whose keys and values the cache keeps after the
 	// last session with them has ended, for later sessions that begin with the same tokens.
 	// The least recently used ones are dropped beyond it, or earlier if sessions need their
-	// rows. 0 means the default of a quarter of CacheTokens, and a negative number turns the
-	// reuse of prefixes off, also between open sessions.
+	// rows. 0 means the default of a quarter of CacheTokens. Only whole pages of 32 tokens are
+	// kept: if the number is negative or less than 32, sessions do not reuse prefixes at all,
+	// not even those of open sessions.
 	PrefixTokens int
 	// Progress, if set, is called while the weights are loaded, on the goroutine that
 	// called Open: with the bytes loaded so far and the bytes of all weights.
@@ -215,7 +216,7 @@ func (m *Model) ChatTemplate() (text string, ok bool) {
 // Engine returns the engine of the model.
 func (m *Model) Engine() *fucina.Engine { return m.eng }
 
-// Close releases the weights. While sessions are open, it fails and releases nothing. A second
+// Close releases the weights and the cache. While sessions are open, it fails and releases nothing. A second
 // Close does nothing.
 func (m *Model) Close() error {
 	m.mu.Lock()

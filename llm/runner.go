@@ -32,15 +32,16 @@ type runner struct {
 	failed  int // the number of steps that have failed
 	step    net.Step
 
-	// mu guards the caches, and the sequences of all sessions. It is held for bookkeeping only.
-	// A step holds it in addition to turn.
+	// mu guards the caches, and the sequences of all sessions. It is held for bookkeeping, while a
+	// cache gets its buffers, and while the caches are examined after a failure, but not while a
+	// step computes. A goroutine that holds both locks has taken turn first.
 	mu     sync.Mutex
 	caches map[dtype.DType]*cache
 }
 
-// cache is the paged cache of one format. When a device fails that writes to it, the cache loses
-// all rows, and begins again with other buffers and an empty pool. The sessions keep their tokens, and decode
-// them again when they need the rows.
+// cache is the paged cache of one format. If a device fails while it writes to the cache, the cache
+// loses all rows, and begins again with other buffers and an empty pool. The sessions keep their
+// tokens, and decode them again when they need the rows.
 type cache struct {
 	shape  kv.Shape
 	prefix int // Options.PrefixTokens

@@ -70,8 +70,9 @@ type sessionHead struct {
 // the loaded session decodes them again.
 //
 // Save fails with ctx's error if ctx is done, which it checks between pieces, with ErrFileChanged
-// if the model's file was truncated or overwritten, and with the errors of w. The session remains
-// as it is.
+// if the model's file was truncated or overwritten, and with the errors of w. It also fails if a
+// device fails meanwhile, and the keys and values are lost; the next Save then writes the tokens
+// alone. The session has the same tokens in all cases.
 //
 // The file fits only the model that wrote it. Two models count as the same if their files have
 // the same size, metadata and tensor descriptions, and the same first and last 4 KiB of each
@@ -236,8 +237,8 @@ func (w *sessionWriter) end() error {
 // the engine computes in the same way. Close it before the model.
 //
 // If opt.KV is zero, the session has the format of the file. LoadSession fails with
-// ErrSessionFile if r is not a session of this model in this format, or is damaged, or if the
-// angles of its tokens are others because opt.Context is; with ErrContextFull if it has more than
+// ErrSessionFile if r is not a session of this model in this format, or is damaged, or if
+// opt.Context needs other rotary angles than the session that was saved; with ErrContextFull if it has more than
 // opt.Context tokens; with ErrCacheFull if the model's cache has too few free rows; and with the
 // errors of r, of ctx and of NewSession. After an error nothing remains open. ctx is checked
 // between reads, and while LoadSession waits for other sessions.

@@ -70,9 +70,9 @@ type Session struct {
 
 	// The fields below are guarded by busy.
 
-	generated []bool // for each token, whether it was generated
-	tables    [][]int32
-	copies    []page.Copy
+	generated []bool        // for each token, whether it was generated
+	tables    [][]int32     // for each group of blocks, the table of seq in the current step
+	copies    []page.Copy   // what the current step copies before it writes
 	one       [1]int32      // the argument of Next
 	logits    []float32     // the slice of room
 	keep      bool          // whether compute sets hidden
@@ -203,8 +203,10 @@ func (s *Session) enter() error {
 
 func (s *Session) exit() { s.busy.Store(false) }
 
-// Close ends the session and releases its cache. While another call or a generation uses the
-// session, it fails with fucina.ErrBusy and releases nothing. A second Close does nothing.
+// Close ends the session. The pages of the cache that only the session holds become free, except
+// those that the model keeps for later prompts; see Options.PrefixTokens. While another call or a
+// generation uses the session, Close fails with fucina.ErrBusy and releases nothing. A second Close
+// does nothing.
 func (s *Session) Close() error {
 	if err := s.enter(); errors.Is(err, fucina.ErrClosed) {
 		return nil
@@ -311,7 +313,8 @@ func (s *Session) resume(ids []int32) ([]int32, error) {
 // fails, the batches before it remain in the sequence and the rest are not added.
 //
 // Keys and values that the model's cache has already, because another session has or had the
-// same tokens from the first one on, are not computed again; see Options.PrefixTokens.
+// same tokens from the first one on, are not computed again; see Options.PrefixTokens. Their tokens
+// count as a batch before the first one.
 //
 // Decode fails with ErrContextFull if the sequence would exceed the length of the session,
 // with ErrCacheFull if the model's cache has too few free rows, with ErrFileChanged if the

@@ -45,8 +45,8 @@ func (c *promptCache) save(ctx context.Context, s *llm.Session) error {
 	return atomicfile.Write(c.path, func(w io.Writer) error { return s.Save(ctx, w) })
 }
 
-// saveAtEnd saves s, unless it is empty, if err, with which a run has ended, is nil or an
-// interrupt. A second signal ends the program.
+// saveAtEnd saves s after a run that ended with err, if s has tokens and err is nil or an
+// interrupt. It returns err and the error of the save. A second signal ends the program.
 func (c *promptCache) saveAtEnd(ctx context.Context, s *llm.Session, err error) error {
 	if s.Past() == 0 || err != nil && (ctx.Err() == nil || !errors.Is(err, ctx.Err())) {
 		return err

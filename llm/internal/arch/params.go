@@ -77,7 +77,7 @@ const (
 
 	maxLayers = 1 << 12
 	maxHeads  = 1 << 14
-	maxHead   = 1 << 14 // elements of a head; a session has a table of angles for each
+	maxHead   = 1 << 14 // elements of a head
 )
 
 // Read returns the dimensions of the network of f, and its family. The keys are those of the

@@ -23,9 +23,9 @@ func (s *Shape) PageBytes(group, rows int) int {
 	return n
 }
 
-// ReadPage copies the first rows of a page to dst, in the context x, and waits for them: for each
-// block of the group in order the keys of the rows, and then their values. dst has Shape.PageBytes bytes
-// and is aligned for the elements of the format.
+// ReadPage copies the first rows of a page to dst, in the context x, and waits for them. For each
+// block of the group, in order, dst gets the keys of the rows and then their values. dst has
+// Shape.PageBytes bytes and is aligned for the elements of the format.
 func (c *Cache) ReadPage(x *fucina.Context, group, number, rows int, dst []byte) error {
 	return c.visit(x, group, number, rows, dst, func(t fucina.Tensor, p []byte) error {
 		switch c.shape.Format {

@@ -33,13 +33,15 @@
 // # Windows
 //
 // When no later token of a sequence can see any row of a page, the sequence gives the page
-// back, at once or after SequenceOptions.Slack more rows. A later rewind can need such a page. A
-// sequence is whole at position p if in every group the pages of the rows that a token at p sees
-// are there, in the sequence's tables or in the tree; all sequences are whole at 0. A rewind to n therefore goes back to the last point
-// p <= n where the sequence is whole, and keeps the ids up to n. Decoding the ids from p to n
-// again, as [Sequence.Redo] says, restores the rows. The pages behind p are released in all
-// groups, so that a row that is written again is in a page that nothing else refers to.
-// When such a page is full, the sequence takes the page of the tree again if the tree has it.
+// back, at once or after SequenceOptions.Slack more rows. A later rewind can need such a page.
+//
+// A sequence is whole at position p if in every group the pages of the rows that a token at p
+// sees are there, in the sequence's tables or in the tree. All sequences are whole at 0. A rewind
+// to n therefore goes back to the last point p <= n where the sequence is whole, and keeps the ids
+// up to n. Decoding the ids from p to n again, as [Sequence.Redo] says, restores the rows. The
+// pages behind p are released in all groups, so that a row that is written again is in a page that
+// nothing else refers to. When such a page is full, the sequence takes the page of the tree again
+// if the tree has it.
 //
 // # Limits
 //

@@ -618,8 +618,8 @@ func TestContents(t *testing.T) {
 }
 
 // Random schedules of sequences that prompt, generate, rewind, fork, fail, close, hit prefixes and
-// lose their rows in a pool that is often full. At every step the rows that a token sees have the contents that
-// follow from the tokens before them, only pages with one reference are written, a reservation
+// lose their rows in a pool that is often full. At every step the rows that a token sees have the
+// contents that follow from the tokens before them, only pages with one reference are written, a reservation
 // fails if and only if the sequences hold too many pages, and as few tokens as possible are
 // decoded again. When all sequences are released and the tree is empty, all pages are free.
 func TestSchedules(t *testing.T) {
