@@ -16,7 +16,7 @@ const logitRows = 32
 // DecodeAll is like [Session.Decode], with the logits that follow every token. For each i in
 // order, it calls yield with the logits that follow ids[i], one for each vocabulary entry. The
 // slice is valid only during the call. The session keeps memory for up to 32 rows of logits
-// until Close.
+// until Close. All of ids are computed, also those whose keys and values the model's cache has.
 //
 // If yield returns an error, DecodeAll ends and returns that error unchanged. The sequence is
 // then the same as after an error of Decode. DecodeAll checks ctx like Decode, and also before

@@ -335,7 +335,7 @@ func (s *Session) Decode(ctx context.Context, ids []int32, logits []float32) err
 
 // Next is Decode for one token that was generated from the logits of the call before. A device
 // may compute generated tokens with other kernels than those of a prompt, and so with other
-// rounding. On the CPU, Next(ctx, id, logits) has the bits of Decode(ctx, []int32{id}, logits).
+// rounding, which a prompt that reuses their keys and values shares. On the CPU, Next(ctx, id, logits) has the bits of Decode(ctx, []int32{id}, logits).
 func (s *Session) Next(ctx context.Context, id int32, logits []float32) error {
 	if err := s.enter(); err != nil {
 		return err
