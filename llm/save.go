@@ -250,8 +250,9 @@ func (w *sessionWriter) end() error {
 // allocates depends on the model, on opt and on the bytes that have arrived, but not on the
 // lengths that the file claims to have.
 //
-// If a device fails meanwhile, the rows of the file may be lost. The session then decodes its
-// tokens again.
+// The keys and values of the file may be lost meanwhile, if a device fails, or if a step of another
+// session fails or is cancelled before any step of the model has succeeded. The session then
+// decodes its tokens again.
 func (m *Model) LoadSession(ctx context.Context, r io.Reader, opt SessionOptions) (*Session, error) {
 	in := &sessionReader{ctx: ctx, r: bufio.NewReader(r), sum: crc32.New(castagnoli)}
 	h, err := m.openFile(in, opt.KV)

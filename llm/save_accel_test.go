@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fucina-go/fucina"
@@ -78,4 +79,51 @@ func TestSaveAfterDeviceFailure(t *testing.T) {
 	}
 	// Without its queue for downloads, the device computes nothing more.
 	check("save", discrete.DownloadAsync, func() error { return s.Save(context.Background(), io.Discard) })
+}
+
+// striking calls strike before the first write.
+type striking struct{ strike func() }
+
+func (w *striking) Write(p []byte) (int, error) {
+	if w.strike != nil {
+		w.strike()
+		w.strike = nil
+	}
+	return len(p), nil
+}
+
+// If a step of another session makes the cache lose its contents between the pieces of Save, Save
+// fails. The next Save writes the tokens without rows.
+func TestSaveFromLostCache(t *testing.T) {
+	d, err := discrete.New(discrete.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := fucina.Open(fucina.WithDevice(d), fucina.WithExact(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.CloseLater(t, eng)
+	m := openModel(t, eng, writeModel(t, tinyllama.New(tinyllama.Options{})), llm.Options{})
+	s, other := openSession(t, m, llm.SessionOptions{}), openSession(t, m, llm.SessionOptions{})
+	decode(t, s, mixed(150)...)
+	err = s.Save(context.Background(), &striking{func() {
+		if err := d.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: 2, Err: errInjected}); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Decode(context.Background(), []int32{5, 6, 7}, nil); !errors.Is(err, errInjected) {
+			t.Errorf("decode: %v, want %v", err, errInjected)
+		}
+	}})
+	if err == nil || !strings.Contains(err.Error(), "save of a session: the rows of the session are lost") {
+		t.Errorf("save: %v, want an error that says what is lost", err)
+	}
+	file := save(t, s)
+	if n := binary.LittleEndian.Uint64(file[atRows:]); n != 0 || s.Past() != 150 {
+		t.Errorf("%d rows of %d tokens are saved, want 0 of 150", n, s.Past())
+	}
+	l := load(t, m, file, llm.SessionOptions{})
+	if !slices.Equal(follow(t, l, mixed(3)), follow(t, s, mixed(3))) {
+		t.Error("the loaded session gets other logits")
+	}
 }
