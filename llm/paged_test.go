@@ -458,6 +458,18 @@ func TestDecodeAllGoesOn(t *testing.T) {
 	}
 }
 
+// watched is a context that says when somebody begins to wait for its end.
+type watched struct {
+	context.Context
+	once  sync.Once
+	waits chan struct{}
+}
+
+func (w *watched) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.waits) })
+	return w.Context.Done()
+}
+
 // While a step of another session runs, a session waits for its turn. If its context is done, it
 // ends at once with the context's error.
 func TestCancelWhileWaiting(t *testing.T) {
@@ -481,9 +493,11 @@ func TestCancelWhileWaiting(t *testing.T) {
 			return b.DecodeAll(ctx, prompt, func(int, []float32) error { return nil })
 		},
 	} {
-		ctx, cancel := context.WithCancel(context.Background())
+		parent, cancel := context.WithCancel(context.Background())
+		ctx := &watched{Context: parent, waits: make(chan struct{})}
 		done := make(chan error, 1)
 		go func() { done <- call(ctx) }()
+		<-ctx.waits
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) || b.Past() != 0 {
 			t.Errorf("%s: %v with %d tokens, want %v", name, err, b.Past(), context.Canceled)
