@@ -132,7 +132,7 @@ func (f *flags) model() *modelFlags {
 	f.alias("cache-type-k", "ctk")
 	f.Var(&m.values, "cache-type-v", "`dtype` of the values in the KV cache; see -cache-type-k")
 	f.alias("cache-type-v", "ctv")
-	m.cacheTokens = f.size("cache-tokens", 0, 1, maxTokens, "`tokens` that the KV cache has room for (default 4 times the model's context, or what a quarter of the memory has room for; fucina devices -m shows it)")
+	m.cacheTokens = f.size("cache-tokens", 0, 1, maxTokens, "`tokens` that the KV cache has room for (default 4 times the context of the model or of -c, but at most what a quarter of the memory has room for; fucina devices -m shows it)")
 	m.cachePrefix = f.size("cache-prefix", defaultPrefix, 0, maxTokens, "`tokens` that the KV cache keeps for later prompts with the same beginning; 0 keeps none (default a quarter of the cache)")
 	f.BoolVar(&m.keepWindows, "keep-windows", false, "keep the keys and values that no later token sees, in blocks with a window")
 	f.alias("keep-windows", "swa-full")
