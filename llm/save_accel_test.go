@@ -19,9 +19,9 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
-// After a failure of the device, also one during Save or LoadSession, sessions are saved and
-// loaded, and continue with the same bits. What the device has lost is decoded again.
-func TestSaveAfterDeviceFailure(t *testing.T) {
+// openFailing returns a model on a device that can fail.
+func openFailing(t *testing.T) (*discrete.Device, *llm.Model) {
+	t.Helper()
 	d, err := discrete.New(discrete.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,13 @@ func TestSaveAfterDeviceFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness.CloseLater(t, eng)
-	m := openModel(t, eng, writeModel(t, tinyllama.New(tinyllama.Options{})), llm.Options{})
+	return d, openModel(t, eng, writeModel(t, tinyllama.New(tinyllama.Options{})), llm.Options{})
+}
+
+// After a failure of the device, also one during Save or LoadSession, sessions are saved and
+// loaded, and continue with the same bits. What the device has lost is decoded again.
+func TestSaveAfterDeviceFailure(t *testing.T) {
+	d, m := openFailing(t)
 	s, other := openSession(t, m, llm.SessionOptions{}), openSession(t, m, llm.SessionOptions{})
 	follow(t, s, mixed(150))
 	whole := save(t, s)
@@ -95,19 +101,10 @@ func (w *striking) Write(p []byte) (int, error) {
 // If a step of another session makes the cache lose its contents between the pieces of Save, Save
 // fails. The next Save writes the tokens without rows.
 func TestSaveFromLostCache(t *testing.T) {
-	d, err := discrete.New(discrete.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	eng, err := fucina.Open(fucina.WithDevice(d), fucina.WithExact(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	harness.CloseLater(t, eng)
-	m := openModel(t, eng, writeModel(t, tinyllama.New(tinyllama.Options{})), llm.Options{})
+	d, m := openFailing(t)
 	s, other := openSession(t, m, llm.SessionOptions{}), openSession(t, m, llm.SessionOptions{})
 	decode(t, s, mixed(150)...)
-	err = s.Save(context.Background(), &striking{func() {
+	err := s.Save(context.Background(), &striking{func() {
 		if err := d.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: 2, Err: errInjected}); err != nil {
 			t.Fatal(err)
 		}
