@@ -378,9 +378,10 @@ func (g *generator) run(ctx context.Context, opt llm.GenerateOptions) (err error
 	return err
 }
 
-// keep decodes ids, the rest of the prompt, except the last, and saves the session, unless it is
-// saved later or the file has these tokens already. It returns the ids that are left. The last one
-// is not saved, because the logits that follow it have to be computed in any case.
+// keep decodes ids, the rest of the prompt, except the last, and saves the session. It does neither
+// if the session is saved later or not at all, if the file has these tokens already, or if they do
+// not fit into the context. It returns the ids that are left. The last one is not saved, because
+// the logits that follow it have to be computed in any case.
 func (g *generator) keep(ctx context.Context, watch *stopwatch, ids []int32) ([]int32, error) {
 	s, last := g.session, len(ids)-1
 	if !g.saved.writes() || g.saved.all || last == 0 || len(ids) > s.Context()-s.Past() {
