@@ -19,6 +19,10 @@ import (
 	"github.com/fucina-go/fucina/tests/tinyllama"
 )
 
+// writer is the number of the operation of a step that writes to the cache. If an earlier one fails,
+// the step may end before it writes.
+const writer = 4
+
 // openFailing returns a model on a device that can fail.
 func openFailing(t *testing.T) (*discrete.Device, *llm.Model) {
 	t.Helper()
@@ -46,9 +50,9 @@ func TestSaveAfterDeviceFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken device")
-	check := func(what string, kind discrete.FaultKind, fails func() error) {
+	check := func(what string, kind discrete.FaultKind, nth int, fails func() error) {
 		t.Helper()
-		if err := d.Inject(discrete.Fault{Kind: kind, Nth: 2, Err: broken}); err != nil {
+		if err := d.Inject(discrete.Fault{Kind: kind, Nth: nth, Err: broken}); err != nil {
 			t.Fatal(err)
 		}
 		if err := fails(); !errors.Is(err, broken) {
@@ -66,7 +70,7 @@ func TestSaveAfterDeviceFailure(t *testing.T) {
 			}
 		}
 	}
-	check("a step", discrete.SubmitAsync, func() error { return other.Decode(context.Background(), mixed(50), nil) })
+	check("a step", discrete.SubmitAsync, writer, func() error { return other.Decode(context.Background(), mixed(50), nil) })
 	if rows := binary.LittleEndian.Uint64(save(t, s)[atRows:]); rows != 0 {
 		t.Errorf("%d rows are left after a failure of the compute queue", rows)
 	}
@@ -75,7 +79,7 @@ func TestSaveAfterDeviceFailure(t *testing.T) {
 	if err := s.Rewind(153); err != nil {
 		t.Fatal(err)
 	}
-	check("load", discrete.SubmitAsync, func() error {
+	check("load", discrete.SubmitAsync, 2, func() error {
 		_, err := m.LoadSession(context.Background(), bytes.NewReader(whole), llm.SessionOptions{})
 		return err
 	})
@@ -84,7 +88,7 @@ func TestSaveAfterDeviceFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Without its queue for downloads, the device computes nothing more.
-	check("save", discrete.DownloadAsync, func() error { return s.Save(context.Background(), io.Discard) })
+	check("save", discrete.DownloadAsync, 2, func() error { return s.Save(context.Background(), io.Discard) })
 }
 
 // striking calls strike before the first write.
@@ -105,7 +109,7 @@ func TestSaveFromLostCache(t *testing.T) {
 	s, other := openSession(t, m, llm.SessionOptions{}), openSession(t, m, llm.SessionOptions{})
 	decode(t, s, mixed(150)...)
 	err := s.Save(context.Background(), &striking{func() {
-		if err := d.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: 2, Err: errInjected}); err != nil {
+		if err := d.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: writer, Err: errInjected}); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Decode(context.Background(), []int32{5, 6, 7}, nil); !errors.Is(err, errInjected) {
