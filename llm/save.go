@@ -311,7 +311,7 @@ func (s *Session) load(in *sessionReader, h *sessionHead) error {
 	if s.generated, err = in.generated(h.tokens); err != nil {
 		return err
 	}
-	from, err := in.from(len(s.tables))
+	from, err := in.from(len(s.tables), h.rows)
 	if err != nil {
 		return err
 	}
@@ -537,14 +537,15 @@ func (r *sessionReader) generated(n int) ([]bool, error) {
 	return generated, nil
 }
 
-// from reads for each group the first page that the file has.
-func (r *sessionReader) from(groups int) ([]int, error) {
-	n, err := r.u32("the groups")
+// from reads for each group the first page that the file has, which is at most that of row n, the
+// one after the last.
+func (r *sessionReader) from(groups, n int) ([]int, error) {
+	count, err := r.u32("the groups")
 	if err != nil {
 		return nil, err
 	}
-	if int64(n) != int64(groups) {
-		return nil, fmt.Errorf("%w: %d groups of blocks, want %d", ErrSessionFile, n, groups)
+	if int64(count) != int64(groups) {
+		return nil, fmt.Errorf("%w: %d groups of blocks, want %d", ErrSessionFile, count, groups)
 	}
 	from := make([]int, groups)
 	for g := range from {
@@ -552,8 +553,8 @@ func (r *sessionReader) from(groups int) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		if first > maxFileTokens {
-			return nil, fmt.Errorf("%w: group %d begins with page %d", ErrSessionFile, g, first)
+		if last := n / page.Rows; int64(first) > int64(last) {
+			return nil, fmt.Errorf("%w: group %d begins with page %d, want %d or before", ErrSessionFile, g, first, last)
 		}
 		from[g] = int(first)
 	}

@@ -285,6 +285,10 @@ func TestLoadRefuses(t *testing.T) {
 	}
 	generated := atIDs + 4*tokens
 	groups := generated + (tokens+7)/8
+	// Without rows, 32 times the first page is a negative int on a machine of 32 bits.
+	noRows := append(slices.Clone(file[:groups+4]), 0, 0, 0, 4, 0, 0, 0, 0)
+	clear(noRows[atRows:atIDs])
+	seal(noRows)
 	if !bytes.Equal(same[:atIDs], file[:atIDs]) {
 		t.Error("the same model from a file and from memory is another model")
 	}
@@ -315,6 +319,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"groups", put(groups, 2), llm.SessionOptions{}, llm.ErrSessionFile, "2 groups of blocks, want 1"},
 		{"first page", put(groups+4, 1), llm.SessionOptions{}, llm.ErrSessionFile, "group 0 begins with page 1, want 0"},
 		{"huge first page", put(groups+4, 0xff, 0xff, 0xff, 0xff), llm.SessionOptions{}, llm.ErrSessionFile, "group 0 begins with page 4294967295"},
+		{"first page without rows", noRows, llm.SessionOptions{}, llm.ErrSessionFile, "group 0 begins with page 67108864, want 0"},
 		{"checksum", append(slices.Clone(file[:len(file)-1]), file[len(file)-1]^1), llm.SessionOptions{}, llm.ErrSessionFile, "checksum"},
 		{"a byte too many", append(slices.Clone(file), 0), llm.SessionOptions{}, llm.ErrSessionFile, "goes on after the checksum"},
 		{"options", file, llm.SessionOptions{Batch: -1}, nil, "batch of -1"},
