@@ -70,9 +70,10 @@ type sessionHead struct {
 // the loaded session decodes them again.
 //
 // Save fails with ctx's error if ctx is done, which it checks between pieces, with ErrFileChanged
-// if the model's file was truncated or overwritten, and with the errors of w. It also fails if a
-// device fails meanwhile, and the keys and values are lost; the next Save then writes the tokens
-// alone. The session has the same tokens in all cases.
+// if the model's file was truncated or overwritten, and with the errors of w. If a device fails
+// meanwhile, also in a step of another session, Save fails with fucina.ErrDeviceFailed. The keys
+// and values may then be lost, and a second Save writes the tokens alone. The session remains as
+// it is.
 //
 // The file fits only the model that wrote it. Two models count as the same if their files have
 // the same size, metadata and tensor descriptions, and the same first and last 4 KiB of each
@@ -133,6 +134,9 @@ func (s *Session) save(ctx context.Context, w io.Writer) error {
 				buf = sized(buf, s.cache.shape.PageBytes(g, n))
 				return pages.ReadPage(c, g, int(s.tables[g][i]), n, buf)
 			})
+			if errors.Is(err, errLost) {
+				return fmt.Errorf("%w: %w", fucina.ErrDeviceFailed, err)
+			}
 			if err != nil {
 				return err
 			}
