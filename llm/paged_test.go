@@ -182,6 +182,8 @@ func TestPrefixReuse(t *testing.T) {
 		{name: "with a window, closed", model: window, close: true, taken: 96},
 		{name: "few prefix tokens, open", opt: llm.Options{PrefixTokens: 64}, taken: 96},
 		{name: "few prefix tokens, closed", opt: llm.Options{PrefixTokens: 64}, close: true, taken: 64},
+		{name: "a page of prefix tokens, closed", opt: llm.Options{PrefixTokens: 63}, close: true, taken: 32},
+		{name: "less than a page, open", opt: llm.Options{PrefixTokens: 31}},
 		{name: "turned off, open", opt: llm.Options{PrefixTokens: -1}},
 		{name: "turned off, closed", opt: llm.Options{PrefixTokens: -1}, close: true},
 		{name: "another format", first: llm.SessionOptions{KV: dtype.F32}, second: llm.SessionOptions{KV: dtype.F16}},

@@ -151,7 +151,7 @@ func TestSaveBesideDeviceFailure(t *testing.T) {
 		if failed++; failed > 1 {
 			return len(p), nil
 		}
-		if err := d.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: 2, Err: broken}); err != nil {
+		if err := d.Inject(discrete.Fault{Kind: discrete.SubmitAsync, Nth: writer, Err: broken}); err != nil {
 			return 0, err
 		}
 		if err := other.Decode(context.Background(), mixed(50), nil); !errors.Is(err, broken) {
