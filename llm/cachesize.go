@@ -2,6 +2,7 @@ package llm
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/gguf"
@@ -12,8 +13,9 @@ import (
 
 // DefaultCacheBytes returns the most memory that a cache with the default of Options.CacheTokens
 // takes, on a provider with the given bytes of memory (provider.Info.TotalBytes). It is 0 if
-// memory is 0, which means that the size is not known.
-func DefaultCacheBytes(memory int64) int64 { return memory / 4 }
+// memory is 0, which means that the size is not known. A 32-bit process can address only a part
+// of a large memory, and counts only that.
+func DefaultCacheBytes(memory int64) int64 { return min(memory, math.MaxInt) / 4 }
 
 // DefaultCacheTokens returns the default of Options.CacheTokens for the model in f, which Open
 // would open with opt, if a session stores keys and values in format. The provider has the given
@@ -36,7 +38,7 @@ func DefaultCacheTokens(f *gguf.File, opt Options, format dtype.DType, memory in
 
 // defaultCacheTokens returns the default of Options.CacheTokens for a model whose sessions have
 // at most the given length, on a provider with the given bytes of memory, if one token needs
-// rowBytes.
+// rowBytes. It is a number that Options.CacheTokens can be.
 func defaultCacheTokens(length int, memory, rowBytes int64) int {
 	n := min(4*int64(length), arch.MaxLength)
 	if memory > 0 {

@@ -36,6 +36,7 @@ func TestDefaultCacheTokens(t *testing.T) {
 		{llm.Options{}, dtype.F16, 4*2*row*1000 - 1, 999},
 		{llm.Options{}, dtype.F32, 4 * 2 * row * 1000, 500},
 		{llm.Options{}, dtype.F16, 1000, 32},
+		{llm.Options{Context: 1 << 30}, dtype.F16, 0, 1 << 30}, // what Options.CacheTokens can be
 	} {
 		got, err := llm.DefaultCacheTokens(f, c.opt, c.format, c.memory)
 		if err != nil || got != c.want {
