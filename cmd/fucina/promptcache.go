@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/fucina-go/fucina/internal/atomicfile"
 	"github.com/fucina-go/fucina/llm"
@@ -21,7 +22,7 @@ type promptCache struct {
 
 func (f *flags) promptCache() *promptCache {
 	c := &promptCache{}
-	f.StringVar(&c.path, "prompt-cache", "", "`file` with the keys and values of a prompt; it is read if it exists, and written after the prompt, or at the end of a -chat")
+	f.StringVar(&c.path, "prompt-cache", "", "`file` with the keys and values of a prompt; if it exists, what the prompt has in common with it is not computed again, and a prompt that it does not contain replaces it, as does the end of a -chat")
 	f.BoolVar(&c.all, "prompt-cache-all", false, "write the -prompt-cache at the end, with the generated text")
 	f.BoolVar(&c.readOnly, "prompt-cache-ro", false, "read the -prompt-cache, and do not write it")
 	return c
@@ -33,6 +34,13 @@ func (c *promptCache) check() error {
 		return usagef("run: -prompt-cache-all and -prompt-cache-ro go with -prompt-cache")
 	case c.all && c.readOnly:
 		return usagef("run: -prompt-cache-all does not go with -prompt-cache-ro")
+	}
+	if !c.writes() {
+		return nil
+	}
+	// The file is written after the prompt, which may take minutes.
+	if _, err := os.Stat(filepath.Dir(c.path)); err != nil {
+		return fmt.Errorf("run: -prompt-cache %s: %w", c.path, err)
 	}
 	return nil
 }

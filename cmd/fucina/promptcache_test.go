@@ -123,6 +123,17 @@ func TestPromptCacheAll(t *testing.T) {
 	}
 }
 
+// A file in a directory that does not exist is an error before the model is opened, unless it is only
+// read.
+func TestPromptCacheDirectory(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing", "cache")
+	out := invoke(t, "run", "-m", "no such model", "-p", "x", "--prompt-cache", missing)
+	if out.code != exitError || !strings.Contains(out.stderr, "-prompt-cache "+missing) || strings.Count(out.stderr, "\n") != 1 {
+		t.Errorf("status %d, %q", out.code, out.stderr)
+	}
+	runJSON(t, "-m", tinyModel(t), "-p", "Once", "--prompt-cache", missing, "--prompt-cache-ro")
+}
+
 // A chat leaves its session behind, and the next one decodes only what its start does not have in
 // common with it.
 func TestPromptCacheChat(t *testing.T) {

@@ -458,7 +458,7 @@ func storeAndReadOn(b *bench, second provider.Queue, rng *rand.Rand) error {
 	return store.right()
 }
 
-// existing submits an operation with two outputs, of which one exists, whose operands reach
+// existing submits an operation with two outputs, one of them existing, whose operands reach
 // outside their memory, or with a context that has ended. What is refused leaves both outputs
 // alone, and the queue can be used afterwards, several times with the same result.
 func existing(b *bench, rng *rand.Rand) error {
