@@ -32,10 +32,9 @@ func resident(t *testing.T) int64 {
 	return n
 }
 
-// openResident opens a model. A session on it has had 128 tokens and was closed, so that the
-// weights and the activations of the engine's pool are resident. It skips the test where memory
-// is resident before it is used.
-func openResident(t *testing.T, layers, heads int, prefix int) residentModel {
+// needResident skips the test where memory is resident before it is used, or where the cache is not
+// in the memory of the process.
+func needResident(t *testing.T) {
 	t.Helper()
 	if invariants.Enabled || invariants.RaceEnabled {
 		t.Skip("checked builds fill memory or take it from the Go heap")
@@ -43,6 +42,14 @@ func openResident(t *testing.T, layers, heads int, prefix int) residentModel {
 	if p := engine.Provider(); p != "cpu" {
 		t.Skipf("%s has the cache in memory of its own", p)
 	}
+	resident(t)
+}
+
+// openResident opens a model. A session on it has had 128 tokens and was closed, so that the
+// weights and the activations of the engine's pool are resident.
+func openResident(t *testing.T, layers, heads int, prefix int) residentModel {
+	t.Helper()
+	needResident(t)
 	const context, length = 131072, 256
 	src := tinyllama.NewShape(tinyllama.Shape{Layers: layers, Embedding: 32, FeedForward: 64, Heads: heads, KVHeads: heads, HeadLength: length, Context: context})
 	m := openModel(t, engine.Open(t), writeModel(t, src), llm.Options{CacheTokens: context, PrefixTokens: prefix})
@@ -133,6 +140,7 @@ func TestResidentAfterClose(t *testing.T) {
 
 // When the model and the engine are closed, nothing remains.
 func TestResidentAfterEngine(t *testing.T) {
+	needResident(t)
 	var before int64
 	for i := range 2 {
 		var m residentModel

@@ -48,6 +48,7 @@ func init() {
 				// The device is of no use afterwards.
 				kinds := []discrete.FaultKind{discrete.UploadAsync, discrete.DownloadAsync, discrete.Loss}
 				fault.Kind, fault.On = kinds[rng.IntN(len(kinds))], nil
+				f.useless = true
 			}
 			if err := d.Inject(fault); err != nil {
 				t.Error(err)

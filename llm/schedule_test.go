@@ -114,6 +114,9 @@ type faulty struct {
 	// happened. They are nil if operations fail at once.
 	failWork func(q provider.Queue, alone bool)
 	disarm   func()
+	// useless says that failWork has made everything on the device fail, and that no call has
+	// failed for that reason: the first one that needs the device's memory will.
+	useless bool
 }
 
 // openFaulty opens an engine on the provider of the tests. The accel build adds the device.
@@ -327,6 +330,10 @@ func (p *player) guarded(a *actor, do func(ctx context.Context) error) error {
 			return p.close(p.rng.IntN(len(p.sessions)))
 		}
 		return nil
+	}
+	if p.useless && (errors.Is(err, fucina.ErrDeviceLost) || errors.Is(err, fucina.ErrDeviceFailed)) {
+		p.useless = false
+		allowed = append(allowed, fucina.ErrDeviceLost, fucina.ErrDeviceFailed)
 	}
 	for _, e := range allowed {
 		if errors.Is(err, e) {
