@@ -183,6 +183,7 @@ func TestMemoryOfEmpty(t *testing.T) {
 	source := c.Full(fucina.U8, 7, fucina.Ax("row", 32), fucina.Ax("d", width))
 	before := leak.Now()
 	resident, ok := leak.Resident()
+	ok = ok && !testing.Short() // a short run may be that of an emulator, which has memory of its own
 	x := check{t}.of(c.Engine().Empty(fucina.U8, fucina.Ax("row", int(rows)), fucina.Ax("d", width))).On(c)
 	more := func() int64 {
 		now, _ := leak.Resident()

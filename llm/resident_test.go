@@ -36,6 +36,9 @@ func resident(t *testing.T) int64 {
 // in the memory of the process.
 func needResident(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("takes seconds, and minutes in an emulator, which has memory of its own")
+	}
 	if invariants.Enabled || invariants.RaceEnabled {
 		t.Skip("checked builds fill memory or take it from the Go heap")
 	}
