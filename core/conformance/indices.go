@@ -17,10 +17,10 @@ type wrong struct {
 	value int64
 }
 
-// tryIndices has an operation with a status word. An index out of range is clamped, and a row
-// whose place is out of range is skipped; the report is want, or none if want is nil. A provider
-// in host memory refuses the operation without a status word if there is a report. Otherwise the
-// operation has the same result.
+// tryIndices has an operation with a status word. An index out of range is clamped. A place
+// out of range is skipped together with its row. The report is want, or none if want is nil. A
+// provider in host memory refuses the operation without a status word if there is a report.
+// Otherwise the operation has the same result.
 func (s *suite) tryIndices(id op.ID, formats, name string, want *wrong, build func(rng *rand.Rand) op.Args) {
 	s.t.Helper()
 	s.tryWith(id, formats, "indices "+name, func(rng *rand.Rand) error {
@@ -125,7 +125,8 @@ func gatherIndices(s *suite) {
 	}
 }
 
-// storeIndices has operations that skip the rows whose places are out of range.
+// storeIndices has operations that write rows to places, and skip a row if its place is out of
+// range.
 func storeIndices(s *suite) {
 	const most = 12 // of SetRows and RotateStore
 	for i, c := range []struct {

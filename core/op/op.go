@@ -51,8 +51,8 @@ const (
 	// [T, H, D] f32, In[1] k [S, HK, D] and In[2] v [S, HK, DV] of f32, f16 or q8_0
 	// with free strides above the last axis, In[3] positions [T] of i32 -> Out [T, H, DV]
 	// f32. H is a multiple of HK; query head h reads KV head h/(H/HK). Row t sees the keys 0
-	// to positions[t], of which the last Window if Window > 0. Scores are Scale * q.k, then
-	// SoftCap*tanh(score/SoftCap) if SoftCap > 0.
+	// to positions[t]. If Window > 0, it sees only the last Window of them. Scores are
+	// Scale * q.k, then SoftCap*tanh(score/SoftCap) if SoftCap > 0.
 	//
 	// The rows may belong to N sequences whose keys and values lie in pages of R rows. Then k
 	// is [pages, R, HK, D] and v [pages, R, HK, DV], In[4] sequences [T] of i32 has the
@@ -77,9 +77,9 @@ const (
 	Argmax
 	// SetRows writes rows: In[0] x [T, D] f32, In[1] places [T] of i32 -> into the rows
 	// places[t] of Out [R, D] or [P, R, D] of f32, f16 or q8_0, converted as Copy converts.
-	// Row p of [P, R, D] is row p%R of part p/R. The other rows keep their values. A row
-	// whose place is out of range is reported in Args.Status and not written; if Status is
-	// not set, it is an error of Submit. If several rows have one place, the contents of that
+	// Row p of [P, R, D] is row p%R of part p/R. The other rows keep their values. If a
+	// place is out of range, it is reported in Args.Status, and its row is not written; without
+	// Status, it is an error of Submit. If several rows have one place, the contents of that
 	// row are undefined.
 	SetRows
 	// AddRMSNorm is Add followed by RMSNorm of the sum: In[0] x and In[1] y [..., D] f32,
