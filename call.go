@@ -49,30 +49,58 @@ func begin(o tagged.Op, ts ...Tensor) (*Context, Tensor) {
 		c.endMoved(ts)
 		return nil, c.fail(fmt.Errorf("%s: %w", o, err))
 	}
-	copy(c.in[:], ts)
 	return c, Tensor{}
 }
 
 // operand adds t to the call in progress. The call holds a reference to t's memory until
-// leave.
+// leave, unless c owns t.
 func (c *Context) operand(t Tensor) error {
+	if t.h != nil {
+		if s := t.h.ownedIn(c); s != nil {
+			return c.ownOperand(t, s)
+		}
+	}
 	o := c.call.Next()
 	if err := t.useAs(o); err != nil {
 		return err
 	}
 	err := c.foreign(t)
-	switch {
-	case err != nil:
-	case t.c != nil && t.c != c:
-		err = &opError{fmt.Sprintf("%s %s is driven by %s, the operation by %s; choose one with On", o.Raw.DType(), o.Describe(), t.c, c), ErrContext}
-	case t.epoch&moved != 0 && t.h.ownedBy(t.mark()) != c.innermost():
-		err = &opError{o.Raw.DType().String() + " " + o.Describe() + " is moved, and the innermost frame does not own it", ErrNotOwned}
+	if err == nil {
+		err = c.fits(t, o, nil)
 	}
 	if err != nil {
 		o.Raw.Release()
 		return err
 	}
-	c.call.NIn++
+	c.call.Take()
+	return nil
+}
+
+// ownOperand is operand for a tensor whose header the frame s of c owns.
+func (c *Context) ownOperand(t Tensor, s *frame) error {
+	h := t.h
+	if h.epoch != t.mark() {
+		return errEnded(t)
+	}
+	if err := c.fits(t, &h.t, s); err != nil {
+		return err
+	}
+	if t.epoch&moved != 0 {
+		c.moving[c.call.NIn] = t
+	}
+	c.call.Lend(&h.t)
+	return nil
+}
+
+// fits returns an error if t, which is o and which the frame s of c owns, cannot be an operand
+// of c's call. s is nil if c does not own t.
+func (c *Context) fits(t Tensor, o *tagged.Tensor, s *frame) error {
+	switch {
+	case t.c != nil && t.c != c:
+		return &opError{fmt.Sprintf("%s %s is driven by %s, the operation by %s; choose one with On", o.Raw.DType(), o.Describe(), t.c, c), ErrContext}
+	case t.epoch&moved != 0 && s != c.innermost():
+		return &opError{o.Raw.DType().String() + " " + o.Describe() + " is moved, and the innermost frame does not own it", ErrNotOwned}
+	}
 	return nil
 }
 
@@ -101,10 +129,10 @@ func (c *Context) endMoved(ts []Tensor) {
 // idle.
 func (c *Context) leave() {
 	for i := range c.call.NIn {
-		if t := c.in[i]; t.epoch&moved != 0 {
-			c.release(t)
+		if t := &c.moving[i]; t.h != nil {
+			c.release(*t)
+			*t = Tensor{}
 		}
-		c.in[i] = Tensor{}
 	}
 	c.call.Drop()
 	c.exit()
@@ -143,19 +171,19 @@ func (c *Context) refuse(err error) Tensor {
 // the zero Tensor as the second. seen is what d needs of the call.
 func (c *Context) run(d *DebugOptions, receiver []Tensor) (t [2]Tensor, seen observation, err error) {
 	defer c.leave()
-	y, err := c.call.Run(c.x)
-	if err != nil {
+	if err := c.call.Run(c.x); err != nil {
 		return t, observation{}, err
 	}
+	y := c.call.Out()
 	if d != nil {
-		seen = d.observe(&c.call, &y)
+		seen = d.observe(&c.call, y)
 	}
 	if len(receiver) > 0 {
 		y.Release()
 		t[0] = receiver[0]
 		return t, seen, nil
 	}
-	t[0] = c.wrapIn(c.innermost(), &y)
+	t[0] = c.wrapIn(c.innermost(), y)
 	if second := c.call.Second(); !second.Raw.IsZero() {
 		t[1] = c.wrapIn(c.innermost(), second)
 	}

@@ -23,7 +23,7 @@ type Context struct {
 	gen    uint64    // the gen of the newest frame
 	spare  []*header // idle headers
 	call   tagged.Call
-	in     [tagged.MaxIn]Tensor // the operands of the call in progress
+	moving [tagged.MaxIn]Tensor // those operands of the call in progress that are moved
 
 	number   uint64 // counts the engine's contexts, from 1
 	failures failures

@@ -42,11 +42,12 @@ type header struct {
 	e    *Engine
 	fail *Failure // set only for a failed tensor, whose header is not reused
 
+	// mu guards epoch and t. The owner's context writes them with the lock, and reads them
+	// without.
 	mu    sync.Mutex
 	epoch uint64
-	t     tensor.Tensor
-	names tags.List
-	owner *frame // nil for a Shared tensor; written inside the owner's context
+	t     tagged.Tensor
+	owner atomic.Pointer[frame] // nil for a Shared tensor; written inside the owner's context, with mu
 
 	prev, next *header // links of the owner's items; used inside the owner's context
 }
@@ -96,23 +97,25 @@ func (e *Engine) wrap(t tensor.Tensor, names tags.List) Tensor {
 func (h *header) fill(t *tagged.Tensor, owner *frame) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.t, h.names, h.owner = t.Raw, t.Names, owner
+	h.t = *t
+	h.owner.Store(owner)
 	return h.epoch
 }
 
 // empty ends the tensor of h and returns the raw tensor. The caller holds mu.
 func (h *header) empty() tensor.Tensor {
-	raw := h.t
+	raw := h.t.Raw
 	h.epoch++
-	h.t, h.names, h.owner = tensor.Tensor{}, tags.List{}, nil
+	h.t = tagged.Tensor{}
+	h.owner.Store(nil)
 	return raw
 }
 
 // spareHeaders is the largest number of idle headers that a context keeps.
 const spareHeaders = 64
 
-// wrapIn returns a Tensor for t that the frame s of c owns, and takes the reference of t.
-// The caller is inside the context.
+// wrapIn returns a Tensor for t that the frame s of c owns, and takes the reference of t. t has
+// no memory then. The caller is inside the context.
 func (c *Context) wrapIn(s *frame, t *tagged.Tensor) Tensor {
 	var h *header
 	if n := len(c.spare); n > 0 {
@@ -123,6 +126,7 @@ func (c *Context) wrapIn(s *frame, t *tagged.Tensor) Tensor {
 		h = c.e.headers.get(c.e)
 	}
 	epoch := h.fill(t, s)
+	t.Raw = tensor.Tensor{}
 	s.link(h)
 	return Tensor{c, h, epoch}
 }
@@ -183,15 +187,15 @@ func (e *Engine) own(t tensor.Tensor, names tags.List) (Tensor, error) {
 func (h *header) give(s *frame) {
 	s.link(h)
 	h.mu.Lock()
-	h.owner = s
+	h.owner.Store(s)
 	h.mu.Unlock()
 }
 
 // take removes the owner of h. The caller is inside the owner's context.
 func (h *header) take() {
-	h.owner.unlink(h)
+	h.owner.Load().unlink(h)
 	h.mu.Lock()
-	h.owner = nil
+	h.owner.Store(nil)
 	h.mu.Unlock()
 }
 
@@ -202,7 +206,16 @@ func (h *header) ownedBy(epoch uint64) *frame {
 	if h.epoch != epoch {
 		return nil
 	}
-	return h.owner
+	return h.owner.Load()
+}
+
+// ownedIn returns the frame of c that owns the tensor of h, or nil. The caller is inside c. As
+// long as it is, no other goroutine changes a header that c owns.
+func (h *header) ownedIn(c *Context) *frame {
+	if s := h.owner.Load(); s != nil && s.c == c {
+		return s
+	}
+	return nil
 }
 
 // failedTensor returns a tensor of context c that carries f.
@@ -252,7 +265,8 @@ func (t Tensor) useAs(o *tagged.Tensor) error {
 	if t.h.epoch != t.mark() {
 		return errEnded(t)
 	}
-	o.Raw, o.Names = t.h.t.Retained(), t.h.names
+	*o = t.h.t
+	o.Raw.Buffer().Retain()
 	return nil
 }
 
@@ -282,7 +296,7 @@ func (t Tensor) Release() {
 func (t Tensor) endShared() {
 	h := t.h
 	h.mu.Lock()
-	if h.epoch != t.mark() || h.owner != nil {
+	if h.epoch != t.mark() || h.owner.Load() != nil {
 		h.mu.Unlock()
 		return
 	}
@@ -295,12 +309,11 @@ func (t Tensor) endShared() {
 // release ends a tensor that a frame of c owns. The caller is inside the context.
 func (c *Context) release(t Tensor) {
 	h := t.h
-	h.mu.Lock()
-	s := h.owner
-	if h.epoch != t.mark() || s == nil || s.c != c {
-		h.mu.Unlock()
+	s := h.ownedIn(c)
+	if s == nil || h.epoch != t.mark() {
 		return
 	}
+	h.mu.Lock()
 	raw := h.empty()
 	h.mu.Unlock()
 	s.unlink(h)

@@ -72,12 +72,18 @@ type call struct {
 	into    *tensor.Tensor // the last output, if it is an existing tensor
 }
 
-// results are the new outputs of a call. An output that the call writes into an existing tensor
-// is the zero Tensor here.
-type results [op.MaxOut]tensor.Tensor
+// Results says where an operation stores its new outputs, which the caller releases. An output
+// that the operation writes into an existing tensor has no place, and its entry is nil.
+type Results [op.MaxOut]*tensor.Tensor
 
 // release releases the results that exist.
-func (r *results) release() { releaseAll(r[:]) }
+func (r *Results) release() {
+	for _, t := range r {
+		if t != nil && !t.IsZero() {
+			t.Release()
+		}
+	}
+}
 
 // Do runs the operation id on the inputs and returns its output, a contiguous tensor that
 // the caller releases. p are the parameters; nil means zeros. A nil input is an optional
@@ -87,30 +93,34 @@ func (r *results) release() { releaseAll(r[:]) }
 // Inputs that the operation's contract refuses fail with a [RefusalError]. An index that is
 // out of range fails with tensor.ErrIndexOutOfBounds.
 func (c *Queue) Do(id op.ID, p *op.Params, in ...*tensor.Tensor) (tensor.Tensor, error) {
-	var r results
-	err := c.do(&call{id: id, as: id, params: p, outputs: 1}, in, &r)
-	return r[0], err
+	var y tensor.Tensor
+	err := c.DoTo(id, p, Results{&y}, nil, in...)
+	return y, err
 }
 
 // DoInto is Do with the output written to the existing tensor out, and so to every other
 // view of its buffer. It fails with tensor.ErrReadOnly if that buffer is read-only.
 func (c *Queue) DoInto(id op.ID, p *op.Params, out *tensor.Tensor, in ...*tensor.Tensor) error {
-	var none results
-	return c.do(&call{id: id, as: id, params: p, outputs: 1, into: out}, in, &none)
+	return c.DoTo(id, p, Results{}, out, in...)
 }
 
-// DoBoth is Do for an operation with two outputs. If the operation writes the second into a
-// tensor that exists, as op.RotateStore does, that tensor is into, and second is the zero
-// Tensor. Otherwise into is nil, and the caller releases both results. DoBoth fails with
+// DoTo is Do for any number of outputs. It sets the tensors of r, which are zero, to the outputs.
+// If the operation writes the last output into a tensor that exists, as op.RotateStore does, that
+// tensor is into. Otherwise into is nil. With an error DoTo sets nothing. It fails with
 // tensor.ErrReadOnly if the buffer of into is read-only.
-func (c *Queue) DoBoth(id op.ID, p *op.Params, into *tensor.Tensor, in ...*tensor.Tensor) (first, second tensor.Tensor, err error) {
-	var r results
-	err = c.do(&call{id: id, as: id, params: p, outputs: 2, into: into}, in, &r)
-	return r[0], r[1], err
+func (c *Queue) DoTo(id op.ID, p *op.Params, r Results, into *tensor.Tensor, in ...*tensor.Tensor) error {
+	k := call{id: id, as: id, params: p, into: into}
+	for k.outputs < len(r) && r[k.outputs] != nil {
+		k.outputs++
+	}
+	if into != nil {
+		k.outputs++
+	}
+	return c.do(&k, in, &r)
 }
 
 // do runs the call k and stores the new outputs in r. With an error it stores none.
-func (c *Queue) do(k *call, in []*tensor.Tensor, r *results) error {
+func (c *Queue) do(k *call, in []*tensor.Tensor, r *Results) error {
 	defer c.forget()
 	if k.into != nil && k.into.Buffer().ReadOnly() {
 		return &OpError{k.as, fmt.Errorf("%w: %s", tensor.ErrReadOnly, k.into.String())}
@@ -131,7 +141,7 @@ func (c *Queue) do(k *call, in []*tensor.Tensor, r *results) error {
 // doWhole is the part of do after begin, which returned refused, for an operation that does
 // not run as its parts. do and doWhole do not call themselves, because the operands of a
 // recursive function escape to the heap.
-func (c *Queue) doWhole(k *call, in []*tensor.Tensor, r *results, refused *op.Refusal) error {
+func (c *Queue) doWhole(k *call, in []*tensor.Tensor, r *Results, refused *op.Refusal) error {
 	switch {
 	case refused.OK() && c.laidOut(k.id) && !c.shares():
 	case refused.OK(), refused.Why == op.WrongLayout && refused.Place < op.FirstOut:
@@ -144,7 +154,7 @@ func (c *Queue) doWhole(k *call, in []*tensor.Tensor, r *results, refused *op.Re
 
 // doCopies is doWhole with copies of the inputs whose strides the operation does not take and
 // of the inputs that overlap an output.
-func (c *Queue) doCopies(k *call, in []*tensor.Tensor, r *results) error {
+func (c *Queue) doCopies(k *call, in []*tensor.Tensor, r *Results) error {
 	var own [op.MaxIn]tensor.Tensor
 	defer releaseAll(own[:])
 	if err := c.layOut(k, in, &own); err != nil {
@@ -163,7 +173,7 @@ func (c *Queue) doCopies(k *call, in []*tensor.Tensor, r *results) error {
 }
 
 // checkAndRun is run after the check of the indices.
-func (c *Queue) checkAndRun(k *call, r *results) error {
+func (c *Queue) checkAndRun(k *call, r *Results) error {
 	if err := c.checkIndices(k.id); err != nil {
 		return &OpError{k.as, err}
 	}
@@ -319,9 +329,9 @@ func (c *Queue) copyOf(as op.ID, t *tensor.Tensor) (tensor.Tensor, error) {
 	if refused := c.begin(&k, in[:]); !refused.OK() {
 		return tensor.Tensor{}, refusal(&refused, in[:])
 	}
-	var r results
-	err := c.run(&k, &r)
-	return r[0], err
+	var y tensor.Tensor
+	err := c.run(&k, &Results{&y})
+	return y, err
 }
 
 // releaseAll releases the tensors of list that are not zero.

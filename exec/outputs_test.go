@@ -33,7 +33,7 @@ func TestTwoOutputs(t *testing.T) {
 	leak.Check(t)
 	e, c := newCPU(t)
 	x, y, w := vector(t, c, 3, 0), vector(t, c, 0, 4), vector(t, c, 2, 1)
-	sum, norm, err := c.DoBoth(op.AddRMSNorm, nil, nil, &x, &y, &w)
+	sum, norm, err := c.doBoth(op.AddRMSNorm, nil, nil, &x, &y, &w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,13 +163,13 @@ func TestCallsThatDoNotFit(t *testing.T) {
 	}{
 		{"one output of two", add.in, none, func(o operands) error { _, err := c.Do(op.AddRMSNorm, nil, o.in...); return err },
 			"add_rms_norm: 4 operands, want 5: left f32 [4], right f32 [4], weight f32 [4]", shape.ErrShapeMismatch},
-		{"two outputs of one", add.in[:2], none, func(o operands) error { _, _, err := c.DoBoth(op.Add, nil, nil, o.in...); return err },
+		{"two outputs of one", add.in[:2], none, func(o operands) error { _, _, err := c.doBoth(op.Add, nil, nil, o.in...); return err },
 			"add: 4 operands, want 3: left f32 [4], right f32 [4]", shape.ErrShapeMismatch},
-		{"a second output that is new", add.in, f32s(4), func(o operands) error { _, _, err := c.DoBoth(op.AddRMSNorm, nil, o.into, o.in...); return err },
+		{"a second output that is new", add.in, f32s(4), func(o operands) error { _, _, err := c.doBoth(op.AddRMSNorm, nil, o.into, o.in...); return err },
 			"add_rms_norm: 4 operands, want 5: left f32 [4], right f32 [4], weight f32 [4]", shape.ErrShapeMismatch},
 		{"no destination", []operandOf{f32s(1, 4), ints(0)}, none, func(o operands) error { _, err := c.Do(op.SetRows, nil, o.in...); return err },
 			"set_rows: the destination is absent, want f16, f32 or q8_0: input f32 [1 4], places i32 [1]", tensor.ErrDType},
-		{"no cache", rotateStore("", dtype.F32, false, false).in[:5], none, func(o operands) error { _, _, err := c.DoBoth(op.RotateStore, nil, nil, o.in...); return err },
+		{"no cache", rotateStore("", dtype.F32, false, false).in[:5], none, func(o operands) error { _, _, err := c.doBoth(op.RotateStore, nil, nil, o.in...); return err },
 			"rotate_store: the cache is absent, want f16, f32 or q8_0: query f32 [5 4 32], key f32 [5 2 32], value f32 [5 2 64], table f32 [5 8 2], places i32 [5]", tensor.ErrDType},
 		{"nine operands", []operandOf{x, w, w, w, none, none, none, none, x}, none, func(o operands) error { _, err := c.Do(op.Project, nil, o.in...); return err },
 			"project: 9 operands, want 8: input f32 [1 64], weight f32 [4 64], second weight f32 [4 64], third weight f32 [4 64]", shape.ErrShapeMismatch},
@@ -203,7 +203,7 @@ func TestReadOnlyCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cache.Release()
-	if _, _, err := c.DoBoth(s.id, &s.p, &cache, o.in...); !errors.Is(err, tensor.ErrReadOnly) {
+	if _, _, err := c.doBoth(s.id, &s.p, &cache, o.in...); !errors.Is(err, tensor.ErrReadOnly) {
 		t.Errorf("error %v, want ErrReadOnly", err)
 	}
 }

@@ -21,46 +21,50 @@ type parts struct {
 }
 
 // doParts is run for an operation with parts, whose inputs are in.
-func (c *Queue) doParts(k *call, in []*tensor.Tensor, r *results) (err error) {
+func (c *Queue) doParts(k *call, in []*tensor.Tensor, r *Results) (err error) {
 	// The parts replace c.args.
 	s := &parts{as: k.as, params: c.args.Params, in: in}
 	out, pageRows := c.args.Out[0].Shape, 0
 	if k.id == op.RotateStore {
 		pageRows = c.args.PageRows()
 	}
-	switch k.id {
-	case op.AddRMSNorm:
+	if k.id == op.AddRMSNorm {
 		return c.addRMSNorm(s, r)
+	}
+	var y tensor.Tensor
+	switch k.id {
 	case op.RotateStore:
-		r[0], err = c.rotateStore(s, k.into, pageRows)
-		return err
+		y, err = c.rotateStore(s, k.into, pageRows)
 	case op.Project:
-		r[0], err = c.project(s, out)
+		y, err = c.project(s, out)
 	case op.GatedProject:
-		r[0], err = c.gatedProject(s)
+		y, err = c.gatedProject(s)
 	}
-	if err != nil || k.into == nil {
+	switch {
+	case err != nil:
 		return err
+	case r[0] != nil:
+		*r[0] = y
+		return nil
 	}
-	defer r.release()
-	return c.partInto(s, op.Copy, k.into, &r[0])
+	defer y.Release()
+	return c.partInto(s, op.Copy, k.into, &y)
 }
 
 // part runs a part and returns its output.
 func (c *Queue) part(s *parts, id op.ID, p *op.Params, in ...*tensor.Tensor) (tensor.Tensor, error) {
-	var r results
-	err := c.doPart(s, &call{id: id, as: s.as, params: p, outputs: 1}, in, &r)
-	return r[0], err
+	var y tensor.Tensor
+	err := c.doPart(s, &call{id: id, as: s.as, params: p, outputs: 1}, in, &Results{&y})
+	return y, err
 }
 
 // partInto runs a part without parameters, into the existing tensor out.
 func (c *Queue) partInto(s *parts, id op.ID, out *tensor.Tensor, in ...*tensor.Tensor) error {
-	var none results
-	return c.doPart(s, &call{id: id, as: s.as, outputs: 1, into: out}, in, &none)
+	return c.doPart(s, &call{id: id, as: s.as, outputs: 1, into: out}, in, &Results{})
 }
 
 // doPart runs the part k.
-func (c *Queue) doPart(s *parts, k *call, in []*tensor.Tensor, r *results) error {
+func (c *Queue) doPart(s *parts, k *call, in []*tensor.Tensor, r *Results) error {
 	refused := c.begin(k, in)
 	return c.doWhole(k, in, r, &refused)
 }
@@ -84,11 +88,11 @@ func (s *parts) at(i int) *tensor.Tensor {
 	return s.in[i]
 }
 
-func (c *Queue) addRMSNorm(s *parts, r *results) (err error) {
-	if r[0], err = c.part(s, op.Add, nil, s.in[0], s.in[1]); err != nil {
+func (c *Queue) addRMSNorm(s *parts, r *Results) (err error) {
+	if *r[0], err = c.part(s, op.Add, nil, s.in[0], s.in[1]); err != nil {
 		return err
 	}
-	if r[1], err = c.part(s, op.RMSNorm, &op.Params{Eps: s.params.Eps}, &r[0], s.in[2]); err != nil {
+	if *r[1], err = c.part(s, op.RMSNorm, &op.Params{Eps: s.params.Eps}, r[0], s.in[2]); err != nil {
 		r.release()
 	}
 	return err

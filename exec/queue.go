@@ -102,7 +102,7 @@ func operand(o *op.Operand, t *tensor.Tensor) {
 }
 
 // run executes the operation of k on c.args, and stores the new outputs in r.
-func (c *Queue) run(k *call, r *results) error {
+func (c *Queue) run(k *call, r *Results) error {
 	if err := c.ctx.Err(); err != nil {
 		return &OpError{k.as, err}
 	}
@@ -157,19 +157,18 @@ func (c *Queue) newOutputs(lazy bool) error {
 }
 
 // take makes tensors of the new outputs, and stores them in r.
-func (c *Queue) take(k *call, r *results) error {
+func (c *Queue) take(k *call, r *Results) error {
 	for i := range c.args.NOut {
 		w := &c.outs[i]
 		if w.access != storage.Overwrite {
 			continue
 		}
-		t, err := tensor.FromBuffer(w.buf, c.args.Out[i].DType, c.args.Out[i].Shape)
-		if err != nil {
+		if err := r[i].Open(w.buf, c.args.Out[i].DType, &c.args.Out[i].Shape); err != nil {
 			c.dropOutputs()
 			r.release()
 			return &OpError{k.as, err}
 		}
-		r[i], *w = t, output{}
+		*w = output{}
 	}
 	return nil
 }

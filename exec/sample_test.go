@@ -141,13 +141,23 @@ func (o *operands) release() {
 func (s *sample) run(c *Queue, o operands) (out [op.MaxOut]tensor.Tensor, err error) {
 	switch {
 	case len(s.id.Outputs()) == op.MaxOut:
-		out[0], out[1], err = c.DoBoth(s.id, &s.p, o.into, o.in...)
+		out[0], out[1], err = c.doBoth(s.id, &s.p, o.into, o.in...)
 	case o.into != nil:
 		err = c.DoInto(s.id, &s.p, o.into, o.in...)
 	default:
 		out[0], err = c.Do(s.id, &s.p, o.in...)
 	}
 	return out, err
+}
+
+// doBoth runs an operation with two outputs, of which the second is into, if that is not nil.
+func (c *Queue) doBoth(id op.ID, p *op.Params, into *tensor.Tensor, in ...*tensor.Tensor) (first, second tensor.Tensor, err error) {
+	r := Results{&first}
+	if into == nil {
+		r[1] = &second
+	}
+	err = c.DoTo(id, p, r, into, in...)
+	return first, second, err
 }
 
 // allocatesNothing reports an error if the sample allocates on the Go heap when c runs it again.

@@ -18,27 +18,27 @@ const (
 )
 
 // rope rotates pairs of elements along Axis2 by the angles of the positions along Axis.
-func rope(c *Call, q *exec.Queue) (Tensor, error) {
+func rope(c *Call, q *exec.Queue) error {
 	x, table := c.work(0), c.work(1)
 	defer x.done()
 	defer table.done()
 	pos, dim := x.Names.Index(c.Axis), x.Names.Index(c.Axis2)
 	switch {
 	case pos < 0 || table.Names.Index(c.Axis) < 0:
-		return Tensor{}, noAxis(c.Axis)
+		return noAxis(c.Axis)
 	case dim < 0:
-		return Tensor{}, noAxis(c.Axis2)
+		return noAxis(c.Axis2)
 	case pos == dim:
-		return Tensor{}, because(tags.ErrTag, "axis %q appears twice: for the positions and for the rotated elements", c.Axis)
+		return because(tags.ErrTag, "axis %q appears twice: for the positions and for the rotated elements", c.Axis)
 	}
 	if err := table.order(c.role(1), c.Axis, PairAxis, CosSinAxis); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if d, e := x.Raw.Dim(pos), table.Raw.Dim(0); d != e {
-		return Tensor{}, twoSizes(c.Axis, d, e)
+		return twoSizes(c.Axis, d, e)
 	}
 	if table.Raw.Dim(2) != 2 || 2*table.Raw.Dim(1) > x.Raw.Dim(dim) {
-		return Tensor{}, because(shape.ErrShapeMismatch, "axis %q of %d elements with a table of %d pairs of %d", c.Axis2, x.Raw.Dim(dim), table.Raw.Dim(1), table.Raw.Dim(2))
+		return because(shape.ErrShapeMismatch, "axis %q of %d elements with a table of %d pairs of %d", c.Axis2, x.Raw.Dim(dim), table.Raw.Dim(1), table.Raw.Dim(2))
 	}
 	// The order is positions, heads, elements. All other axes together are the heads.
 	var order [shape.MaxRank]int
@@ -53,20 +53,19 @@ func rope(c *Call, q *exec.Queue) (Tensor, error) {
 	}
 	names := x.Names
 	if err := x.permute(order[:n]); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	s, have := x.Raw.Shape(), x.Names
 	if err := x.group(q, 1, n-1, n); err != nil {
-		return Tensor{}, err
+		return err
 	}
-	y, err := c.do(q, &x.Tensor, &table.Tensor)
-	if err == nil {
-		y, err = reshaped(y, s)
+	if err := c.do(q, &have, x.Tensor, table.Tensor); err != nil {
+		return err
 	}
-	if err != nil {
-		return Tensor{}, err
+	if err := c.out.reshape(s); err != nil {
+		return err
 	}
-	return inOrder(y, &have, &names)
+	return c.out.inOrder(&have, &names)
 }
 
 // The indices of the Axes of Attention. RotateStore uses those of the query, the heads, the
@@ -91,13 +90,13 @@ const (
 )
 
 // attention runs causal attention.
-func attention(c *Call, q *exec.Queue) (Tensor, error) {
+func attention(c *Call, q *exec.Queue) error {
 	var w works
 	c.works(&w)
 	defer w.done()
 	a := c.Axes()
 	if err := w[0].order(c.role(0), a[QueryAxis].Name, a[HeadAxis].Name, a[DimAxis].Name); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	paged := c.Has(sequencesAt) || c.Has(tableAt)
 	for i := 1; i <= 2; i++ {
@@ -108,27 +107,26 @@ func attention(c *Call, q *exec.Queue) (Tensor, error) {
 			err = w[i].order(c.role(i), a[KeyAxis].Name, a[KVHeadAxis].Name, a[DimAxis].Name)
 		}
 		if err != nil {
-			return Tensor{}, err
+			return err
 		}
 	}
 	for _, i := range [...]int{positionsAt, sequencesAt} {
 		if c.Has(i) {
 			if err := w[i].vector(c.role(i), a[QueryAxis].Name); err != nil {
-				return Tensor{}, err
+				return err
 			}
 		}
 	}
 	if c.Has(tableAt) {
 		if err := w[tableAt].order(c.role(tableAt), a[SequenceAxis].Name, a[SlotAxis].Name); err != nil {
-			return Tensor{}, err
+			return err
 		}
 	}
 	if err := c.positions(q, &w, paged); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	list := w.list()
-	y, err := c.do(q, list[:tableAt+1]...)
-	return Tensor{y, w[0].Names}, err
+	return c.do(q, &w[0].Names, list[:tableAt+1]...)
 }
 
 // positions makes the positions of attention, from Start on, if they are absent.
@@ -159,50 +157,50 @@ func (c *Call) positions(q *exec.Queue, w *works, paged bool) error {
 	for i := range values {
 		values[i] = int32(c.Start + i)
 	}
-	w[positionsAt] = working{Tensor{Raw: made}, true}
+	w[positionsAt].set(made)
 	return nil
 }
 
 // rotateStore rotates queries and keys, and writes the keys and the values to a cache.
-func rotateStore(c *Call, q *exec.Queue) (Tensor, error) {
+func rotateStore(c *Call, q *exec.Queue) error {
 	var w works
 	c.works(&w)
 	defer w.done()
 	a := c.Axes()
 	token, dim := a[QueryAxis].Name, a[DimAxis].Name
 	if err := w[0].order(c.role(0), token, a[HeadAxis].Name, dim); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	for i := 1; i <= 2; i++ {
 		if err := w[i].order(c.role(i), token, a[KVHeadAxis].Name, dim); err != nil {
-			return Tensor{}, err
+			return err
 		}
 	}
 	if err := w[3].order(c.role(3), token, PairAxis, CosSinAxis); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if err := w[4].vector(c.role(4), token); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	for i := 5; i <= 6; i++ {
 		if c.Has(i) {
 			if err := w[i].vector(c.role(i), dim); err != nil {
-				return Tensor{}, err
+				return err
 			}
 		}
 	}
 	cache := &w[cacheAt]
 	switch page := cache.Names.Index(a[PageAxis].Name); {
 	case page < 0:
-		return Tensor{}, because(tags.ErrTag, "the cache has no axis %q", a[PageAxis].Name)
+		return because(tags.ErrTag, "the cache has no axis %q", a[PageAxis].Name)
 	case cache.Names.Len() != 2:
-		return Tensor{}, because(tags.ErrTag, "the cache: want axis %q and one other, got %s", a[PageAxis].Name, cache.Describe())
+		return because(tags.ErrTag, "the cache: want axis %q and one other, got %s", a[PageAxis].Name, cache.Describe())
 	default:
 		if err := cache.moveLast(1 - page); err != nil {
-			return Tensor{}, err
+			return err
 		}
 	}
 	list := w.list()
-	y, _, err := c.doBoth(q, &cache.Tensor, list[:cacheAt]...)
-	return Tensor{y, w[0].Names}, err
+	c.out.Names = w[0].Names
+	return c.doInto(q, cache.Tensor, list[:cacheAt]...)
 }

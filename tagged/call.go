@@ -106,7 +106,7 @@ type entry struct {
 	roles [MaxIn]string
 	// optional has a bit for each operand that may be absent although id requires it.
 	optional uint8
-	run      func(c *Call, q *exec.Queue) (Tensor, error)
+	run      func(c *Call, q *exec.Queue) error // sets c.out
 }
 
 // table has a row for each operation. If a row has no name, or no role for an operand, those
@@ -138,7 +138,7 @@ var table = [OpCount]entry{
 	GatedProject: {id: op.GatedProject, run: gatedProject},
 	RotateStore:  {id: op.RotateStore, roles: [MaxIn]string{cacheAt: "cache"}, run: rotateStore},
 
-	Ref:         {name: "ref", run: func(c *Call, _ *exec.Queue) (Tensor, error) { return c.in[0].ref(), nil }},
+	Ref:         {name: "ref", run: func(c *Call, _ *exec.Queue) error { c.out = c.in[0].ref(); return nil }},
 	Narrow:      {name: "narrow", run: narrow},
 	Rename:      {name: "rename", run: rename},
 	Permute:     {name: "permute", run: permute},
@@ -184,11 +184,15 @@ type Call struct {
 	Axis, Axis2  string
 	Start, Count int
 
-	id     op.ID // the positional operation
-	in     [MaxIn]Tensor
-	axes   [maxAxes]Axis
-	nAxes  int
-	second Tensor
+	id    op.ID          // the positional operation
+	in    [MaxIn]*Tensor // nil for an operand that is absent
+	taken [MaxIn]Tensor  // the operands that Take added
+	views [MaxIn]Tensor  // what replaces operands during Run; see working
+	raw   [op.MaxIn]*tensor.Tensor
+	axes  [maxAxes]Axis
+	nAxes int
+
+	out, second Tensor
 	// arranged are the names of the axes of the positional operation's operands by place,
 	// after it has failed.
 	arranged [op.MaxIn + op.MaxOut]tags.List
@@ -198,39 +202,49 @@ type Call struct {
 func (c *Call) Reset(o Op) {
 	clear(c.in[:c.NIn])
 	clear(c.axes[:min(c.nAxes, maxAxes)])
-	c.Op, c.NIn, c.nAxes, c.second = o, 0, 0, Tensor{}
+	c.Op, c.NIn, c.nAxes = o, 0, 0
 	c.Params = op.Params{}
 	c.Axis, c.Axis2, c.Start, c.Count = "", "", 0, 0
 }
 
-// Drop releases the operands and makes c a call of no operation.
+// Drop releases the operands that Take added, and makes c a call of no operation.
 func (c *Call) Drop() {
 	for i := range c.NIn {
-		if c.Has(i) {
-			c.in[i].Release()
-			c.in[i].Names = tags.List{}
+		if t := &c.taken[i]; c.in[i] == t {
+			t.Release()
+			t.Names = tags.List{}
 		}
 	}
-	c.NIn = 0
 	c.Reset(0)
 }
 
-// Next returns the place of operand NIn. The caller sets it, increases NIn, and releases the
-// tensor after Run.
-func (c *Call) Next() *Tensor { return &c.in[c.NIn] }
+// Lend adds an operand, of which the caller keeps the reference. The caller leaves t as it is
+// until Drop.
+func (c *Call) Lend(t *Tensor) {
+	c.in[c.NIn] = t
+	c.NIn++
+}
 
-// Skip says that operand NIn, which is optional, is absent, and increases NIn.
-func (c *Call) Skip() { c.NIn++ }
+// Next returns where the caller may put a tensor for Take.
+func (c *Call) Next() *Tensor { return &c.taken[c.NIn] }
+
+// Take adds the operand that the caller has put at Next, and takes its reference.
+func (c *Call) Take() { c.Lend(c.Next()) }
+
+// Skip says that the next operand, which is optional, is absent.
+func (c *Call) Skip() { c.Lend(nil) }
 
 // Has reports whether operand i is present.
-func (c *Call) Has(i int) bool { return i < c.NIn && !c.in[i].Raw.IsZero() }
+func (c *Call) Has(i int) bool { return i < c.NIn && c.in[i] != nil }
 
-// Second returns the second result of a call that has run, which the caller releases. It is the
-// zero Tensor if the operation has one result.
+// In returns operand i, which is nil if it is absent.
+func (c *Call) In(i int) *Tensor { return c.in[i] }
+
+// Out returns the result of a call that has run, and Second the second result, which is the zero
+// Tensor if the operation has one result. The caller releases them. They are valid until the
+// next Run.
+func (c *Call) Out() *Tensor    { return &c.out }
 func (c *Call) Second() *Tensor { return &c.second }
-
-// In returns operand i, which is the zero Tensor if it is absent.
-func (c *Call) In(i int) *Tensor { return &c.in[i] }
 
 // SetAxes sets the attribute Axes.
 func (c *Call) SetAxes(axes []Axis) {
@@ -259,16 +273,16 @@ func (c *Call) AddName(name string) {
 // Axes returns the attribute Axes. If there were more than maxAxes, the call has the first ones.
 func (c *Call) Axes() []Axis { return c.axes[:min(c.nAxes, maxAxes)] }
 
-// Run runs the call on the queue and returns the result, which the caller releases; see also
-// Second.
-func (c *Call) Run(q *exec.Queue) (Tensor, error) {
+// Run runs the call on the queue. Its results are Out and Second.
+func (c *Call) Run(q *exec.Queue) error {
 	e := &table[c.Op]
 	c.id = e.id
-	t, err := e.run(c, q)
-	if err != nil {
-		return Tensor{}, c.Explain(err)
+	c.second = Tensor{}
+	if err := e.run(c, q); err != nil {
+		c.out, c.second = Tensor{}, Tensor{}
+		return c.Explain(err)
 	}
-	return t, nil
+	return nil
 }
 
 // Error is the failure of an operation. Its text names the operation, its operands and what
@@ -384,50 +398,49 @@ func (n namer) Axis(p op.Place, i int) string {
 	return n.c.id.Axis(p, i)
 }
 
-// do runs the positional operation on in. A nil operand is absent.
-func (c *Call) do(q *exec.Queue, in ...*Tensor) (tensor.Tensor, error) {
-	list := raw(in)
-	y, err := q.Do(c.id, &c.Params, list[:len(in)]...)
+// do runs the positional operation on in, and sets the result, which gets the given names. A nil
+// operand is absent.
+func (c *Call) do(q *exec.Queue, names *tags.List, in ...*Tensor) error {
+	err := q.DoTo(c.id, &c.Params, exec.Results{&c.out.Raw}, nil, c.raws(in)...)
 	if err != nil {
 		c.arrange(nil, in)
+		return err
 	}
-	return y, err
+	c.out.Names = *names
+	return nil
 }
 
-// doInto runs the positional operation on in, and writes its only output to out.
+// doInto runs the positional operation on in, and writes its last output to out. An output before
+// it is the result, without names.
 func (c *Call) doInto(q *exec.Queue, out *Tensor, in ...*Tensor) error {
-	list := raw(in)
-	err := q.DoInto(c.id, &c.Params, &out.Raw, list[:len(in)]...)
+	var r exec.Results
+	if len(c.id.Outputs()) > 1 {
+		r[0] = &c.out.Raw
+	}
+	err := q.DoTo(c.id, &c.Params, r, &out.Raw, c.raws(in)...)
 	if err != nil {
 		c.arrange(out, in)
 	}
 	return err
 }
 
-// doBoth runs the positional operation on in, and returns its outputs. If out is not nil, it
-// is the second.
-func (c *Call) doBoth(q *exec.Queue, out *Tensor, in ...*Tensor) (first, second tensor.Tensor, err error) {
-	list := raw(in)
-	var into *tensor.Tensor
-	if out != nil {
-		into = &out.Raw
-	}
-	first, second, err = q.DoBoth(c.id, &c.Params, into, list[:len(in)]...)
+// doBoth runs the positional operation on in, and sets both results, without names.
+func (c *Call) doBoth(q *exec.Queue, in ...*Tensor) error {
+	err := q.DoTo(c.id, &c.Params, exec.Results{&c.out.Raw, &c.second.Raw}, nil, c.raws(in)...)
 	if err != nil {
-		c.arrange(out, in)
+		c.arrange(nil, in)
 	}
-	return first, second, err
+	return err
 }
 
-// raw returns the tensors of in without names. It returns an array, because what is stored
-// through a pointer to the caller's would escape to the heap.
-func raw(in []*Tensor) (list [MaxIn]*tensor.Tensor) {
+// raws returns the tensors of in without names. The slice is valid until the next call.
+func (c *Call) raws(in []*Tensor) []*tensor.Tensor {
 	for i, t := range in {
-		if t != nil {
-			list[i] = &t.Raw
+		if c.raw[i] = nil; t != nil {
+			c.raw[i] = &t.Raw
 		}
 	}
-	return list
+	return c.raw[:len(in)]
 }
 
 // arrange keeps the names of the axes of the positional operation's operands. out is the last
@@ -445,33 +458,31 @@ func (c *Call) arrange(out *Tensor, in []*Tensor) {
 }
 
 // work returns operand i as a working operand. The caller calls done.
-func (c *Call) work(i int) working { return working{Tensor: c.in[i]} }
+func (c *Call) work(i int) working { return working{c.in[i], &c.views[i]} }
 
 // works are the working operands of a call by place.
 type works [MaxIn]working
 
-// works sets w, which is zero, to the operands that are present. The caller calls done.
+// works sets w to the operands. The caller calls done.
 func (c *Call) works(w *works) {
 	for i := range c.NIn {
-		if c.Has(i) {
-			w[i].Tensor = c.in[i]
-		}
+		w[i] = c.work(i)
 	}
 }
 
 // done is done of each operand.
 func (w *works) done() {
 	for i := range w {
-		w[i].done()
+		if w[i].own() {
+			w[i].done()
+		}
 	}
 }
 
 // list returns the operands by place, and nil for those that are absent.
 func (w *works) list() (list [MaxIn]*Tensor) {
 	for i := range w {
-		if !w[i].Raw.IsZero() {
-			list[i] = &w[i].Tensor
-		}
+		list[i] = w[i].Tensor
 	}
 	return list
 }

@@ -87,62 +87,61 @@ func (k *contraction) add(name string, size int) error {
 
 // dot multiplies and sums over axes that both operands have. An operand whose layout the
 // product does not accept is copied once.
-func dot(c *Call, q *exec.Queue) (Tensor, error) {
+func dot(c *Call, q *exec.Queue) error {
 	x, y := c.work(0), c.work(1)
 	defer x.done()
 	defer y.done()
 	over := c.Axes()
 	if len(over) == 0 {
-		return Tensor{}, because(tags.ErrTag, "no axis to sum over")
+		return because(tags.ErrTag, "no axis to sum over")
 	}
-	k, err := contract(&x.Tensor, &y.Tensor, over)
+	k, err := contract(x.Tensor, y.Tensor, over)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	s, err := shapeOf(k.dims[:k.names.Len()])
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if d := y.Raw.DType(); d.IsBlockQuantized() {
 		if k.batch > 0 {
-			return Tensor{}, because(tensor.ErrUnsupportedView, "%s on the right cannot have batch axes", d)
+			return because(tensor.ErrUnsupportedView, "%s on the right cannot have batch axes", d)
 		}
 		if last := y.Names.At(y.Names.Len() - 1); last != over[len(over)-1].Name {
-			return Tensor{}, because(tensor.ErrUnsupportedView, "%s on the right needs axis %q last", d, over[len(over)-1].Name)
+			return because(tensor.ErrUnsupportedView, "%s on the right needs axis %q last", d, over[len(over)-1].Name)
 		}
 	}
-	v, err := c.product(q, &x, &y, &k, len(over))
-	if err == nil {
-		v, err = reshaped(v, s)
+	if err := c.product(q, &x, &y, &k, len(over)); err != nil {
+		return err
 	}
-	return Tensor{v, k.names}, err
+	return c.out.reshape(s)
 }
 
 // product runs the positional product of the arranged operands.
-func (c *Call) product(q *exec.Queue, x, y *working, k *contraction, over int) (tensor.Tensor, error) {
+func (c *Call) product(q *exec.Queue, x, y *working, k *contraction, over int) error {
 	if err := x.permute(k.left[:k.nl+over]); err != nil {
-		return tensor.Tensor{}, err
+		return err
 	}
 	if err := y.permute(k.right[:k.nr+over]); err != nil {
-		return tensor.Tensor{}, err
+		return err
 	}
 	switch {
 	case k.batch > 0:
 		if err := x.group(q, k.batch, k.nl, k.nl+over); err != nil {
-			return tensor.Tensor{}, err
+			return err
 		}
 		if err := y.group(q, k.batch, k.nr, k.nr+over); err != nil {
-			return tensor.Tensor{}, err
+			return err
 		}
 	default:
 		if over > 1 {
 			if err := x.group(q, k.nl, k.nl+over); err != nil {
-				return tensor.Tensor{}, err
+				return err
 			}
 		}
 		if err := y.group(q, k.nr, k.nr+over); err != nil {
-			return tensor.Tensor{}, err
+			return err
 		}
 	}
-	return c.do(q, &x.Tensor, &y.Tensor)
+	return c.do(q, &k.names, x.Tensor, y.Tensor)
 }

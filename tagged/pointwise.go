@@ -10,20 +10,18 @@ import (
 )
 
 // pointwise aligns the operands by name.
-func pointwise(c *Call, q *exec.Queue) (Tensor, error) {
-	x := &c.in[0]
+func pointwise(c *Call, q *exec.Queue) error {
+	x := c.in[0]
 	if c.NIn == 1 {
-		v, err := c.do(q, x)
-		return Tensor{v, x.Names}, err
+		return c.do(q, &x.Names, x)
 	}
-	y := &c.in[1]
+	y := c.in[1]
 	if x.Names.Equal(&y.Names) && x.Raw.Shape() == y.Raw.Shape() {
-		v, err := c.do(q, x, y)
-		return Tensor{v, x.Names}, err
+		return c.do(q, &x.Names, x, y)
 	}
 	names, s, err := aligned(x, y)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	left, right := c.work(0), c.work(1)
 	defer left.done()
@@ -33,11 +31,10 @@ func pointwise(c *Call, q *exec.Queue) (Tensor, error) {
 			continue // blocks have no view that repeats; the contract refuses the dtype
 		}
 		if err := t.align(&names, &s); err != nil {
-			return Tensor{}, err
+			return err
 		}
 	}
-	v, err := c.do(q, &left.Tensor, &right.Tensor)
-	return Tensor{v, names}, err
+	return c.do(q, &names, left.Tensor, right.Tensor)
 }
 
 // aligned returns the axes and the shape of a pointwise result.
@@ -67,19 +64,18 @@ func aligned(x, y *Tensor) (tags.List, shape.Shape, error) {
 
 // rmsNorm divides the rows along the axis by their root mean square, and multiplies them by
 // the weight.
-func rmsNorm(c *Call, q *exec.Queue) (Tensor, error) {
+func rmsNorm(c *Call, q *exec.Queue) error {
 	x, w := c.work(0), c.work(1)
 	defer x.done()
 	defer w.done()
 	names := x.Names
 	if err := c.alongNorm(&x, &w, 1); err != nil {
-		return Tensor{}, err
+		return err
 	}
-	y, err := c.do(q, &x.Tensor, &w.Tensor)
-	if err != nil {
-		return Tensor{}, err
+	if err := c.do(q, &x.Names, x.Tensor, w.Tensor); err != nil {
+		return err
 	}
-	return inOrder(y, &x.Names, &names)
+	return c.out.inOrder(&x.Names, &names)
 }
 
 // alongNorm moves the axis of x last, and checks that w, operand i, is a vector along it.
@@ -95,111 +91,108 @@ func (c *Call) alongNorm(x, w *working, i int) error {
 }
 
 // addRMSNorm adds two tensors, and normalises the rows of the sum along the axis.
-func addRMSNorm(c *Call, q *exec.Queue) (Tensor, error) {
+func addRMSNorm(c *Call, q *exec.Queue) error {
 	x, y, w := c.work(0), c.work(1), c.work(2)
 	defer x.done()
 	defer y.done()
 	defer w.done()
 	names := x.Names
 	if err := c.alongNorm(&x, &w, 2); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if err := y.follow(c.role(1), &x.Names); err != nil {
-		return Tensor{}, err
+		return err
 	}
-	first, second, err := c.doBoth(q, nil, &x.Tensor, &y.Tensor, &w.Tensor)
-	if err != nil {
-		return Tensor{}, err
+	if err := c.doBoth(q, x.Tensor, y.Tensor, w.Tensor); err != nil {
+		return err
 	}
-	sum, err := inOrder(first, &x.Names, &names)
-	if err != nil {
-		second.Release()
-		return Tensor{}, err
+	if err := c.out.inOrder(&x.Names, &names); err != nil {
+		c.second.Release()
+		return err
 	}
-	norm, err := inOrder(second, &x.Names, &names)
-	if err != nil {
-		sum.Release()
-		return Tensor{}, err
+	if err := c.second.inOrder(&x.Names, &names); err != nil {
+		c.out.Release()
+		return err
 	}
-	c.second = norm
-	return sum, nil
+	return nil
 }
 
 // alongAxis runs an operation on the rows along the axis. Argmax drops the axis, the other
 // operations keep it.
-func alongAxis(c *Call, q *exec.Queue) (Tensor, error) {
+func alongAxis(c *Call, q *exec.Queue) error {
 	i, err := c.index(c.Axis)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	x := c.work(0)
 	defer x.done()
 	names := x.Names
 	if err := x.moveLast(i); err != nil {
-		return Tensor{}, err
+		return err
 	}
-	y, err := c.do(q, &x.Tensor)
-	if err != nil {
-		return Tensor{}, err
+	if err := c.do(q, &x.Names, x.Tensor); err != nil {
+		return err
 	}
 	if c.Op == Argmax {
-		return Tensor{y, x.Names.Without(x.Names.Len() - 1)}, nil
+		c.out.Names = x.Names.Without(x.Names.Len() - 1)
+		return nil
 	}
-	return inOrder(y, &x.Names, &names)
+	return c.out.inOrder(&x.Names, &names)
 }
 
 // copied copies the operand to a contiguous tensor, converted for To.
-func copied(c *Call, q *exec.Queue) (Tensor, error) {
-	x := &c.in[0]
+func copied(c *Call, q *exec.Queue) error {
+	x := c.in[0]
 	if c.Op != To {
 		c.Params.To = x.Raw.DType()
 	}
-	y, err := c.do(q, x)
-	return Tensor{y, x.Names}, err
+	return c.do(q, &x.Names, x)
 }
 
 // contiguous copies the operand only if it is not contiguous.
-func contiguous(c *Call, q *exec.Queue) (Tensor, error) {
-	if x := &c.in[0]; x.Raw.IsContiguous() {
-		return x.ref(), nil
+func contiguous(c *Call, q *exec.Queue) error {
+	if x := c.in[0]; x.Raw.IsContiguous() {
+		c.out = x.ref()
+		return nil
 	}
 	return copied(c, q)
 }
 
 // copyFrom writes the source into the destination.
-func copyFrom(c *Call, q *exec.Queue) (Tensor, error) {
-	dst, src := &c.in[0], c.work(1)
+func copyFrom(c *Call, q *exec.Queue) error {
+	dst, src := c.in[0], c.work(1)
 	defer src.done()
 	if dst.Names.Len() != src.Names.Len() {
-		return Tensor{}, because(tags.ErrTag, "want the same axes")
+		return because(tags.ErrTag, "want the same axes")
 	}
 	var order [shape.MaxRank]int
 	for i, name := range dst.Names.Slice() {
 		if order[i] = src.Names.Index(name); order[i] < 0 {
-			return Tensor{}, noAxis(name)
+			return noAxis(name)
 		}
 		if d, e := dst.Raw.Dim(i), src.Raw.Dim(order[i]); d != e {
-			return Tensor{}, twoSizes(name, d, e)
+			return twoSizes(name, d, e)
 		}
 	}
 	if err := src.permute(order[:dst.Names.Len()]); err != nil {
-		return Tensor{}, err
+		return err
 	}
-	if err := c.doInto(q, dst, &src.Tensor); err != nil {
-		return Tensor{}, err
+	if err := c.doInto(q, dst, src.Tensor); err != nil {
+		return err
 	}
-	return dst.ref(), nil
+	c.out = dst.ref()
+	return nil
 }
 
 // gather runs a gather of rows: the axis moves to the front, and the other axes of the table
 // become one.
-func gather(c *Call, q *exec.Queue) (Tensor, error) {
+func gather(c *Call, q *exec.Queue) error {
 	table, ids := c.work(0), c.work(1)
 	defer table.done()
 	defer ids.done()
 	at, err := c.index(c.Axis)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	names := ids.Names
 	var dims, order [2 * shape.MaxRank]int
@@ -214,55 +207,54 @@ func gather(c *Call, q *exec.Queue) (Tensor, error) {
 		}
 		dims[names.Len()] = table.Raw.Dim(i)
 		if names, err = names.Append(name); err != nil {
-			return Tensor{}, err
+			return err
 		}
 		order[n] = i
 		n++
 	}
 	s, err := shapeOf(dims[:names.Len()])
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if err := table.permute(order[:n]); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if err := table.group(q, 1, n); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if err := ids.group(q, ids.Raw.Rank()); err != nil {
-		return Tensor{}, err
+		return err
 	}
-	y, err := c.do(q, &table.Tensor, &ids.Tensor)
-	if err == nil {
-		y, err = reshaped(y, s)
+	if err := c.do(q, &names, table.Tensor, ids.Tensor); err != nil {
+		return err
 	}
-	return Tensor{y, names}, err
+	return c.out.reshape(s)
 }
 
 // setRows writes rows to places: the axes of the places become one in the rows and in the
 // places, and the axes of the destination without Axes become one in the rows and in the
 // destination.
-func setRows(c *Call, q *exec.Queue) (Tensor, error) {
+func setRows(c *Call, q *exec.Queue) error {
 	x, places, dst := c.work(0), c.work(1), c.work(2)
 	defer x.done()
 	defer places.done()
 	defer dst.done()
 	over := c.Axes()
 	if n := len(over); n == 0 || n > 2 {
-		return Tensor{}, because(tags.ErrTag, "%d axes of places, want one or two", n)
+		return because(tags.ErrTag, "%d axes of places, want one or two", n)
 	}
 	if err := dst.moveFirst("destination", over); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	names := places.Names
 	for _, name := range dst.Names.Slice()[len(over):] {
 		var err error
 		if names, err = names.Append(name); err != nil {
-			return Tensor{}, err
+			return err
 		}
 	}
 	if err := x.follow(c.role(0), &names); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	k := places.Names.Len()
 	for i, name := range names.Slice() {
@@ -271,22 +263,23 @@ func setRows(c *Call, q *exec.Queue) (Tensor, error) {
 			t, at = &dst, len(over)+i-k
 		}
 		if d, e := x.Raw.Dim(i), t.Raw.Dim(at); d != e {
-			return Tensor{}, twoSizes(name, d, e)
+			return twoSizes(name, d, e)
 		}
 	}
 	if err := x.group(q, k, names.Len()); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if err := places.group(q, places.Raw.Rank()); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if err := dst.joinRows(len(over)); err != nil {
-		return Tensor{}, err
+		return err
 	}
-	if err := c.doInto(q, &dst.Tensor, &x.Tensor, &places.Tensor); err != nil {
-		return Tensor{}, err
+	if err := c.doInto(q, dst.Tensor, x.Tensor, places.Tensor); err != nil {
+		return err
 	}
-	return c.in[2].ref(), nil
+	c.out = c.in[2].ref()
+	return nil
 }
 
 // moveFirst replaces t, which has the given role, by its view with the given axes first.

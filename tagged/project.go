@@ -7,43 +7,42 @@ import (
 )
 
 // project multiplies by up to three matrices, whose columns lie side by side in the result.
-func project(c *Call, q *exec.Queue) (Tensor, error) { return c.projected(q, 3) }
+func project(c *Call, q *exec.Queue) error { return c.projected(q, 3) }
 
 // gatedProject multiplies by a gate and by another matrix.
-func gatedProject(c *Call, q *exec.Queue) (Tensor, error) { return c.projected(q, 2) }
+func gatedProject(c *Call, q *exec.Queue) error { return c.projected(q, 2) }
 
 // projected runs an operation on the input, then n matrices, n biases and, with one operand
 // more, a tensor with the axes of the result.
-func (c *Call) projected(q *exec.Queue, n int) (Tensor, error) {
+func (c *Call) projected(q *exec.Queue, n int) error {
 	var w works
 	c.works(&w)
 	defer w.done()
 	at, err := c.index(c.Axis)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if err := w[0].moveLast(at); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	for i := 1; i <= n; i++ {
 		if c.Has(i) {
 			if err := c.matrix(&w[i], i, &w[n+i], n+i); err != nil {
-				return Tensor{}, err
+				return err
 			}
 		}
 	}
 	names := w[0].Names.Without(w[0].Names.Len() - 1)
 	if names, err = names.Append(c.Axis2); err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if last := 2*n + 1; c.Has(last) {
 		if err := w[last].follow(c.role(last), &names); err != nil {
-			return Tensor{}, err
+			return err
 		}
 	}
 	list := w.list()
-	y, err := c.do(q, list[:c.NIn]...)
-	return Tensor{y, names}, err
+	return c.do(q, &names, list[:c.NIn]...)
 }
 
 // matrix moves the axis of the matrix m, operand i, last, and checks that the bias b, operand

@@ -100,31 +100,43 @@ func (t *Tensor) Describe() string { return t.Names.Describe(t.Raw.Shape()) }
 func (t *Tensor) ref() Tensor { return Tensor{t.Raw.Retained(), t.Names} }
 
 // working is an operand during a call. It begins as the caller's operand. A view or a copy
-// that replaces it has a reference of its own.
+// that replaces it lies at view, and has a reference of its own.
 type working struct {
-	Tensor
-	own bool
+	*Tensor
+	view *Tensor
 }
+
+// own reports whether t has a reference of its own.
+func (t *working) own() bool { return t.Tensor != nil && t.Tensor == t.view }
 
 // done releases t if it has a reference of its own.
 func (t *working) done() {
-	if t.own {
+	if t.own() {
 		t.Release()
 	}
 }
 
-// result returns t with a reference that the caller owns. It takes the place of done.
-func (t *working) result() Tensor {
-	if t.own {
-		return t.Tensor
+// result sets y to t with a reference that the caller owns. It takes the place of done.
+func (t *working) result(y *Tensor) {
+	if *y = *t.Tensor; t.own() {
+		*t.view = Tensor{}
+	} else {
+		y.Raw.Buffer().Retain()
 	}
-	return t.ref()
 }
 
-// set replaces t by v, and takes v's reference.
+// set replaces t, which may be absent, by v, and takes v's reference. The names stay.
 func (t *working) set(v tensor.Tensor) {
-	t.done()
-	t.Raw, t.own = v, true
+	switch {
+	case t.own():
+		t.Release()
+	case t.Tensor == nil:
+		t.view.Names = tags.List{}
+	default:
+		t.view.Names = t.Names
+	}
+	t.Tensor = t.view
+	t.Raw = v
 }
 
 // permute replaces t by its view whose axis i is axis order[i] of t.
@@ -330,30 +342,29 @@ func settled(v tensor.Tensor) (tensor.Tensor, error) {
 	return w, err
 }
 
-// reshaped returns y.Reshape(s), and takes y's reference.
-func reshaped(y tensor.Tensor, s shape.Shape) (tensor.Tensor, error) {
-	v, err := y.Reshape(s)
-	y.Release()
-	return v, err
+// reshape replaces t by its view of shape s, unless that fails, and takes t's reference then.
+func (t *Tensor) reshape(s shape.Shape) error {
+	v, err := t.Raw.Reshape(s)
+	t.Raw.Release()
+	t.Raw = v
+	return err
 }
 
-// inOrder returns a view of y with its axes in the order of want, and takes y's reference.
-// have are the names of y's axes.
-func inOrder(y tensor.Tensor, have, want *tags.List) (Tensor, error) {
-	if have.Equal(want) {
-		return Tensor{y, *want}, nil
+// inOrder sets the names of the contiguous tensor t, whose axes are called have, and brings its
+// axes in the order of want. If it fails, it releases t.
+func (t *Tensor) inOrder(have, want *tags.List) error {
+	if t.Names = *want; have.Equal(want) {
+		return nil
 	}
 	var order [shape.MaxRank]int
 	for i, name := range want.Slice() {
 		order[i] = have.Index(name)
 	}
-	v, err := y.Permute(order[:want.Len()]...)
-	y.Release()
+	v, err := t.Raw.Permute(order[:want.Len()]...)
+	t.Raw.Release()
 	if err == nil {
 		v, err = settled(v)
 	}
-	if err != nil {
-		return Tensor{}, err
-	}
-	return Tensor{v, *want}, nil
+	t.Raw = v
+	return err
 }

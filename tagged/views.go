@@ -9,117 +9,123 @@ import (
 	"github.com/fucina-go/fucina/tags"
 )
 
-func narrow(c *Call, _ *exec.Queue) (Tensor, error) {
-	x := &c.in[0]
+func narrow(c *Call, _ *exec.Queue) error {
+	x := c.in[0]
 	i, err := c.index(c.Axis)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	v, err := x.Raw.Narrow(i, c.Start, c.Count)
 	if errors.Is(err, tensor.ErrIndexOutOfBounds) {
-		return Tensor{}, because(err, "%d entries from %d on, of %d", c.Count, c.Start, x.Raw.Dim(i))
+		return because(err, "%d entries from %d on, of %d", c.Count, c.Start, x.Raw.Dim(i))
 	}
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if v, err = settled(v); err != nil {
-		return Tensor{}, err
+		return err
 	}
-	part := Tensor{v, x.Names}
 	if len(c.Axes()) == 0 {
-		return part, nil
+		c.out = Tensor{v, x.Names}
+		return nil
 	}
-	defer part.Release()
-	return c.split(&part, i)
+	part := working{x, &c.views[0]}
+	part.set(v)
+	defer part.done()
+	return c.split(part.Tensor, i)
 }
 
-func rename(c *Call, _ *exec.Queue) (Tensor, error) {
-	x := &c.in[0]
+func rename(c *Call, _ *exec.Queue) error {
+	x := c.in[0]
 	i, err := c.index(c.Axis)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	names, err := x.Names.Renamed(i, c.Axis2)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
-	return Tensor{x.Raw.Retained(), names}, nil
+	c.out = Tensor{x.Raw.Retained(), names}
+	return nil
 }
 
-func permute(c *Call, _ *exec.Queue) (Tensor, error) {
+func permute(c *Call, _ *exec.Queue) error {
 	x := c.work(0)
 	var order [maxAxes]int
 	var seen tags.List
 	for i, a := range c.Axes() {
 		if order[i] = x.Names.Index(a.Name); order[i] < 0 {
-			return Tensor{}, noAxis(a.Name)
+			return noAxis(a.Name)
 		}
 		var err error
 		if seen, err = seen.Append(a.Name); err != nil {
-			return Tensor{}, err
+			return err
 		}
 	}
 	if seen.Len() != x.Names.Len() {
-		return Tensor{}, because(tags.ErrTag, "to %s: want every axis", seen.String())
+		return because(tags.ErrTag, "to %s: want every axis", seen.String())
 	}
 	if err := x.permute(order[:seen.Len()]); err != nil {
-		return Tensor{}, because(err, "to %s: %v", seen.String(), err)
+		return because(err, "to %s: %v", seen.String(), err)
 	}
-	y := x.result()
-	v, err := settled(y.Raw)
-	return Tensor{v, y.Names}, err
+	x.result(&c.out)
+	var err error
+	c.out.Raw, err = settled(c.out.Raw)
+	return err
 }
 
-func bitcast(c *Call, _ *exec.Queue) (Tensor, error) {
-	x, d := &c.in[0], c.Params.To
+func bitcast(c *Call, _ *exec.Queue) error {
+	x, d := c.in[0], c.Params.To
 	v, err := x.Raw.Bitcast(d)
 	if err != nil {
-		return Tensor{}, because(err, "to %s, want numbers of one size", d)
+		return because(err, "to %s, want numbers of one size", d)
 	}
-	return Tensor{v, x.Names}, nil
+	c.out = Tensor{v, x.Names}
+	return nil
 }
 
-func broadcastTo(c *Call, _ *exec.Queue) (Tensor, error) {
+func broadcastTo(c *Call, _ *exec.Queue) error {
 	names, s, err := Layout(c.Axes())
 	if err != nil {
-		return Tensor{}, because(err, "to %v", err)
+		return because(err, "to %v", err)
 	}
 	x := c.work(0)
 	for i, name := range x.Names.Slice() {
 		j := names.Index(name)
 		if j < 0 {
-			return Tensor{}, because(tags.ErrTag, "to %s: no axis %q", names.Describe(s), name)
+			return because(tags.ErrTag, "to %s: no axis %q", names.Describe(s), name)
 		}
 		if d := x.Raw.Dim(i); d != 1 && d != s.Dim(j) {
-			return Tensor{}, because(shape.ErrShapeMismatch, "to %s: axis %q is %d, want 1 or %d", names.Describe(s), name, d, s.Dim(j))
+			return because(shape.ErrShapeMismatch, "to %s: axis %q is %d, want 1 or %d", names.Describe(s), name, d, s.Dim(j))
 		}
 	}
 	if err := x.align(&names, &s); err != nil {
-		return Tensor{}, because(err, "to %s: %v", names.Describe(s), err)
+		return because(err, "to %s: %v", names.Describe(s), err)
 	}
-	return x.result(), nil
+	x.result(&c.out)
+	return nil
 }
 
 // split divides the axis. One of the sizes may be -1; it follows from the others.
-func split(c *Call, _ *exec.Queue) (Tensor, error) {
+func split(c *Call, _ *exec.Queue) error {
 	at, err := c.index(c.Axis)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
-	return c.split(&c.in[0], at)
+	return c.split(c.in[0], at)
 }
 
-// split divides axis at of x into Axes.
-func (c *Call) split(x *Tensor, at int) (Tensor, error) {
+// split sets the result to x with axis at divided into Axes.
+func (c *Call) split(x *Tensor, at int) error {
 	into := c.Axes()
 	if len(into) == 0 {
-		return Tensor{}, because(tags.ErrTag, "into no axes")
+		return because(tags.ErrTag, "into no axes")
 	}
 	if len(into) > shape.MaxRank { // Axes leaves out the others, so that fill would miss their sizes
-		return Tensor{}, because(tags.ErrTag, "into more than %d axes", shape.MaxRank)
+		return because(tags.ErrTag, "into more than %d axes", shape.MaxRank)
 	}
 	if err := fill(into, x.Raw.Dim(at)); err != nil {
-		return Tensor{}, because(shape.ErrInvalidShape, "into %s: %v", Describe(into), err)
+		return because(shape.ErrInvalidShape, "into %s: %v", Describe(into), err)
 	}
 	var names tags.List
 	var dims, strides [shape.MaxRank]int
@@ -151,18 +157,19 @@ func (c *Call) split(x *Tensor, at int) (Tensor, error) {
 			}
 		}
 		if err != nil {
-			return Tensor{}, because(err, "into %s: %v", Describe(into), err)
+			return because(err, "into %s: %v", Describe(into), err)
 		}
 	}
 	s, err := shape.Of(dims[:names.Len()]...)
 	if err != nil {
-		return Tensor{}, because(err, "into %s: %v", Describe(into), err)
+		return because(err, "into %s: %v", Describe(into), err)
 	}
 	v, err := viewOf(&x.Raw, s, strides[:names.Len()])
 	if err != nil {
-		return Tensor{}, because(err, "into %s: %v", Describe(into), err)
+		return because(err, "into %s: %v", Describe(into), err)
 	}
-	return Tensor{v, names}, nil
+	c.out = Tensor{v, names}
+	return nil
 }
 
 // fill replaces a size of -1 by the size with which the product of all sizes is n. It fails
@@ -192,23 +199,23 @@ func fill(into []Axis, n int) error {
 	return nil
 }
 
-func merge(c *Call, _ *exec.Queue) (Tensor, error) {
-	x, axes := &c.in[0], c.Axes()
+func merge(c *Call, _ *exec.Queue) error {
+	x, axes := c.in[0], c.Axes()
 	if len(axes) == 0 {
-		return Tensor{}, because(tags.ErrTag, "no axes")
+		return because(tags.ErrTag, "no axes")
 	}
 	at := x.Names.Index(axes[0].Name)
 	var merged tags.List
 	for i, a := range axes {
 		if x.Names.Index(a.Name) < 0 {
-			return Tensor{}, noAxis(a.Name)
+			return noAxis(a.Name)
 		}
 		var err error
 		if merged, err = merged.Append(a.Name); err != nil {
-			return Tensor{}, err
+			return err
 		}
 		if at+i >= x.Names.Len() || x.Names.At(at+i) != a.Name {
-			return Tensor{}, because(tags.ErrTag, "axis %q does not follow axis %q; want neighbours, in their order", a.Name, axes[i-1].Name)
+			return because(tags.ErrTag, "axis %q does not follow axis %q; want neighbours, in their order", a.Name, axes[i-1].Name)
 		}
 	}
 	end := at + len(axes)
@@ -224,7 +231,7 @@ func merge(c *Call, _ *exec.Queue) (Tensor, error) {
 		n := names.Len()
 		var err error
 		if names, err = names.Append(name); err != nil {
-			return Tensor{}, err
+			return err
 		}
 		ends[n] = n + 1
 		if n >= at {
@@ -236,7 +243,8 @@ func merge(c *Call, _ *exec.Queue) (Tensor, error) {
 		err = tensor.ErrUnsupportedView
 	}
 	if err != nil {
-		return Tensor{}, because(err, "strides %s: %v", x.Raw.Strides(), err)
+		return because(err, "strides %s: %v", x.Raw.Strides(), err)
 	}
-	return Tensor{v, names}, nil
+	c.out = Tensor{v, names}
+	return nil
 }

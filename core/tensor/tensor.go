@@ -42,18 +42,28 @@ type Tensor struct {
 // reference to buf; on an error the reference stays with the caller. buf may be
 // larger than the tensor.
 func FromBuffer(buf *storage.Buffer, d dtype.DType, s shape.Shape) (Tensor, error) {
+	var t Tensor
+	err := t.Open(buf, d, &s)
+	return t, err
+}
+
+// Open makes t, which is the zero Tensor, the tensor that FromBuffer returns.
+func (t *Tensor) Open(buf *storage.Buffer, d dtype.DType, s *shape.Shape) error {
 	n, err := s.Bytes(d)
 	if err != nil {
-		return Tensor{}, err
+		return err
 	}
 	if n > buf.Size() {
-		return Tensor{}, fmt.Errorf("%w: %s %s needs %d bytes, the buffer has %d", ErrInvalidDataLength, d, s, n, buf.Size())
+		return fmt.Errorf("%w: %s %s needs %d bytes, the buffer has %d", ErrInvalidDataLength, d, *s, n, buf.Size())
 	}
+	t.buf, t.dt, t.shape, t.offset = buf, d, *s, 0
 	if d.IsScalar() {
-		return Tensor{buf: buf, dt: d, shape: s, strides: s.Contiguous()}, nil
+		t.strides = s.Contiguous()
+	} else {
+		st, _ := s.Storage(d)
+		t.strides = st.Contiguous()
 	}
-	st, _ := s.Storage(d)
-	return Tensor{buf: buf, dt: d, shape: s, strides: st.Contiguous()}, nil
+	return nil
 }
 
 // FromSlice returns a new host tensor of dtype Of[T] with a copy of values, one per storage
