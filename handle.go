@@ -47,7 +47,9 @@ type header struct {
 	mu    sync.Mutex
 	epoch uint64
 	t     tagged.Tensor
-	owner atomic.Pointer[frame] // nil for a Shared tensor; written inside the owner's context, with mu
+	// owner is nil for a Shared tensor. It is written inside the owner's context, with mu. An idle
+	// header of a context may have an owner of that context.
+	owner atomic.Pointer[frame]
 
 	prev, next *header // links of the owner's items; used inside the owner's context
 }
@@ -74,6 +76,7 @@ func (p *headers) get(e *Engine) *header {
 }
 
 func (p *headers) put(h *header) {
+	h.owner.Store(nil)
 	p.inUse.Add(-1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,6 +85,9 @@ func (p *headers) put(h *header) {
 
 // keep adds the idle headers of a context.
 func (p *headers) keep(idle []*header) {
+	for _, h := range idle {
+		h.owner.Store(nil)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, idle...)
@@ -98,7 +104,9 @@ func (h *header) fill(t *tagged.Tensor, owner *frame) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.t = *t
-	h.owner.Store(owner)
+	if h.owner.Load() != owner {
+		h.owner.Store(owner)
+	}
 	return h.epoch
 }
 
@@ -107,7 +115,6 @@ func (h *header) empty() tensor.Tensor {
 	raw := h.t.Raw
 	h.epoch++
 	h.t = tagged.Tensor{}
-	h.owner.Store(nil)
 	return raw
 }
 

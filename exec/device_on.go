@@ -205,6 +205,9 @@ func (c *Queue) onDevice(id op.ID) (bool, error) {
 	if err := d.res.Err(); err != nil {
 		return false, err // the result could not be downloaded
 	}
+	if d.gate.pass(id, &c.args) {
+		return true, nil
+	}
 	for i := range c.args.NIn {
 		if c.bufs[i] != nil && !c.args.In[i].Weight && c.bufs[i].NewestOnDevice() {
 			return true, nil
@@ -215,7 +218,7 @@ func (c *Queue) onDevice(id op.ID) (bool, error) {
 			return true, nil // the CPU would move the whole buffer to the host
 		}
 	}
-	return d.gate.pass(id, &c.args), nil
+	return false, nil
 }
 
 // fallBack reports whether the CPU may run an op whose submission to the device failed
@@ -242,49 +245,76 @@ func (d *device) count(id op.ID, err error) {
 }
 
 // runDevice submits the operation of k to the device. If it fails, nothing was submitted.
-func (c *Queue) runDevice(k *call) (err error) {
+func (c *Queue) runDevice(k *call) error {
 	q, a := &c.dev, &c.args
 	if err := q.ready(); err != nil {
 		return err
 	}
-	p, t := q.d.p, q.q.Timeline()
+	t := q.q.Timeline()
 	if err := t.Dead(); err != nil {
 		return err
 	}
 	q.needs.Reset()
 	q.n = 0
-	var w accel.Work
-	submitted := false
-	defer func() {
-		for i := range q.n {
-			q.begun[i].buf.EndDevice(q.begun[i].access, w, submitted, q.needs.Data)
-			q.begun[i].buf = nil
-		}
-	}()
-	if err := c.beginBuffers(); err != nil {
-		return err
+	var ws *residency.Block
+	w, err := accel.Work{}, c.beginBuffers()
+	if err == nil {
+		ws, err = c.beginWorkspace(k)
 	}
-	a.Workspace = op.Mem{}
-	if size := c.planned(k.id).Workspace; size > 0 {
-		ws, uses, err := q.d.res.Acquire(c.ctx, t, size)
-		if err != nil {
-			return err
-		}
-		for _, use := range uses {
-			if !t.Follows(use) {
-				q.needs.Order.Add(use)
-			}
-		}
-		a.Workspace = ws.Mem()
-		defer func() {
-			q.fence = append(q.fence[:0], uses...)
-			q.fence.Add(w)
-			ws.Free(q.fence)
-		}()
+	if err == nil {
+		w, err = c.submit(k)
 	}
+	submitted := err == nil
+	if submitted && a.Status != nil {
+		t.Watch(w, a.Status, explain, watched(k, a))
+		q.needs.Data.Add(w)
+	}
+	if ws != nil {
+		q.fence.Add(w)
+		ws.Free(q.fence)
+	}
+	for i := range q.n {
+		q.begun[i].buf.EndDevice(q.begun[i].access, w, submitted, q.needs.Data)
+		q.begun[i].buf = nil
+	}
+	for i := range a.NOut {
+		if o := &c.outs[i]; submitted && o.access == storage.Overwrite {
+			o.buf.EndNew(w, q.needs.Data)
+		}
+	}
+	return err
+}
+
+// beginWorkspace sets the workspace that the plan asks for, and q.fence to its earlier uses.
+func (c *Queue) beginWorkspace(k *call) (*residency.Block, error) {
+	q := &c.dev
+	c.args.Workspace = op.Mem{}
+	size := c.planned(k.id).Workspace
+	if size == 0 {
+		return nil, nil
+	}
+	t := q.q.Timeline()
+	ws, uses, err := q.d.res.Acquire(c.ctx, t, size)
+	if err != nil {
+		return nil, err
+	}
+	for _, use := range uses {
+		if !t.Follows(use) {
+			q.needs.Order.Add(use)
+		}
+	}
+	q.fence = append(q.fence[:0], uses...)
+	c.args.Workspace = ws.Mem()
+	return ws, nil
+}
+
+// submit submits the operation of k, whose memory is set, behind the work that it follows.
+func (c *Queue) submit(k *call) (w accel.Work, err error) {
+	q, a := &c.dev, &c.args
+	p, t := q.d.p, q.q.Timeline()
 	for _, dep := range q.needs.Order {
 		if err := p.WaitFor(c.ctx, q.q, dep); err != nil {
-			return err
+			return accel.Work{}, err
 		}
 		t.Follow(dep)
 	}
@@ -293,21 +323,13 @@ func (c *Queue) runDevice(k *call) (err error) {
 		// Indices that the host has checked need a status word too: if their upload fails,
 		// the device reads other values.
 		if a.Status, err = q.takeStatus(c.ctx); err != nil {
-			return err
+			return accel.Work{}, err
 		}
 	}
-	if w, err = p.Submit(c.ctx, q.q, k.id, a); err != nil {
-		if a.Status != nil {
-			t.ReturnStatus(a.Status)
-		}
-		return err
+	if w, err = p.Submit(c.ctx, q.q, k.id, a); err != nil && a.Status != nil {
+		t.ReturnStatus(a.Status)
 	}
-	submitted = true
-	if a.Status != nil {
-		t.Watch(w, a.Status, explain, watched(k, a))
-		q.needs.Data.Add(w)
-	}
-	return nil
+	return w, err
 }
 
 // beginBuffers makes the buffers of the operands usable by an op on the queue, and sets the
@@ -323,7 +345,13 @@ func (c *Queue) beginBuffers() (err error) {
 		}
 	}
 	for i := range a.NOut {
-		if a.Out[i].Mem, err = c.dev.beginBuffer(c.ctx, c.outs[i].buf, c.outs[i].access, false); err != nil {
+		o := &c.outs[i]
+		if o.access == storage.Overwrite {
+			a.Out[i].Mem, err = c.dev.d.res.BeginNew(c.ctx, o.buf, c.dev.q.Timeline(), &c.dev.needs)
+		} else {
+			a.Out[i].Mem, err = c.dev.beginBuffer(c.ctx, o.buf, o.access, false)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -335,7 +363,7 @@ func (c *Queue) beginBuffers() (err error) {
 func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, access storage.Access, weight bool) (op.Mem, error) {
 	t := q.q.Timeline()
 	adopted := false
-	for missing := access == storage.Overwrite; ; missing = true {
+	for missing := false; ; missing = true {
 		if missing {
 			var err error
 			if adopted, err = q.d.res.Ensure(ctx, buf, t, weight); err != nil {

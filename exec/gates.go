@@ -54,4 +54,4 @@ func envCost(name string) (int64, error) {
 	return n, nil
 }
 
-func (g *gates) pass(id op.ID, a *op.Args) bool { return op.Cost(id, a) >= g[id] }
+func (g *gates) pass(id op.ID, a *op.Args) bool { return g[id] == 0 || op.Cost(id, a) >= g[id] }

@@ -12,6 +12,7 @@ import (
 	"weak"
 
 	"github.com/fucina-go/fucina/core/accel"
+	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/internal/ctxlock"
@@ -163,6 +164,17 @@ func (m *Manager) Ensure(ctx context.Context, b *storage.Buffer, t *accel.Timeli
 		return false, nil
 	}
 	return weight, nil
+}
+
+// BeginNew gives b device memory and begins an operation that overwrites it, on the queue with
+// timeline t; see [storage.Buffer.BeginNew].
+func (m *Manager) BeginNew(ctx context.Context, b *storage.Buffer, t *accel.Timeline, needs *storage.Needs) (op.Mem, error) {
+	blk, uses, err := m.acquireActivation(ctx, t, b.Size(), false)
+	if err != nil {
+		return op.Mem{}, err
+	}
+	b.BeginNew(t, blk, uses, &m.retired, needs)
+	return blk.mem, nil
 }
 
 // Close waits for the device, frees its memory and queues, and returns an error if buffers

@@ -53,10 +53,10 @@ type contract struct {
 	name string
 	in   []Role
 	out  []Role
-	// infer checks the parameters, and the inputs against each other, and returns the shapes
-	// of the outputs. The formats and ranks of the inputs were checked before. If the role of
-	// an output accepts several dtypes, the caller has set the output's dtype.
-	infer func(a *Args) (shapes, Refusal)
+	// infer checks the parameters, and the inputs against each other, and sets the shapes of
+	// the outputs in a.want. The formats and ranks of the inputs were checked before. If the role of an
+	// output accepts several dtypes, the caller has set the output's dtype.
+	infer func(a *Args) Refusal
 	// layout, if set, returns the layout that the operation accepts of an operand. It is for
 	// operations where that depends on the other operands.
 	layout func(a *Args, p Place) Layout
@@ -72,12 +72,6 @@ type contract struct {
 	// required is the number of inputs up to the last that is not optional.
 	required int
 }
-
-// shapes are the shapes of an operation's outputs.
-type shapes [MaxOut]shape.Shape
-
-// only returns the shape of a single output, and no refusal.
-func only(s shape.Shape) (shapes, Refusal) { return shapes{s}, Refusal{} }
 
 var (
 	floats = FormatsOf(dtype.F32)
@@ -128,10 +122,10 @@ var contracts = [Count]contract{
 	},
 	GetRows: {
 		name: "get_rows", in: []Role{{Name: "table", Formats: decodable, Rank: 2, Layout: Rows}, index("ids", ids, 1)}, out: output,
-		infer: func(a *Args) (shapes, Refusal) {
-			s := a.In[0].Shape
-			s.Set(0, a.In[1].Shape.Dim(0))
-			return only(s)
+		infer: func(a *Args) Refusal {
+			a.want[0] = a.In[0].Shape
+			a.want[0].Set(0, a.In[1].Shape.Dim(0))
+			return Refusal{}
 		},
 		limit: func(a *Args, _ Place) int { return a.In[0].Shape.Dim(0) },
 	},
@@ -143,9 +137,9 @@ var contracts = [Count]contract{
 	Scale:  pointwise("scale", "input"),
 	SoftCap: func() contract {
 		c := pointwise("soft_cap", "input")
-		c.infer = func(a *Args) (shapes, Refusal) {
+		c.infer = func(a *Args) Refusal {
 			if r := positive(SoftCapParam, a.SoftCap); !r.OK() {
-				return shapes{}, r
+				return r
 			}
 			return inferSame(a)
 		}
@@ -153,12 +147,12 @@ var contracts = [Count]contract{
 	}(),
 	RMSNorm: {
 		name: "rms_norm", in: []Role{f32("input", 0, Rows), f32("weight", 1, Free)}, out: output,
-		infer: func(a *Args) (shapes, Refusal) {
+		infer: func(a *Args) Refusal {
 			if r := goodEps(a); !r.OK() {
-				return shapes{}, r
+				return r
 			}
 			if r := sameSize(a, 1, 0, 0, -1); !r.OK() {
-				return shapes{}, r
+				return r
 			}
 			return inferSame(a)
 		},
@@ -202,12 +196,13 @@ var contracts = [Count]contract{
 	Softmax: {name: "softmax", in: []Role{f32("input", 0, Rows)}, out: output, infer: inferSame},
 	Argmax: {
 		name: "argmax", in: []Role{f32("input", 0, Rows)}, out: []Role{{Name: "output", Formats: FormatsOf(dtype.I32)}},
-		infer: func(a *Args) (shapes, Refusal) {
-			s := a.In[0].Shape
+		infer: func(a *Args) Refusal {
+			s := &a.In[0].Shape
 			if n := s.Dim(-1); n > math.MaxInt32 {
-				return shapes{}, Refusal{Why: TooLarge, Axis: int8(s.Rank() - 1), Other: NoPlace, Got: n, Want: math.MaxInt32}
+				return Refusal{Why: TooLarge, Axis: int8(s.Rank() - 1), Other: NoPlace, Got: n, Want: math.MaxInt32}
 			}
-			return only(s.Without(s.Rank() - 1))
+			a.want[0] = s.Without(s.Rank() - 1)
+			return Refusal{}
 		},
 	},
 	SetRows: {
@@ -338,8 +333,7 @@ func Infer(id ID, a *Args) Refusal {
 		return r
 	}
 	c := &contracts[id]
-	want, r := c.infer(a)
-	if !r.OK() {
+	if r := c.infer(a); !r.OK() {
 		r.Op = id
 		return r
 	}
@@ -347,7 +341,7 @@ func Infer(id ID, a *Args) Refusal {
 	for i := range a.NOut {
 		o := &a.Out[i]
 		if c.out[i].Into {
-			if r := checkOut(id, a, i, &want[i]); !r.OK() {
+			if r := checkOut(id, a, i, &a.want[i]); !r.OK() {
 				r.Op = id
 				return r
 			}
@@ -356,7 +350,7 @@ func Infer(id ID, a *Args) Refusal {
 		if d := c.dtypes[i]; d != dtype.Invalid {
 			o.DType = d
 		}
-		o.Shape, o.Offset = want[i], 0
+		o.Shape, o.Offset = a.want[i], 0
 		if _, err := o.Shape.Bytes(o.DType); err != nil {
 			r := sizes(o, FirstOut+Place(i))
 			r.Op = id
@@ -380,8 +374,7 @@ func Check(id ID, a *Args) Refusal {
 		return r
 	}
 	c := &contracts[id]
-	want, r := c.infer(a)
-	if !r.OK() {
+	if r := c.infer(a); !r.OK() {
 		r.Op = id
 		return r
 	}
@@ -389,7 +382,7 @@ func Check(id ID, a *Args) Refusal {
 		return Refusal{Op: id, Why: WrongCount, Place: NoPlace, Got: a.NOut, Want: len(c.out)}
 	}
 	for i := range a.NOut {
-		if r := checkOut(id, a, i, &want[i]); !r.OK() {
+		if r := checkOut(id, a, i, &a.want[i]); !r.OK() {
 			r.Op = id
 			return r
 		}
@@ -589,20 +582,23 @@ func axisOf(s *shape.Shape, i int) int8 {
 	return int8(i)
 }
 
-// inferSame returns the shape of the first input.
-func inferSame(a *Args) (shapes, Refusal) { return only(a.In[0].Shape) }
+// inferSame sets the shape of the first input.
+func inferSame(a *Args) Refusal {
+	a.want[0] = a.In[0].Shape
+	return Refusal{}
+}
 
 // inferPointwise is inferSame for inputs that all have one shape.
-func inferPointwise(a *Args) (shapes, Refusal) {
+func inferPointwise(a *Args) Refusal {
 	for i := 1; i < a.NIn; i++ {
 		if a.In[i].Shape != a.In[0].Shape {
-			return shapes{}, sameShape(&a.In[i].Shape, &a.In[0].Shape, Place(i), 0)
+			return sameShape(&a.In[i].Shape, &a.In[0].Shape, Place(i), 0)
 		}
 	}
 	return inferSame(a)
 }
 
-func inferCopy(a *Args) (shapes, Refusal) {
+func inferCopy(a *Args) Refusal {
 	from, to := a.In[0].DType, a.Out[0].DType
 	switch {
 	case !to.Valid():
@@ -610,7 +606,7 @@ func inferCopy(a *Args) (shapes, Refusal) {
 		to == dtype.F32 && from.SupportsToFloat(), from == dtype.F32 && to == dtype.Q8_0:
 		return inferSame(a)
 	}
-	return shapes{}, Refusal{Why: NoConversion, Got: int(from), Want: int(to)}
+	return Refusal{Why: NoConversion, Got: int(from), Want: int(to)}
 }
 
 // copyLayout returns the layout of an operand of Copy. A copy of blocks is a copy of their
@@ -628,9 +624,9 @@ func copyLayout(a *Args, p Place) Layout {
 	return Free
 }
 
-func inferRoPE(a *Args) (shapes, Refusal) {
+func inferRoPE(a *Args) Refusal {
 	if r := goodAngles(a, 1); !r.OK() {
-		return shapes{}, r
+		return r
 	}
 	return inferSame(a)
 }
@@ -669,26 +665,26 @@ func weightLayout(a *Args, p Place) Layout {
 	return Rows
 }
 
-func inferMatMul(a *Args) (shapes, Refusal) {
+func inferMatMul(a *Args) Refusal {
 	x, w := &a.In[0].Shape, &a.In[1].Shape
 	batched := w.Rank() == 3
 	if w.Rank() != 2 && !batched {
-		return shapes{}, Refusal{Why: WrongRank, Place: 1, Got: w.Rank(), Want: min(max(2, w.Rank()), 3)} // the nearest
+		return Refusal{Why: WrongRank, Place: 1, Got: w.Rank(), Want: min(max(2, w.Rank()), 3)} // the nearest
 	}
 	if batched {
 		if x.Rank() != 3 {
-			return shapes{}, Refusal{Why: WrongRank, Place: 0, Got: x.Rank(), Want: 3}
+			return Refusal{Why: WrongRank, Place: 0, Got: x.Rank(), Want: 3}
 		}
 		if r := sameSize(a, 1, 0, 0, 0); !r.OK() {
-			return shapes{}, r
+			return r
 		}
 	}
-	if r := first(sameSize(a, 1, -1, 0, -1), goodChunks(a, 1)); !r.OK() {
-		return shapes{}, r
+	if r := sameSize(a, 1, -1, 0, -1); !r.OK() {
+		return r
 	}
-	s := *x
-	s.Set(s.Rank()-1, w.Dim(-2))
-	return only(s)
+	a.want[0] = *x
+	a.want[0].Set(x.Rank()-1, w.Dim(-2))
+	return goodChunks(a, 1)
 }
 
 // Param names a parameter of an operation in a refusal.

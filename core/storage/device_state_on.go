@@ -64,6 +64,13 @@ func (b *Buffer) Attach(mem accel.Memory, uses accel.Fences, r *Retired) bool {
 	if s.mem != nil {
 		return false
 	}
+	s.attach(b, mem, uses, r)
+	return true
+}
+
+// attach gives the buffer, which has no device bytes, the device bytes mem; see Attach. The
+// caller holds mu, or no other goroutine knows the buffer.
+func (s *deviceState) attach(b *Buffer, mem accel.Memory, uses accel.Fences, r *Retired) {
 	s.mem, s.retired = mem, r
 	if s.transferLock == (ctxlock.Lock{}) {
 		s.transferLock = ctxlock.New()
@@ -71,7 +78,22 @@ func (b *Buffer) Attach(mem accel.Memory, uses accel.Fences, r *Retired) bool {
 	s.hostValid = b.host.Load() != nil
 	s.devValid = false
 	s.readers = append(s.readers[:0], uses...)
-	return true
+}
+
+// BeginNew is Attach followed by BeginDevice with Overwrite, for a buffer without device bytes
+// that no other goroutine knows yet. It takes no lock and does not wait. EndNew ends the
+// operation.
+func (b *Buffer) BeginNew(t *accel.Timeline, mem accel.Memory, uses accel.Fences, r *Retired, needs *Needs) {
+	b.check()
+	b.device.attach(b, mem, uses, r)
+	needs.follow(t, uses)
+}
+
+// EndNew ends an operation that BeginNew began, and that the provider accepted; see EndDevice. If
+// the provider did not accept it, there is nothing to end.
+func (b *Buffer) EndNew(w accel.Work, data accel.Sources) {
+	b.device.wrote(b, w, data)
+	b.dropShadow()
 }
 
 // DeviceMemory returns the device bytes, or nil.
@@ -100,6 +122,15 @@ type Needs struct {
 
 // Reset empties n and keeps its memory for reuse.
 func (n *Needs) Reset() { n.Order, n.Data = n.Order[:0], n.Data[:0] }
+
+// follow adds those of works to the order that work on t does not follow.
+func (n *Needs) follow(t *accel.Timeline, works accel.Fences) {
+	for _, w := range works {
+		if !t.Follows(w) {
+			n.Order.Add(w)
+		}
+	}
+}
 
 // BeginDevice prepares a device operation on the queue whose timeline is t. It uploads
 // if the access needs a valid device copy, adds the operation's dependencies to needs,
@@ -142,11 +173,7 @@ func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, n
 		needs.Order.Add(s.writer)
 	}
 	if a != Read {
-		for _, w := range s.readers {
-			if !t.Follows(w) {
-				needs.Order.Add(w)
-			}
-		}
+		needs.follow(t, s.readers)
 	}
 	s.pins++
 	if a != Read {
@@ -341,10 +368,7 @@ func (b *Buffer) EndDevice(a Access, w accel.Work, submitted bool, data accel.So
 	wrote := submitted && a != Read
 	switch {
 	case wrote:
-		s.replaceUsers(w)
-		s.sources = append(s.sources[:0], data...)
-		s.devValid, s.hostValid = true, false
-		b.gen.Add(1) // under mu, so that a transfer belongs to one generation
+		s.wrote(b, w, data) // under mu, so that a transfer belongs to one generation
 	case submitted:
 		s.readers.Add(w)
 	}
@@ -352,6 +376,15 @@ func (b *Buffer) EndDevice(a Access, w accel.Work, submitted bool, data accel.So
 	if wrote {
 		b.dropShadow()
 	}
+}
+
+// wrote records that w writes the device bytes, from data. The caller holds mu, or no other
+// goroutine knows the buffer.
+func (s *deviceState) wrote(b *Buffer, w accel.Work, data accel.Sources) {
+	s.replaceUsers(w)
+	s.sources = append(s.sources[:0], data...)
+	s.devValid, s.hostValid = true, false
+	b.gen.Add(1)
 }
 
 // DropDevice gives the device bytes back, and returns true, if the host copy is valid and
@@ -420,17 +453,26 @@ func (b *Buffer) Resource() accel.Resource {
 }
 
 func (s *deviceState) release(b *Buffer) {
-	s.mu.Lock() // because an evictor may be calling CanDropDevice or DropDevice
+	// Of a weight, an evictor may be calling CanDropDevice or DropDevice. Nobody else has
+	// another buffer.
+	weight := b.Stable()
+	if weight {
+		s.mu.Lock()
+	}
 	if s.mem != nil {
 		if s.pins != 0 {
-			s.mu.Unlock()
+			if weight {
+				s.mu.Unlock()
+			}
 			panic("storage: last release during a device operation of " + b.origin())
 		}
 		s.freeDevice()
 	}
 	uses := s.hostUse
 	s.hostUse = nil
-	s.mu.Unlock()
+	if weight {
+		s.mu.Unlock()
+	}
 	switch {
 	case uses.Done() && uses.Err() == nil:
 	case b.kind == lent:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/op"
@@ -15,9 +16,10 @@ import (
 
 // Device counts submissions, transfers and memory. It is safe for concurrent use.
 type Device struct {
-	mu    sync.Mutex
-	stats provider.Stats
-	sizes map[uint64]int // bytes of each live allocation
+	submits [op.Count]atomic.Uint64
+	mu      sync.Mutex
+	stats   provider.Stats // without Submits
+	sizes   map[uint64]int // bytes of each live allocation
 }
 
 var _ provider.Device = (*Device)(nil)
@@ -66,7 +68,7 @@ func (d *Device) CloseQueue(q provider.Queue) error {
 
 // Submit ends at once.
 func (d *Device) Submit(_ context.Context, q provider.Queue, id op.ID, _ *op.Args) (accel.Work, error) {
-	d.count(func(s *provider.Stats) { s.Submits[id]++ })
+	d.submits[id].Add(1)
 	return q.(queue).done(), nil
 }
 
@@ -110,7 +112,11 @@ func (d *Device) Download(_ context.Context, q provider.Queue, dst []byte, _ op.
 func (d *Device) Stats() provider.Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.stats
+	s := d.stats
+	for id := range s.Submits {
+		s.Submits[id] = d.submits[id].Load()
+	}
+	return s
 }
 
 // Sync returns at once.
