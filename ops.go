@@ -311,12 +311,15 @@ type AttentionOptions struct {
 	Page     string // the axis of the pages; "" means "page"
 	Sequence string // the axis of the sequences in Tables; "" means "sequence"
 	Slot     string // the axis of the pages of a sequence in Tables; "" means "slot"
+
+	// Out, if not "", is an axis of the result that replaces Head and Dim, as if by Merge.
+	Out string
 }
 
 // Attention returns the causal scaled dot-product attention of the queries q {Query Head Dim}
 // over the keys k and the values v {Key KVHead Dim}, or {Page Key KVHead Dim} with Tables. The
 // axes of each may have any order. q is f32; k and v are f32, f16 or q8_0. The result is f32
-// {Query Head Dim}, with the Dim of v.
+// {Query Head Dim}, with the Dim of v, or {Query Out}.
 //
 // The number of query heads is a multiple n of the number of key heads, and query head h uses
 // key head h/n. A query at position p sees the keys 0 to p of its sequence, which must exist,
@@ -329,7 +332,7 @@ func Attention(q, k, v Tensor, opt AttentionOptions) Tensor {
 		return failed
 	}
 	c.call.Params = op.Params{Scale: float32(opt.Scale), SoftCap: float32(opt.SoftCap), Window: opt.Window}
-	c.call.Start = opt.Past
+	c.call.Start, c.call.Axis2 = opt.Past, opt.Out
 	c.call.SetNames([]string{
 		tagged.QueryAxis: cmp.Or(opt.Query, "seq"), tagged.KeyAxis: cmp.Or(opt.Key, "key"), tagged.HeadAxis: cmp.Or(opt.Head, "head"),
 		tagged.KVHeadAxis: cmp.Or(opt.KVHead, "kv_head"), tagged.DimAxis: cmp.Or(opt.Dim, "d"), tagged.PageAxis: cmp.Or(opt.Page, "page"),
@@ -353,6 +356,14 @@ type RotateStoreOptions struct {
 	KVHead string // the axis of the key and value heads; "" means "kv_head"
 	Dim    string // the axis of the elements of a head; "" means "d"
 	Page   string // the axis of the pages; "" means "page"
+
+	// Packed, if not "", is an axis of q along which the elements of all queries, of all keys and
+	// of all values lie side by side, as Project returns them. Then q is {Query Packed}, k and v
+	// are the zero Tensor, and there are Heads query heads and KVHeads key heads of KeyLength
+	// elements, and KVHeads value heads.
+	Packed         string
+	Heads, KVHeads int
+	KeyLength      int
 }
 
 // RotateStore rotates the queries q {Query Head Dim} and the keys k {Query KVHead Dim}, as
@@ -376,14 +387,20 @@ type RotateStoreOptions struct {
 // A place outside of the cache, and two equal places, have the consequences that they have in
 // SetRows.
 func RotateStore(q, k, v, table, places, cache Tensor, opt RotateStoreOptions) Tensor {
-	c, failed := begin(tagged.RotateStore, q, k, v, table, places, opt.QueryNorm, opt.KeyNorm, cache)
+	o := tagged.RotateStore
+	if opt.Packed != "" {
+		o = tagged.RotateStorePacked
+	}
+	c, failed := begin(o, q, k, v, table, places, opt.QueryNorm, opt.KeyNorm, cache)
 	if c == nil {
 		return failed
 	}
 	c.call.Params = op.Params{Mode: opt.Mode, Eps: float32(opt.Eps)}
-	c.call.SetNames([]string{
-		tagged.QueryAxis: cmp.Or(opt.Query, "seq"), tagged.HeadAxis: cmp.Or(opt.Head, "head"), tagged.KVHeadAxis: cmp.Or(opt.KVHead, "kv_head"),
-		tagged.DimAxis: cmp.Or(opt.Dim, "d"), tagged.PageAxis: cmp.Or(opt.Page, "page"),
+	c.call.Axis = opt.Packed
+	c.call.SetAxes([]Axis{
+		tagged.QueryAxis: Ax(cmp.Or(opt.Query, "seq"), 0), tagged.HeadAxis: Ax(cmp.Or(opt.Head, "head"), opt.Heads),
+		tagged.KVHeadAxis: Ax(cmp.Or(opt.KVHead, "kv_head"), opt.KVHeads), tagged.DimAxis: Ax(cmp.Or(opt.Dim, "d"), opt.KeyLength),
+		tagged.PageAxis: Ax(cmp.Or(opt.Page, "page"), 0),
 	})
 	return c.finish()
 }

@@ -394,6 +394,23 @@ func TestRotateStore(t *testing.T) {
 				equal(t, what+", cache", cache.To(fucina.F32), other.To(fucina.F32))
 			}
 		}
+		// Queries, keys and values may lie side by side.
+		all := normal(c, r, "seq:3 all:448")
+		opt := fucina.RotateStoreOptions{Mode: fucina.RoPENeoX, KeyNorm: normal(c, r, "d:64"), Eps: 0.5}
+		cut := func(start int, axis string, n, d int) fucina.Tensor {
+			return all.Narrow("all", start, n*d, fucina.Ax(axis, n), fucina.Ax("d", d))
+		}
+		row := func() fucina.Tensor { return c.Zeros(fucina.F32, ax("page:3 row:384")...) }
+		want := row()
+		queries := fucina.RotateStore(cut(0, "head", 4, 64), cut(256, "kv_head", 2, 64), cut(384, "kv_head", 2, 32), table, indexes(c, "seq:3", places...), want, opt)
+		opt.Packed, opt.Heads, opt.KVHeads, opt.KeyLength = "all", 4, 2, 64
+		for _, x := range []fucina.Tensor{all, all.Permute("all", "seq").Contiguous()} {
+			got := row()
+			y := fucina.RotateStore(x, fucina.Tensor{}, fucina.Tensor{}, table, indexes(c, "seq:3", places...), got, opt)
+			equal(t, "packed, queries", y, queries)
+			equal(t, "packed, cache", got, want)
+		}
+
 		// Attention reads the cache through views of its pages.
 		q, k, v := normal(c, r, "seq:3 head:4 d:32"), normal(c, r, "seq:3 kv_head:2 d:32"), normal(c, r, "seq:3 kv_head:2 d:32")
 		cache := check{t}.of(c.Engine().Empty(fucina.Q8_0, fucina.Ax("page", 3), fucina.Ax("row", rows*2*64))).On(c)
@@ -405,7 +422,11 @@ func TestRotateStore(t *testing.T) {
 			Scale: 1, Positions: indexes(c, "seq:3", 0, 1, 2), Sequences: indexes(c, "seq:3", 0, 0, 0), Tables: indexes(c, "sequence:1 slot:2", 2, 1),
 		})
 		through := func(x fucina.Tensor) fucina.Tensor { return x.Contiguous().To(fucina.Q8_0).Rename("seq", "key") }
-		equal(t, "attention", y, fucina.Attention(rotated, through(k.RoPE(table, fucina.RoPEInterleaved, "seq", "d")), through(v), fucina.AttentionOptions{Scale: 1}))
+		direct := fucina.AttentionOptions{Scale: 1}
+		key := through(k.RoPE(table, fucina.RoPEInterleaved, "seq", "d"))
+		equal(t, "attention", y, fucina.Attention(rotated, key, through(v), direct))
+		direct.Out = "o"
+		equal(t, "attention with one axis", fucina.Attention(rotated, key, through(v), direct), y.Merge("o", "head", "d"))
 		cache.Release()
 	})
 }
@@ -435,6 +456,11 @@ func TestRefusalsOfSteps(t *testing.T) {
 		return fucina.RotateStore(in[0], in[1], in[2], in[3], in[4], in[5], opt)
 	}
 	var none fucina.Tensor
+	packed := func(heads, kv, d int, change func(in []fucina.Tensor)) fucina.Tensor {
+		in := []fucina.Tensor{numbered(c, "seq:2 all:256"), none, none, angles, ids, cache}
+		change(in)
+		return fucina.RotateStore(in[0], in[1], in[2], in[3], in[4], in[5], fucina.RotateStoreOptions{Packed: "all", Heads: heads, KVHeads: kv, KeyLength: d})
+	}
 	for _, tt := range []struct {
 		got  fucina.Tensor
 		kind error
@@ -487,6 +513,7 @@ func TestRefusalsOfSteps(t *testing.T) {
 		{x.GatedProject("d", "out", fucina.Projection{Weight: w}, fucina.Projection{Weight: numbered(c, "m:3 d:3")}, fucina.SiLU), fucina.ErrShapeMismatch, `axis "m" of the weight is 3, want 4, as axis "n" of the gate`},
 		{x.GatedProject("d", "out", fucina.Projection{Weight: w}, fucina.Projection{Weight: w}, 7), op.ErrParam, "the activation is 7"},
 
+		{attend(k, k, fucina.AttentionOptions{Past: 1, Out: "seq"}), fucina.ErrTag, `axis "seq" appears twice`},
 		{attend(k, k, fucina.AttentionOptions{Past: 2}), fucina.ErrIndexOutOfBounds, "2 queries after 2 keys, but there are only 3 keys"},
 		{attend(k, k, fucina.AttentionOptions{Past: -1}), fucina.ErrIndexOutOfBounds, "2 queries after -1 keys"},
 		{attend(k, k, fucina.AttentionOptions{Past: math.MaxInt}), fucina.ErrIndexOutOfBounds, "but there are only 3 keys"},
@@ -519,10 +546,28 @@ func TestRefusalsOfSteps(t *testing.T) {
 		{store(func(_ []fucina.Tensor, opt *fucina.RotateStoreOptions) { opt.QueryNorm = b }), fucina.ErrTag, `the weight of the query has no axis "d"`},
 		{store(func(_ []fucina.Tensor, opt *fucina.RotateStoreOptions) { opt.KeyNorm = numbered(c, "d:31") }), fucina.ErrShapeMismatch, `axis "d" of the weight of the key is 31, want 32`},
 		{store(func(_ []fucina.Tensor, opt *fucina.RotateStoreOptions) { opt.Query = "t" }), fucina.ErrTag, "the query: want axes {t head d}"},
+		{store(func(in []fucina.Tensor, _ *fucina.RotateStoreOptions) { in[1] = none }), fucina.ErrReleased, "rotate_store: the key: the zero Tensor"},
+
+		{packed(4, 2, 32, func([]fucina.Tensor) {}), nil, ""},
+		{packed(4, 2, 32, func(in []fucina.Tensor) { in[1] = kv }), op.ErrParam, `keys or values besides those along axis "all"`},
+		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = none }), fucina.ErrReleased, "rotate_store packed: the input: the zero Tensor"},
+		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = x }), fucina.ErrTag, "the input: want axes {seq all}, got {seq:2 d:3}"},
+		{packed(0, 2, 32, func([]fucina.Tensor) {}), fucina.ErrInvalidShape, `axis "head" has size 0, want at least 1`},
+		{packed(4, -2, 32, func([]fucina.Tensor) {}), fucina.ErrInvalidShape, `axis "kv_head" has size -2, want at least 1`},
+		{packed(4, 2, 0, func([]fucina.Tensor) {}), fucina.ErrShapeMismatch, `rotate_store packed over "all": input {seq:2 all:256}, table {seq:2 pair:4 cos_sin:2}, places {seq:2}, cache {page:2 row:256}: axis "all" is 256, want 4 query heads and 2 key heads of 0 elements, then 2 value heads`},
+		{packed(4, 2, -1, func([]fucina.Tensor) {}), fucina.ErrShapeMismatch, "2 key heads of -1 elements"},
+		{packed(4, 3, 32, func([]fucina.Tensor) {}), fucina.ErrShapeMismatch, "want 4 query heads and 3 key heads of 32 elements, then 3 value heads"},
+		{packed(6, 2, 32, func([]fucina.Tensor) {}), fucina.ErrShapeMismatch, "then 2 value heads"},
+		{packed(math.MaxInt, 2, 32, func([]fucina.Tensor) {}), fucina.ErrShapeMismatch, "then 2 value heads"},
 	} {
-		if err := tt.got.Err(); err == nil {
+		switch err := tt.got.Err(); {
+		case tt.kind == nil:
+			if err != nil {
+				t.Error(err)
+			}
+		case err == nil:
 			t.Errorf("no error, want %q", tt.part)
-		} else {
+		default:
 			refused(t, err, tt.kind, "step_test.go:", tt.part)
 		}
 	}

@@ -126,7 +126,27 @@ func attention(c *Call, q *exec.Queue) error {
 		return err
 	}
 	list := w.list()
-	return c.do(q, &w[0].Names, list[:tableAt+1]...)
+	if err := c.do(q, &w[0].Names, list[:tableAt+1]...); err != nil || c.Axis2 == "" {
+		return err
+	}
+	return c.out.mergeHeads(c.Axis2)
+}
+
+// mergeHeads replaces the result t of attention, whose last two axes are the heads and their
+// elements, by its view in which the axis name replaces both.
+func (t *Tensor) mergeHeads(name string) error {
+	query := t.Names.At(0)
+	t.Names = tags.List{}
+	if err := t.Names.Add(query); err != nil {
+		return err
+	}
+	if err := t.Names.Add(name); err != nil {
+		t.Release()
+		return err
+	}
+	s := t.Raw.Shape().Without(2)
+	s.Set(1, t.Raw.Dim(1)*t.Raw.Dim(2))
+	return t.reshape(s)
 }
 
 // positions makes the positions of attention, from Start on, if they are absent.
@@ -168,6 +188,11 @@ func rotateStore(c *Call, q *exec.Queue) error {
 	defer w.done()
 	a := c.Axes()
 	token, dim := a[QueryAxis].Name, a[DimAxis].Name
+	if c.Op == RotateStorePacked {
+		if err := c.unpack(&w); err != nil {
+			return err
+		}
+	}
 	if err := w[0].order(c.role(0), token, a[HeadAxis].Name, dim); err != nil {
 		return err
 	}
@@ -203,4 +228,54 @@ func rotateStore(c *Call, q *exec.Queue) error {
 	list := w.list()
 	c.out.Names = w[0].Names
 	return c.doInto(q, cache.Tensor, list[:cacheAt]...)
+}
+
+// unpack replaces the operands 0 to 2 of RotateStore by views of operand 0, which has the queries,
+// the keys and the values side by side along Axis.
+func (c *Call) unpack(w *works) error {
+	if c.Has(1) || c.Has(2) {
+		return because(op.ErrParam, "keys or values besides those along axis %q", c.Axis)
+	}
+	a := c.Axes()
+	token, d := a[QueryAxis].Name, a[DimAxis].Size
+	if err := w[0].order("input", token, c.Axis); err != nil {
+		return err
+	}
+	x, st := w[0].Raw, w[0].Raw.Strides()
+	rows, rest, start := x.Dim(0), x.Dim(1), 0
+	for i, heads := range [...]Axis{a[HeadAxis], a[KVHeadAxis], a[KVHeadAxis]} {
+		if err := heads.check(); err != nil {
+			return err
+		}
+		if i == 2 {
+			d = rest / heads.Size
+		}
+		size, err := shape.Mul(heads.Size, d)
+		if err != nil || d < 1 || size > rest || i == 2 && size != rest {
+			return because(shape.ErrShapeMismatch, "axis %q is %d, want %d query heads and %d key heads of %d elements, then %d value heads",
+				c.Axis, x.Dim(1), a[HeadAxis].Size, a[KVHeadAxis].Size, a[DimAxis].Size, a[KVHeadAxis].Size)
+		}
+		s, err := shape.Of(rows, heads.Size, d)
+		if err != nil {
+			return err
+		}
+		strides, err := shape.OfStrides(st.Dim(0), d*st.Dim(1), st.Dim(1))
+		if err != nil {
+			return err
+		}
+		settle(&s, &strides)
+		v, err := x.View(s, strides, start*st.Dim(1))
+		if err != nil {
+			return err
+		}
+		w[i].set(v)
+		w[i].Names = tags.List{}
+		for _, name := range [...]string{token, heads.Name, a[DimAxis].Name} {
+			if err := w[i].Names.Add(name); err != nil {
+				return err
+			}
+		}
+		start, rest = start+size, rest-size
+	}
+	return nil
 }

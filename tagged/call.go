@@ -56,13 +56,18 @@ const (
 	// Attention is causal attention of In[0] {Query Head Dim} over In[1] and In[2]
 	// {Key KVHead Dim}. In[3] are the positions {Query}; if absent, they are Start and the
 	// following ones. With In[4] {Query} and In[5] {Sequence Slot}, In[1] and In[2] are
-	// {Page Key KVHead Dim}. The Axes are those of the constants QueryAxis to SlotAxis.
+	// {Page Key KVHead Dim}. The Axes are those of the constants QueryAxis to SlotAxis. In the
+	// result, Axis2 replaces Head and Dim, if it is not "".
 	Attention
 	// RotateStore rotates the queries In[0] {Query Head Dim} and the keys In[1] {Query KVHead
 	// Dim} by the angles In[3] {Query PairAxis CosSinAxis}, and writes the keys and the values
 	// In[2] to the places In[4] {Query} of the cache In[7] {Page any}. In[5] and In[6] {Dim}
 	// are optional weights of norms. The result is the rotated queries.
 	RotateStore
+	// RotateStorePacked is RotateStore without In[1] and In[2]. In[0] is {Query Axis}, and has
+	// the elements of all queries, then of all keys, then of all values along Axis. The Axes
+	// have the numbers of the heads, and the size of a query and of a key.
+	RotateStorePacked
 	// To copies In[0] to a contiguous tensor of dtype Params.To, Copy to one of the same
 	// dtype.
 	To
@@ -137,6 +142,10 @@ var table = [OpCount]entry{
 	Project:      {id: op.Project, run: project},
 	GatedProject: {id: op.GatedProject, run: gatedProject},
 	RotateStore:  {id: op.RotateStore, roles: [MaxIn]string{cacheAt: "cache"}, run: rotateStore},
+	RotateStorePacked: {
+		id: op.RotateStore, name: "rotate_store packed", optional: 1<<1 | 1<<2, run: rotateStore,
+		roles: [MaxIn]string{0: "input", cacheAt: "cache"},
+	},
 
 	Ref:         {name: "ref", run: func(c *Call, _ *exec.Queue) error { c.out = c.in[0].ref(); return nil }},
 	Narrow:      {name: "narrow", run: narrow},

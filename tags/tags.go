@@ -56,15 +56,23 @@ func (l *List) accepts(name string, i int) error {
 
 // Append returns l with name appended. It fails as Of does.
 func (l List) Append(name string) (List, error) {
-	if err := l.accepts(name, -1); err != nil {
+	if err := l.Add(name); err != nil {
 		return List{}, err
 	}
+	return l, nil
+}
+
+// Add appends name to l. It fails as Of does, and leaves l then.
+func (l *List) Add(name string) error {
+	if err := l.accepts(name, -1); err != nil {
+		return err
+	}
 	if l.n == shape.MaxRank {
-		return List{}, invalid("more than %d axes", shape.MaxRank)
+		return invalid("more than %d axes", shape.MaxRank)
 	}
 	l.names[l.n] = name
 	l.n++
-	return l, nil
+	return nil
 }
 
 // Equal reports whether l and o have the same names in the same order.

@@ -24,10 +24,10 @@ type attention struct {
 //
 //	post(out(softmax(q K' scale) V))
 //
-// K and V are the keys and values in the cache, to which forward first adds those of h.
+// K and V are the keys and values in the cache, to which forward first adds those of h. forward
+// ends h. The innermost frame owns h and the result.
 func (a *attention) forward(h fucina.Tensor, in *inputs, cache *kv.Block) fucina.Tensor {
 	p := a.params
-	f := h.Frame()
 	q := a.store(h, in, cache)
 	y := fucina.Attention(q.Move(), cache.Keys, cache.Values, fucina.AttentionOptions{
 		Dim:       "d_head",
@@ -37,35 +37,37 @@ func (a *attention) forward(h fucina.Tensor, in *inputs, cache *kv.Block) fucina
 		Positions: in.positions,
 		Sequences: in.sequences,
 		Tables:    in.groups[cache.Group].tables,
+		Out:       "o",
 	})
-	y = y.Move().Merge("o", "head", "d_head").Move().Project("o", "d", fucina.Tensor{}, a.out.matrix())
+	y = y.Move().Project("o", "d", fucina.Tensor{}, a.out.matrix())
 	if !a.post.isZero() {
 		y = a.post.apply(y.Move(), "d")
 	}
-	return f.Return(y)
+	return y
 }
 
 // store writes the keys and values of h to the cache, and returns the queries {seq head d_head}:
 //
 //	q, k, v = q(h), k(h), v(h), split into heads
 //	rope(norm(q)), rope(norm(k)), v
+//
+// store ends h. The innermost frame owns h and the result.
 func (a *attention) store(h fucina.Tensor, in *inputs, cache *kv.Block) fucina.Tensor {
 	p := a.params
-	f := h.Frame()
-	nq, nk, nv := p.Heads*p.KeyLength, p.KVHeads*p.KeyLength, p.KVHeads*p.ValueLength
-	all := h.Project("d", "qkv", fucina.Tensor{}, a.q.matrix(), a.k.matrix(), a.v.matrix())
-	q := all.Narrow("qkv", 0, nq, fucina.Ax("head", p.Heads), fucina.Ax("d_head", p.KeyLength))
-	k := all.Narrow("qkv", nq, nk, fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.KeyLength))
-	v := all.Narrow("qkv", nq+nk, nv, fucina.Ax("kv_head", p.KVHeads), fucina.Ax("d_head", p.ValueLength))
+	all := h.Move().Project("d", "qkv", fucina.Tensor{}, a.q.matrix(), a.k.matrix(), a.v.matrix())
 	turn := in.global
 	if a.window > 0 {
 		turn = in.local
 	}
-	return f.Return(fucina.RotateStore(q, k, v, turn, in.groups[cache.Group].places, cache.Pages, fucina.RotateStoreOptions{
+	return fucina.RotateStore(all.Move(), fucina.Tensor{}, fucina.Tensor{}, turn, in.groups[cache.Group].places, cache.Pages, fucina.RotateStoreOptions{
 		Dim:       "d_head",
 		Mode:      p.RoPEMode,
 		QueryNorm: a.qNorm.weight,
 		KeyNorm:   a.kNorm.weight,
 		Eps:       a.qNorm.epsilon,
-	}))
+		Packed:    "qkv",
+		Heads:     p.Heads,
+		KVHeads:   p.KVHeads,
+		KeyLength: p.KeyLength,
+	})
 }

@@ -14,12 +14,13 @@ type feedForward struct {
 // forward returns the tensor {seq d} that the block adds to the tokens whose norm is h {seq d}:
 //
 //	post(down(activation(gate(h)) * up(h)))
+//
+// forward ends h. The innermost frame owns h and the result.
 func (m *feedForward) forward(h fucina.Tensor) fucina.Tensor {
-	f := h.Frame()
-	y := h.GatedProject("d", "ff", m.gate.matrix(), m.up.matrix(), m.activation)
+	y := h.Move().GatedProject("d", "ff", m.gate.matrix(), m.up.matrix(), m.activation)
 	y = y.Move().Project("ff", "d", fucina.Tensor{}, m.down.matrix())
 	if !m.post.isZero() {
 		y = m.post.apply(y.Move(), "d")
 	}
-	return f.Return(y)
+	return y
 }

@@ -89,12 +89,8 @@ func (n *Network) Forward(c *fucina.Context, step *Step, cache *kv.Cache) fucina
 // that sum. h is the block's first norm of x. forward ends x and h. The innermost frame owns
 // them and the results.
 func (b *block) forward(x, h fucina.Tensor, next norm, in *inputs, cache *kv.Block) (sum, normed fucina.Tensor) {
-	y := b.attention.forward(h, in, cache)
-	h.Release()
-	x, h = b.feedForward.norm.ofSum(x, y)
-	y = b.feedForward.forward(h)
-	h.Release()
-	return next.ofSum(x, y)
+	x, h = b.feedForward.norm.ofSum(x, b.attention.forward(h, in, cache))
+	return next.ofSum(x, b.feedForward.forward(h))
 }
 
 // ofSum returns x + y and its norm. It ends x and y.
