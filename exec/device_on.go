@@ -334,40 +334,45 @@ func (c *Queue) submit(k *call) (w accel.Work, err error) {
 
 // beginBuffers makes the buffers of the operands usable by an op on the queue, and sets the
 // operands' memory.
-func (c *Queue) beginBuffers() (err error) {
+func (c *Queue) beginBuffers() error {
 	a := &c.args
 	for i := range a.NIn {
 		if c.bufs[i] == nil {
 			continue
 		}
-		if a.In[i].Mem, err = c.dev.beginBuffer(c.ctx, c.bufs[i], storage.Read, a.In[i].Weight); err != nil {
+		b, err := c.dev.beginBuffer(c.ctx, c.bufs[i], storage.Read, a.In[i].Weight)
+		if err != nil {
 			return err
 		}
+		a.In[i].Mem = b.Mem()
 	}
 	for i := range a.NOut {
 		o := &c.outs[i]
+		var b *residency.Block
+		var err error
 		if o.access == storage.Overwrite {
-			a.Out[i].Mem, err = c.dev.d.res.BeginNew(c.ctx, o.buf, c.dev.q.Timeline(), &c.dev.needs)
+			b, err = c.dev.d.res.BeginNew(c.ctx, o.buf, c.dev.q.Timeline(), &c.dev.needs)
 		} else {
-			a.Out[i].Mem, err = c.dev.beginBuffer(c.ctx, o.buf, o.access, false)
+			b, err = c.dev.beginBuffer(c.ctx, o.buf, o.access, false)
 		}
 		if err != nil {
 			return err
 		}
+		a.Out[i].Mem = b.Mem()
 	}
 	return nil
 }
 
 // beginBuffer makes the buffer usable by an op on the queue and returns its device
 // memory.
-func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, access storage.Access, weight bool) (op.Mem, error) {
+func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, access storage.Access, weight bool) (*residency.Block, error) {
 	t := q.q.Timeline()
 	adopted := false
 	for missing := false; ; missing = true {
 		if missing {
 			var err error
 			if adopted, err = q.d.res.Ensure(ctx, buf, t, weight); err != nil {
-				return op.Mem{}, err
+				return nil, err
 			}
 		}
 		mem, err := buf.BeginDevice(ctx, t, access, &q.needs)
@@ -377,7 +382,7 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 			continue
 		}
 		if err != nil {
-			return op.Mem{}, err
+			return nil, err
 		}
 		if weight && !missing {
 			q.d.res.Used(mem)
@@ -387,6 +392,6 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 		if adopted {
 			buf.Cold()
 		}
-		return mem.(*residency.Block).Mem(), nil
+		return mem.(*residency.Block), nil
 	}
 }

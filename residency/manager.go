@@ -12,7 +12,6 @@ import (
 	"weak"
 
 	"github.com/fucina-go/fucina/core/accel"
-	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/internal/ctxlock"
@@ -168,13 +167,13 @@ func (m *Manager) Ensure(ctx context.Context, b *storage.Buffer, t *accel.Timeli
 
 // BeginNew gives b device memory and begins an operation that overwrites it, on the queue with
 // timeline t; see [storage.Buffer.BeginNew].
-func (m *Manager) BeginNew(ctx context.Context, b *storage.Buffer, t *accel.Timeline, needs *storage.Needs) (op.Mem, error) {
+func (m *Manager) BeginNew(ctx context.Context, b *storage.Buffer, t *accel.Timeline, needs *storage.Needs) (*Block, error) {
 	blk, uses, err := m.acquireActivation(ctx, t, b.Size(), false)
 	if err != nil {
-		return op.Mem{}, err
+		return nil, err
 	}
 	b.BeginNew(t, blk, uses, &m.retired, needs)
-	return blk.mem, nil
+	return blk, nil
 }
 
 // Close waits for the device, frees its memory and queues, and returns an error if buffers

@@ -33,7 +33,7 @@ func (c *Call) projected(q *exec.Queue, n int) error {
 		}
 	}
 	names := w[0].Names.Without(w[0].Names.Len() - 1)
-	if names, err = names.Append(c.Axis2); err != nil {
+	if err := names.Add(c.Axis2); err != nil {
 		return err
 	}
 	if last := 2*n + 1; c.Has(last) {

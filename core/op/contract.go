@@ -356,10 +356,12 @@ func Infer(id ID, a *Args) Refusal {
 			r.Op = id
 			return r
 		}
-		st := o.Shape
-		if n := o.DType.BlockSize(); n > 1 {
-			st.Set(st.Rank()-1, st.Dim(-1)/n)
+		if o.DType.IsScalar() {
+			o.Strides = o.Shape.Contiguous()
+			continue
 		}
+		st := o.Shape
+		st.Set(st.Rank()-1, st.Dim(-1)/o.DType.BlockSize())
 		o.Strides = st.Contiguous()
 	}
 	return Refusal{}
