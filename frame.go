@@ -241,8 +241,7 @@ func (c *Context) keep(f Frame, t Tensor) (Tensor, error) {
 	}
 	around := c.frames[i-1]
 	if s := t.h.ownedBy(t.mark()); s != nil && slices.Contains(c.frames[i:], s) {
-		t.h.take()
-		t.h.give(around)
+		t.h.pass(around)
 		return Tensor{c, t.h, t.mark()}, nil
 	}
 	o, err := t.use()
@@ -317,10 +316,7 @@ func (t Tensor) successor(fresh Tensor) (Tensor, error) {
 		return next, nil
 	}
 	if from != nil {
-		fresh.h.take()
-	}
-	if owner != nil {
-		fresh.h.give(owner)
+		fresh.h.pass(owner)
 	}
 	return Tensor{c, fresh.h, fresh.mark()}, nil
 }

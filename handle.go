@@ -190,19 +190,16 @@ func (e *Engine) own(t tensor.Tensor, names tags.List) (Tensor, error) {
 	return e.wrap(t, names), nil
 }
 
-// give makes s the owner of h, which has no owner. The caller is inside s's context.
-func (h *header) give(s *frame) {
-	s.link(h)
+// pass gives h, which a frame owns, to the frame s, or to nobody if s is nil. h has an owner all
+// the time if s is not nil, so that a Release on another goroutine does not take h for that of a
+// Shared tensor. The caller is inside the contexts of both frames.
+func (h *header) pass(s *frame) {
+	h.owner.Load().unlink(h)
+	if s != nil {
+		s.link(h)
+	}
 	h.mu.Lock()
 	h.owner.Store(s)
-	h.mu.Unlock()
-}
-
-// take removes the owner of h. The caller is inside the owner's context.
-func (h *header) take() {
-	h.owner.Load().unlink(h)
-	h.mu.Lock()
-	h.owner.Store(nil)
 	h.mu.Unlock()
 }
 
@@ -342,7 +339,7 @@ func (t Tensor) Shared() Tensor {
 		}
 		mine := t.h.ownedBy(t.mark()) == s // false if the frame ended before enter
 		if mine {
-			t.h.take()
+			t.h.pass(nil)
 		}
 		s.c.exit()
 		if !mine {

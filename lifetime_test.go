@@ -3,6 +3,7 @@ package fucina_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -171,6 +172,45 @@ func TestStaleHandles(t *testing.T) {
 		t.Error("the new tensor changed")
 	}
 	want(t, y, "f32 {d:3}", []float32{1, 2, 3})
+	end()
+}
+
+// A tensor has an owner at every moment of a Keep and of a Replace. Otherwise a Release on another
+// goroutine, which does nothing while a context is busy, ends it as a Shared tensor, and its memory
+// is released a second time when its frame closes.
+func TestReleaseWhileTheOwnerChanges(t *testing.T) {
+	c, end := open(t)
+	d, err := c.Engine().NewContext()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(chan fucina.Tensor)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for x := range names {
+			for range 50 {
+				x.Release()
+			}
+		}
+	})
+	var frames [10]fucina.Frame
+	for range 10000 {
+		for i := range frames {
+			frames[i] = c.Frame()
+		}
+		x := numbered(c, "d:2")
+		names <- x
+		for _, f := range slices.Backward(frames[:]) {
+			x = f.Keep(x)
+		}
+		frames[0].Close()
+		y := numbered(d, "d:2")
+		_ = fucina.Replace(&y, x)
+		drop(x, y)
+		_, _ = c.Err(), d.Err() // the other goroutine may have ended x
+	}
+	close(names)
+	wg.Wait()
 	end()
 }
 
