@@ -245,7 +245,7 @@ func (d *device) count(id op.ID, err error) {
 }
 
 // runDevice submits the operation of k to the device. If it fails, nothing was submitted.
-func (c *Queue) runDevice(k *call) error {
+func (c *Queue) runDevice(k *call) (err error) {
 	q, a := &c.dev, &c.args
 	if err := q.ready(); err != nil {
 		return err
@@ -257,18 +257,31 @@ func (c *Queue) runDevice(k *call) error {
 	q.needs.Reset()
 	q.n = 0
 	var ws *residency.Block
-	w, err := accel.Work{}, c.beginBuffers()
-	if err == nil {
-		ws, err = c.beginWorkspace(k)
+	var w accel.Work
+	submitted := false
+	// A call of the provider, and the function of a lender, may panic.
+	defer func() { c.endDevice(ws, w, submitted) }()
+	if err := c.beginBuffers(); err != nil {
+		return err
 	}
-	if err == nil {
-		w, err = c.submit(k)
+	if ws, err = c.beginWorkspace(k); err != nil {
+		return err
 	}
-	submitted := err == nil
-	if submitted && a.Status != nil {
+	if w, err = c.submit(k); err != nil {
+		return err
+	}
+	submitted = true
+	if a.Status != nil {
 		t.Watch(w, a.Status, explain, watched(k, a))
 		q.needs.Data.Add(w)
 	}
+	return nil
+}
+
+// endDevice ends the use of the workspace ws, which may be nil, and of the buffers of the
+// operation w.
+func (c *Queue) endDevice(ws *residency.Block, w accel.Work, submitted bool) {
+	q := &c.dev
 	if ws != nil {
 		q.fence.Add(w)
 		ws.Free(q.fence)
@@ -277,12 +290,11 @@ func (c *Queue) runDevice(k *call) error {
 		q.begun[i].buf.EndDevice(q.begun[i].access, w, submitted, q.needs.Data)
 		q.begun[i].buf = nil
 	}
-	for i := range a.NOut {
+	for i := range c.args.NOut {
 		if o := &c.outs[i]; submitted && o.access == storage.Overwrite {
 			o.buf.EndNew(w, q.needs.Data)
 		}
 	}
-	return err
 }
 
 // beginWorkspace sets the workspace that the plan asks for, and q.fence to its earlier uses.

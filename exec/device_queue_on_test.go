@@ -16,6 +16,7 @@ import (
 	"github.com/fucina-go/fucina/internal/sim/discrete"
 	"github.com/fucina-go/fucina/providers/cpu"
 	"github.com/fucina-go/fucina/tests/harness"
+	"github.com/fucina-go/fucina/tests/leak"
 )
 
 // openDiscrete opens an engine on a simulated device, and on one thread of the CPU if opt
@@ -291,4 +292,50 @@ func TestQueueFollowsWhatItWaitedFor(t *testing.T) {
 	for _, y := range []*tensor.Tensor{&warm[0], &warm[1], &x, &y, &z, &again} {
 		y.Release()
 	}
+}
+
+// A function of a lender that panics, in the middle of the submission of an operation, leaves the
+// operands as they were: the operation can be repeated, and the engine closes.
+func TestPanicDuringSubmission(t *testing.T) {
+	const n = 16
+	leak.Check(t)
+	e, dev := newEngine(t, discrete.Options{})
+	c := newQueue(t, e)
+	panics := true
+	buf := storage.Borrow(make([]byte, 4*n*n), storage.BorrowOptions{ReadOnly: true, Cold: func() {
+		if panics {
+			panic("the test's panic")
+		}
+	}})
+	buf.MarkStable()
+	w, err := tensor.FromBuffer(buf, dtype.F32, shape.Must(n, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := vector(t, c, make([]float32, n)...)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = c.Do(op.MatMul, nil, &x, &w)
+	}()
+	if s := e.Stats(); s.Pool.Outstanding != 1 {
+		t.Errorf("%d buffers are in use after the panic, want that of x", s.Pool.Outstanding)
+	}
+	if !w.Buffer().DropDevice() {
+		t.Error("the weight is in use after the panic")
+	}
+	panics = false
+	y, err := c.Do(op.MatMul, nil, &x, &w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := dev.Stats(); s.Submits[op.MatMul] != 1 {
+		t.Errorf("%d products on the device, want 1", s.Submits[op.MatMul])
+	}
+	y.Release()
+	x.Release()
+	w.Release()
 }

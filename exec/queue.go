@@ -80,8 +80,9 @@ func (c *Queue) Close() error {
 }
 
 // forget drops the buffers and the memory of the call, so that the queue does not keep
-// them reachable.
+// them reachable. After a panic it releases the new outputs.
 func (c *Queue) forget() {
+	c.dropOutputs()
 	clear(c.bufs[:])
 	clear(c.outs[:])
 	a := &c.args
