@@ -546,6 +546,7 @@ func TestRefusalsOfSteps(t *testing.T) {
 		{store(func(_ []fucina.Tensor, opt *fucina.RotateStoreOptions) { opt.QueryNorm = b }), fucina.ErrTag, `the weight of the query has no axis "d"`},
 		{store(func(_ []fucina.Tensor, opt *fucina.RotateStoreOptions) { opt.KeyNorm = numbered(c, "d:31") }), fucina.ErrShapeMismatch, `axis "d" of the weight of the key is 31, want 32`},
 		{store(func(_ []fucina.Tensor, opt *fucina.RotateStoreOptions) { opt.Query = "t" }), fucina.ErrTag, "the query: want axes {t head d}"},
+		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = in[0].To(fucina.Q8_0) }), fucina.ErrDType, "the input is q8_0, want f32; convert with To"},
 		{store(func(in []fucina.Tensor, _ *fucina.RotateStoreOptions) { in[1] = none }), fucina.ErrReleased, "rotate_store: the key: the zero Tensor"},
 
 		{packed(4, 2, 32, func([]fucina.Tensor) {}), nil, ""},

@@ -242,6 +242,9 @@ func (c *Call) unpack(w *works) error {
 		return err
 	}
 	x, st := w[0].Raw, w[0].Raw.Strides()
+	if x.DType().IsBlockQuantized() { // a view would divide blocks
+		return because(tensor.ErrDType, "the input is %s, want f32; convert with To", x.DType())
+	}
 	rows, rest, start := x.Dim(0), x.Dim(1), 0
 	for i, heads := range [...]Axis{a[HeadAxis], a[KVHeadAxis], a[KVHeadAxis]} {
 		if err := heads.check(); err != nil {
