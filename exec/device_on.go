@@ -297,7 +297,9 @@ func (c *Queue) endDevice(ws *residency.Block, w accel.Work, submitted bool) {
 	}
 }
 
-// beginWorkspace sets the workspace that the plan asks for, and q.fence to its earlier uses.
+// beginWorkspace sets the workspace to memory of the size that the plan asks for, and q.fence to
+// the earlier uses of that memory. It returns nil if the plan asks for none. The caller frees the
+// block.
 func (c *Queue) beginWorkspace(k *call) (*residency.Block, error) {
 	q := &c.dev
 	c.args.Workspace = op.Mem{}
@@ -310,17 +312,14 @@ func (c *Queue) beginWorkspace(k *call) (*residency.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, use := range uses {
-		if !t.Follows(use) {
-			q.needs.Order.Add(use)
-		}
-	}
+	q.needs.Follow(t, uses)
 	q.fence = append(q.fence[:0], uses...)
 	c.args.Workspace = ws.Mem()
 	return ws, nil
 }
 
-// submit submits the operation of k, whose memory is set, behind the work that it follows.
+// submit submits the operation of k, behind the work that q.needs lists. The memory of the
+// operands and of the workspace is set.
 func (c *Queue) submit(k *call) (w accel.Work, err error) {
 	q, a := &c.dev, &c.args
 	p, t := q.d.p, q.q.Timeline()
@@ -344,8 +343,8 @@ func (c *Queue) submit(k *call) (w accel.Work, err error) {
 	return w, err
 }
 
-// beginBuffers makes the buffers of the operands usable by an op on the queue, and sets the
-// operands' memory.
+// beginBuffers makes the buffers of the operands usable by an op on the queue, gives device
+// memory to those of new outputs, and sets the operands' memory.
 func (c *Queue) beginBuffers() error {
 	a := &c.args
 	for i := range a.NIn {

@@ -82,15 +82,16 @@ func (s *deviceState) attach(b *Buffer, mem accel.Memory, uses accel.Fences, r *
 
 // BeginNew is Attach followed by BeginDevice with Overwrite, for a buffer without device bytes
 // that no other goroutine knows yet. It takes no lock and does not wait. EndNew ends the
-// operation.
+// operation. If the provider does not accept the operation, there is nothing to end, and the
+// caller releases the buffer.
 func (b *Buffer) BeginNew(t *accel.Timeline, mem accel.Memory, uses accel.Fences, r *Retired, needs *Needs) {
 	b.check()
 	b.device.attach(b, mem, uses, r)
-	needs.follow(t, uses)
+	needs.Follow(t, uses)
 }
 
-// EndNew ends an operation that BeginNew began, and that the provider accepted; see EndDevice. If
-// the provider did not accept it, there is nothing to end.
+// EndNew ends an operation that BeginNew began and that the provider accepted. See EndDevice for
+// w and data.
 func (b *Buffer) EndNew(w accel.Work, data accel.Sources) {
 	b.device.wrote(b, w, data)
 	b.dropShadow()
@@ -123,8 +124,8 @@ type Needs struct {
 // Reset empties n and keeps its memory for reuse.
 func (n *Needs) Reset() { n.Order, n.Data = n.Order[:0], n.Data[:0] }
 
-// follow adds those of works to the order that work on t does not follow.
-func (n *Needs) follow(t *accel.Timeline, works accel.Fences) {
+// Follow adds to n.Order those of works that later work on t does not follow already.
+func (n *Needs) Follow(t *accel.Timeline, works accel.Fences) {
 	for _, w := range works {
 		if !t.Follows(w) {
 			n.Order.Add(w)
@@ -173,7 +174,7 @@ func (b *Buffer) BeginDevice(ctx context.Context, t *accel.Timeline, a Access, n
 		needs.Order.Add(s.writer)
 	}
 	if a != Read {
-		needs.follow(t, s.readers)
+		needs.Follow(t, s.readers)
 	}
 	s.pins++
 	if a != Read {
@@ -412,7 +413,8 @@ func (b *Buffer) CanDropDevice() bool {
 // droppable reports whether the device bytes can be given back. The caller holds mu.
 func (s *deviceState) droppable() bool { return s.mem != nil && s.hostValid && s.pins == 0 }
 
-// freeDevice gives the device bytes back under their fences. The caller holds mu.
+// freeDevice gives the device bytes back under their fences. The caller holds mu, or no other
+// goroutine uses the buffer any more.
 func (s *deviceState) freeDevice() {
 	s.readers.Add(s.writer)
 	for _, w := range s.failed {
@@ -453,25 +455,24 @@ func (b *Buffer) Resource() accel.Resource {
 }
 
 func (s *deviceState) release(b *Buffer) {
-	// Of a weight, an evictor may be calling CanDropDevice or DropDevice. Nobody else has
-	// another buffer.
-	weight := b.Stable()
-	if weight {
+	// A device keeps a list of the weights that it has copies of, and may be calling
+	// CanDropDevice or DropDevice. Only stable buffers are weights. No other goroutine uses any
+	// other buffer after its last release.
+	stable := b.Stable()
+	if stable {
 		s.mu.Lock()
 	}
-	if s.mem != nil {
-		if s.pins != 0 {
-			if weight {
-				s.mu.Unlock()
-			}
-			panic("storage: last release during a device operation of " + b.origin())
-		}
+	pinned := s.mem != nil && s.pins != 0
+	if s.mem != nil && !pinned {
 		s.freeDevice()
 	}
 	uses := s.hostUse
 	s.hostUse = nil
-	if weight {
+	if stable {
 		s.mu.Unlock()
+	}
+	if pinned {
+		panic("storage: last release during a device operation of " + b.origin())
 	}
 	switch {
 	case uses.Done() && uses.Err() == nil:
