@@ -125,28 +125,20 @@ func attention(c *Call, q *exec.Queue) error {
 	if err := c.positions(q, &w, paged); err != nil {
 		return err
 	}
+	names := w[0].Names
+	if c.Axis2 != "" {
+		var err error
+		if names, err = tags.Of(a[QueryAxis].Name, c.Axis2); err != nil {
+			return err
+		}
+	}
 	list := w.list()
-	if err := c.do(q, &w[0].Names, list[:tableAt+1]...); err != nil || c.Axis2 == "" {
+	if err := c.do(q, &names, list[:tableAt+1]...); err != nil || c.Axis2 == "" {
 		return err
 	}
-	return c.out.mergeHeads(c.Axis2)
-}
-
-// mergeHeads replaces the result t of attention, whose last two axes are the heads and their
-// elements, by its view in which the axis name replaces both.
-func (t *Tensor) mergeHeads(name string) error {
-	query := t.Names.At(0)
-	t.Names = tags.List{}
-	if err := t.Names.Add(query); err != nil {
-		return err
-	}
-	if err := t.Names.Add(name); err != nil {
-		t.Release()
-		return err
-	}
-	s := t.Raw.Shape().Without(2)
-	s.Set(1, t.Raw.Dim(1)*t.Raw.Dim(2))
-	return t.reshape(s)
+	s := c.out.Raw.Shape().Without(2)
+	s.Set(1, c.out.Raw.Dim(1)*c.out.Raw.Dim(2))
+	return c.out.reshape(s)
 }
 
 // positions makes the positions of attention, from Start on, if they are absent.
@@ -241,6 +233,8 @@ func (c *Call) unpack(w *works) error {
 	if err := w[0].order("input", token, c.Axis); err != nil {
 		return err
 	}
+	// w[0] may be a view of the operand, which the first set releases. The operand keeps the
+	// memory alive, so x remains usable.
 	x, st := w[0].Raw, w[0].Raw.Strides()
 	if x.DType().IsBlockQuantized() { // a view would divide blocks
 		return because(tensor.ErrDType, "the input is %s, want f32; convert with To", x.DType())
@@ -272,11 +266,8 @@ func (c *Call) unpack(w *works) error {
 			return err
 		}
 		w[i].set(v)
-		w[i].Names = tags.List{}
-		for _, name := range [...]string{token, heads.Name, a[DimAxis].Name} {
-			if err := w[i].Names.Add(name); err != nil {
-				return err
-			}
+		if w[i].Names, err = tags.Of(token, heads.Name, a[DimAxis].Name); err != nil {
+			return err
 		}
 		start, rest = start+size, rest-size
 	}

@@ -111,7 +111,9 @@ type entry struct {
 	roles [MaxIn]string
 	// optional has a bit for each operand that may be absent although id requires it.
 	optional uint8
-	run      func(c *Call, q *exec.Queue) error // sets c.out
+	// run sets c.out, and c.second if there are two results. If it fails, it leaves no
+	// references in them.
+	run func(c *Call, q *exec.Queue) error
 }
 
 // table has a row for each operation. If a row has no name, or no role for an operand, those
@@ -193,11 +195,11 @@ type Call struct {
 	Axis, Axis2  string
 	Start, Count int
 
-	id    op.ID          // the positional operation
-	in    [MaxIn]*Tensor // nil for an operand that is absent
-	taken [MaxIn]Tensor  // the operands that Take added
-	views [MaxIn]Tensor  // what replaces operands during Run; see working
-	raw   [op.MaxIn]*tensor.Tensor
+	id    op.ID                    // the positional operation
+	in    [MaxIn]*Tensor           // nil for an operand that is absent
+	taken [MaxIn]Tensor            // the operands that Take added
+	views [MaxIn]Tensor            // what replaces operands during Run; see working
+	raw   [op.MaxIn]*tensor.Tensor // the list of raws
 	axes  [maxAxes]Axis
 	nAxes int
 
@@ -227,8 +229,8 @@ func (c *Call) Drop() {
 	c.Reset(0)
 }
 
-// Lend adds an operand, of which the caller keeps the reference. The caller leaves t as it is
-// until Drop.
+// Lend adds the operand t, whose reference the caller keeps. The caller does not change or
+// release t until Drop. The call does not change t.
 func (c *Call) Lend(t *Tensor) {
 	c.in[c.NIn] = t
 	c.NIn++
@@ -249,9 +251,9 @@ func (c *Call) Has(i int) bool { return i < c.NIn && c.in[i] != nil }
 // In returns operand i, which is nil if it is absent.
 func (c *Call) In(i int) *Tensor { return c.in[i] }
 
-// Out returns the result of a call that has run, and Second the second result, which is the zero
-// Tensor if the operation has one result. The caller releases them. They are valid until the
-// next Run.
+// Out and Second return the results of a call that has run. Second is the zero Tensor if the
+// operation has one result. The caller takes the references, and the next Run overwrites the
+// tensors.
 func (c *Call) Out() *Tensor    { return &c.out }
 func (c *Call) Second() *Tensor { return &c.second }
 
@@ -419,8 +421,8 @@ func (c *Call) do(q *exec.Queue, names *tags.List, in ...*Tensor) error {
 	return nil
 }
 
-// doInto runs the positional operation on in, and writes its last output to out. An output before
-// it is the result, without names.
+// doInto runs the positional operation on in, and writes its last output to out. If there is
+// another output, doInto sets the result to it, without names.
 func (c *Call) doInto(q *exec.Queue, out *Tensor, in ...*Tensor) error {
 	var r exec.Results
 	if len(c.id.Outputs()) > 1 {
@@ -482,9 +484,7 @@ func (c *Call) works(w *works) {
 // done is done of each operand.
 func (w *works) done() {
 	for i := range w {
-		if w[i].own() {
-			w[i].done()
-		}
+		w[i].done()
 	}
 }
 

@@ -99,8 +99,9 @@ func (t *Tensor) Describe() string { return t.Names.Describe(t.Raw.Shape()) }
 // ref returns t with a reference of its own.
 func (t *Tensor) ref() Tensor { return Tensor{t.Raw.Retained(), t.Names} }
 
-// working is an operand during a call. It begins as the caller's operand. A view or a copy
-// that replaces it lies at view, and has a reference of its own.
+// working is an operand during a call. It begins as the call's operand, which it does not change,
+// or as nil if that is absent. A view or a copy that replaces the operand is stored at view, and
+// has a reference of its own.
 type working struct {
 	*Tensor
 	view *Tensor
@@ -116,7 +117,7 @@ func (t *working) done() {
 	}
 }
 
-// result sets y to t with a reference that the caller owns. It takes the place of done.
+// result sets y to t with a reference that the caller owns. Call it instead of done.
 func (t *working) result(y *Tensor) {
 	if *y = *t.Tensor; t.own() {
 		*t.view = Tensor{}
@@ -342,7 +343,7 @@ func settled(v tensor.Tensor) (tensor.Tensor, error) {
 	return w, err
 }
 
-// reshape replaces t by its view of shape s, unless that fails, and takes t's reference then.
+// reshape replaces t by its view of shape s. If it fails, it releases t.
 func (t *Tensor) reshape(s shape.Shape) error {
 	v, err := t.Raw.Reshape(s)
 	t.Raw.Release()
@@ -350,8 +351,8 @@ func (t *Tensor) reshape(s shape.Shape) error {
 	return err
 }
 
-// inOrder sets the names of the contiguous tensor t, whose axes are called have, and brings its
-// axes in the order of want. If it fails, it releases t.
+// inOrder replaces the contiguous tensor t, whose axes have the names have, by its view with the
+// axes in the order of want, and sets t's names. If it fails, it releases t.
 func (t *Tensor) inOrder(have, want *tags.List) error {
 	if t.Names = *want; have.Equal(want) {
 		return nil
