@@ -54,8 +54,8 @@ type contract struct {
 	in   []Role
 	out  []Role
 	// infer checks the parameters, and the inputs against each other, and sets the shapes of
-	// the outputs in a.want. The formats and ranks of the inputs were checked before. If the role of an
-	// output accepts several dtypes, the caller has set the output's dtype.
+	// the outputs in a.want. The formats and ranks of the inputs were checked before. If the
+	// role of an output accepts several dtypes, the caller has set the output's dtype.
 	infer func(a *Args) Refusal
 	// layout, if set, returns the layout that the operation accepts of an operand. It is for
 	// operations where that depends on the other operands.
@@ -584,7 +584,7 @@ func axisOf(s *shape.Shape, i int) int8 {
 	return int8(i)
 }
 
-// inferSame sets the shape of the first input.
+// inferSame sets the shape of the output to that of the first input.
 func inferSame(a *Args) Refusal {
 	a.want[0] = a.In[0].Shape
 	return Refusal{}
