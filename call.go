@@ -52,8 +52,9 @@ func begin(o tagged.Op, ts ...Tensor) (*Context, Tensor) {
 	return c, Tensor{}
 }
 
-// operand adds t to the call in progress. The call holds a reference to t's memory until
-// leave, unless c owns t.
+// operand adds t to the call in progress. If c owns t, it lends t to the call: nothing else can
+// end t before leave. Otherwise another goroutine may end t meanwhile, so the call takes a
+// reference of t's memory until leave.
 func (c *Context) operand(t Tensor) error {
 	if t.h != nil {
 		if s := t.h.ownedIn(c); s != nil {
@@ -92,8 +93,8 @@ func (c *Context) ownOperand(t Tensor, s *frame) error {
 	return nil
 }
 
-// fits returns an error if t, which is o and which the frame s of c owns, cannot be an operand
-// of c's call. s is nil if c does not own t.
+// fits returns an error if t, whose tensor is o, cannot be an operand of c's call. s is the frame
+// of c that owns t, or nil if c does not own t.
 func (c *Context) fits(t Tensor, o *tagged.Tensor, s *frame) error {
 	switch {
 	case t.c != nil && t.c != c:
@@ -125,8 +126,8 @@ func (c *Context) endMoved(ts []Tensor) {
 	}
 }
 
-// leave releases the operands of the call, ends those that are moved, and makes the context
-// idle.
+// leave ends the operands of the call that are moved, gives back the references that the call
+// took, and makes the context idle.
 func (c *Context) leave() {
 	for i := range c.call.NIn {
 		if t := &c.moving[i]; t.h != nil {

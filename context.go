@@ -23,7 +23,7 @@ type Context struct {
 	gen    uint64    // the gen of the newest frame
 	spare  []*header // idle headers
 	call   tagged.Call
-	moving [tagged.MaxIn]Tensor // those operands of the call in progress that are moved
+	moving [tagged.MaxIn]Tensor // the moved operands of the call in progress, by place
 
 	number   uint64 // counts the engine's contexts, from 1
 	failures failures

@@ -42,13 +42,14 @@ type header struct {
 	e    *Engine
 	fail *Failure // set only for a failed tensor, whose header is not reused
 
-	// mu guards epoch and t. The owner's context writes them with the lock, and reads them
-	// without.
+	// mu guards epoch and t. If the header has an owner, only the owner's context writes them,
+	// so a goroutine inside that context reads them without mu.
 	mu    sync.Mutex
 	epoch uint64
 	t     tagged.Tensor
-	// owner is nil for a Shared tensor. It is written inside the owner's context, with mu. An idle
-	// header of a context may have an owner of that context.
+	// owner is nil for a Shared tensor. It changes with mu, inside the owner's context, unless the
+	// header is idle. An idle header in Context.spare may keep an owner, which is a frame of that
+	// context. One in headers.idle has none, because any context may reuse it.
 	owner atomic.Pointer[frame]
 
 	prev, next *header // links of the owner's items; used inside the owner's context
@@ -83,7 +84,7 @@ func (p *headers) put(h *header) {
 	p.idle = append(p.idle, h)
 }
 
-// keep adds the idle headers of a context.
+// keep adds the idle headers of a context that closes. They do not keep the context reachable.
 func (p *headers) keep(idle []*header) {
 	for _, h := range idle {
 		h.owner.Store(nil)
@@ -104,7 +105,7 @@ func (h *header) fill(t *tagged.Tensor, owner *frame) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.t = *t
-	if h.owner.Load() != owner {
+	if h.owner.Load() != owner { // an atomic store costs more than a load
 		h.owner.Store(owner)
 	}
 	return h.epoch
@@ -121,8 +122,8 @@ func (h *header) empty() tensor.Tensor {
 // spareHeaders is the largest number of idle headers that a context keeps.
 const spareHeaders = 64
 
-// wrapIn returns a Tensor for t that the frame s of c owns, and takes the reference of t. t has
-// no memory then. The caller is inside the context.
+// wrapIn returns a Tensor for t that the frame s of c owns. It takes the reference of t, and sets
+// t.Raw to zero. The caller is inside the context.
 func (c *Context) wrapIn(s *frame, t *tagged.Tensor) Tensor {
 	var h *header
 	if n := len(c.spare); n > 0 {
@@ -213,8 +214,8 @@ func (h *header) ownedBy(epoch uint64) *frame {
 	return h.owner.Load()
 }
 
-// ownedIn returns the frame of c that owns the tensor of h, or nil. The caller is inside c. As
-// long as it is, no other goroutine changes a header that c owns.
+// ownedIn returns the frame of c that owns h, or nil. The caller is inside c, so no other
+// goroutine changes a header that c owns. It compares the epoch, because h may be idle.
 func (h *header) ownedIn(c *Context) *frame {
 	if s := h.owner.Load(); s != nil && s.c == c {
 		return s

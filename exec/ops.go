@@ -72,8 +72,8 @@ type call struct {
 	into    *tensor.Tensor // the last output, if it is an existing tensor
 }
 
-// Results says where an operation stores its new outputs, which the caller releases. An output
-// that the operation writes into an existing tensor has no place, and its entry is nil.
+// Results lists where an operation stores its new outputs, first output first. The entry of an
+// output that the operation writes into an existing tensor is nil.
 type Results [op.MaxOut]*tensor.Tensor
 
 // release releases the results that exist.
@@ -104,10 +104,10 @@ func (c *Queue) DoInto(id op.ID, p *op.Params, out *tensor.Tensor, in ...*tensor
 	return c.DoTo(id, p, Results{}, out, in...)
 }
 
-// DoTo is Do for any number of outputs. It sets the tensors of r, which are zero, to the outputs.
-// If the operation writes the last output into a tensor that exists, as op.RotateStore does, that
-// tensor is into. Otherwise into is nil. With an error DoTo sets nothing. It fails with
-// tensor.ErrReadOnly if the buffer of into is read-only.
+// DoTo is Do for any number of outputs. The tensors of r must be zero. DoTo sets them to the
+// outputs, which the caller releases. If it fails, they stay zero. If the operation writes the
+// last output into a tensor that exists, as op.RotateStore does, that tensor is into. Otherwise
+// into is nil. DoTo fails with tensor.ErrReadOnly if the buffer of into is read-only.
 func (c *Queue) DoTo(id op.ID, p *op.Params, r Results, into *tensor.Tensor, in ...*tensor.Tensor) error {
 	k := call{id: id, as: id, params: p, into: into}
 	for k.outputs < len(r) && r[k.outputs] != nil {
