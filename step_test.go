@@ -404,7 +404,8 @@ func TestRotateStore(t *testing.T) {
 		want := row()
 		queries := fucina.RotateStore(cut(0, "head", 4, 64), cut(256, "kv_head", 2, 64), cut(384, "kv_head", 2, 32), table, indexes(c, "seq:3", places...), want, opt)
 		opt.Packed, opt.Heads, opt.KVHeads, opt.KeyLength = "all", 4, 2, 64
-		for _, x := range []fucina.Tensor{all, all.Permute("all", "seq").Contiguous()} {
+		inner := c.Zeros(fucina.F32, ax("seq:3 all:512")...).Narrow("all", 32, 448).CopyFrom(all)
+		for _, x := range []fucina.Tensor{all, all.Permute("all", "seq").Contiguous(), inner} {
 			got := row()
 			y := fucina.RotateStore(x, fucina.Tensor{}, fucina.Tensor{}, table, indexes(c, "seq:3", places...), got, opt)
 			equal(t, "packed, queries", y, queries)
@@ -552,6 +553,8 @@ func TestRefusalsOfSteps(t *testing.T) {
 		{packed(4, 2, 32, func([]fucina.Tensor) {}), nil, ""},
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[1] = kv }), op.ErrParam, `keys or values besides those along axis "all"`},
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = none }), fucina.ErrReleased, "rotate_store packed: the input: the zero Tensor"},
+		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = in[0].To(fucina.F16) }), fucina.ErrDType, "the input is f16, want f32; convert with To"},
+		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = in[0].To(fucina.Q8_0) }), fucina.ErrDType, "the input is q8_0, want f32; convert with To"},
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = x }), fucina.ErrTag, "the input: want axes {seq all}, got {seq:2 d:3}"},
 		{packed(0, 2, 32, func([]fucina.Tensor) {}), fucina.ErrInvalidShape, `axis "head" has size 0, want at least 1`},
 		{packed(4, -2, 32, func([]fucina.Tensor) {}), fucina.ErrInvalidShape, `axis "kv_head" has size -2, want at least 1`},
