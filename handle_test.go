@@ -39,6 +39,36 @@ func TestHeaderReuse(t *testing.T) {
 	}
 }
 
+// Any context may reuse an idle header of the engine, so the header has no owner. With an owner,
+// it would keep a closed context reachable, and that owner would read it without its lock.
+func TestIdleHeadersHaveNoOwner(t *testing.T) {
+	e, c := openCPU(t)
+	check := func(n int, after string) {
+		t.Helper()
+		if len(e.headers.idle) != n {
+			t.Errorf("after %s the engine has %d idle headers, want %d", after, len(e.headers.idle), n)
+		}
+		for _, h := range e.headers.idle {
+			if h.owner.Load() != nil {
+				t.Fatalf("after %s an idle header of the engine has an owner", after)
+			}
+		}
+	}
+	f := c.Frame()
+	for range spareHeaders + 2 {
+		scalar(c, 1)
+	}
+	f.Close()
+	check(2, "the frame")
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	check(spareHeaders+2, "the context")
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A scope releases its newest tensor first, so the header of its oldest tensor is reused
 // first.
 func TestScopeReleasesHeaders(t *testing.T) {

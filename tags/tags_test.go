@@ -73,6 +73,10 @@ func TestRewrites(t *testing.T) {
 		if _, err := list(t, tt.names).Append(tt.name); !errors.Is(err, tags.ErrTag) || err.Error() != tt.want {
 			t.Errorf("%q appended to %s: %v, want %s", tt.name, tt.names, err, tt.want)
 		}
+		l := list(t, tt.names)
+		if err := l.Add(tt.name); err == nil || err.Error() != tt.want || l != list(t, tt.names) {
+			t.Errorf("%q added to %s: %v, %v, want %s", tt.name, tt.names, l, err, tt.want)
+		}
 	}
 }
 
