@@ -93,8 +93,7 @@ func (b *Buffer) BeginNew(t *accel.Timeline, mem accel.Memory, uses accel.Fences
 // EndNew ends an operation that BeginNew began and that the provider accepted. See EndDevice for
 // w and data.
 func (b *Buffer) EndNew(w accel.Work, data accel.Sources) {
-	b.device.wrote(b, w, data)
-	b.dropShadow()
+	b.device.wrote(b, w, data) // a new buffer has no shadow
 }
 
 // DeviceMemory returns the device bytes, or nil.

@@ -373,6 +373,44 @@ func TestAttachCarriesEarlierUses(t *testing.T) {
 	}
 }
 
+// An operation on a new buffer follows the earlier uses of its device bytes. If the provider
+// accepts it, it is the latest writer, and its sources are those of the buffer. Otherwise the
+// bytes go back under their earlier uses.
+func TestNewBuffer(t *testing.T) {
+	q, other := newQueue("compute"), newQueue("other")
+	var uses accel.Fences
+	uses.Add(q.Issue())
+	uses.Add(other.Issue())
+	for _, submitted := range []bool{false, true} {
+		b, m := NewLazy(16), newMemory(16)
+		gen := b.Generation()
+		var needs Needs
+		b.BeginNew(q.Timeline, m, uses, &Retired{}, &needs)
+		if want := uses[1:]; !slices.Equal(needs.Order, want) || len(needs.Data) != 0 {
+			t.Errorf("the operation needs %v, want the order %v", needs, want)
+		}
+		frees := uses
+		if submitted {
+			w := q.Issue()
+			var data accel.Sources
+			data.Add(w)
+			b.EndNew(w, data)
+			if !b.NewestOnDevice() || b.Generation() == gen || !slices.Equal(b.device.sources, data) {
+				t.Errorf("newest on the device: %t; generation %d; sources %v", b.NewestOnDevice(), b.Generation(), b.device.sources)
+			}
+			if _, order := device(t, b, other, Read, nil); !slices.Equal(order, accel.Fences{w}) {
+				t.Errorf("a reader follows %v, want %v", order, w)
+			}
+			frees = slices.Clone(b.device.readers) // of the other queue
+			frees.Add(w)
+		}
+		b.Release()
+		if m.frees != 1 || !slices.Equal(m.freeUses, frees) {
+			t.Errorf("submitted %t: freed %d times under %v, want %v", submitted, m.frees, m.freeUses, frees)
+		}
+	}
+}
+
 func TestAttachTwice(t *testing.T) {
 	b, first, second := NewLazy(16), newMemory(16), newMemory(16)
 	if !b.Attach(first, nil, &Retired{}) || b.Attach(second, nil, &Retired{}) {
@@ -924,6 +962,41 @@ func TestSourceReleasedDuringUpload(t *testing.T) {
 	q.finish()
 	if string(seen) != "sixteen bytes..." {
 		t.Errorf("the operation saw %q", seen)
+	}
+}
+
+// freeMemory runs a function when it is given back.
+type freeMemory struct {
+	*fakeMemory
+	free func()
+}
+
+func (m *freeMemory) Free(uses accel.Fences) {
+	m.free()
+	m.fakeMemory.Free(uses)
+}
+
+// The last release of a stable buffer locks the buffer, because an evictor may be looking at it.
+// The last release of another buffer takes no lock.
+func TestReleaseLocksStableBuffers(t *testing.T) {
+	for _, stable := range []bool{false, true} {
+		b := NewLazy(16)
+		if stable {
+			b.MarkStable()
+		}
+		b.Attach(&freeMemory{newMemory(16), func() {
+			free := b.device.mu.TryLock()
+			if free {
+				b.device.mu.Unlock()
+			}
+			if free == stable {
+				t.Errorf("stable %t: the lock is free: %t", stable, free)
+			}
+		}}, nil, &Retired{})
+		b.Release()
+		if !b.device.mu.TryLock() {
+			t.Errorf("stable %t: the buffer is locked after its release", stable)
+		}
 	}
 }
 
