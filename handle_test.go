@@ -69,6 +69,33 @@ func TestIdleHeadersHaveNoOwner(t *testing.T) {
 	}
 }
 
+// After an operation, the context keeps neither its operands nor its results reachable, whether it
+// has failed or not.
+func TestContextKeepsNoOperands(t *testing.T) {
+	e, c := openCPU(t)
+	shared := scalar(c, 2).Shared()
+	for _, run := range []func() Tensor{
+		func() Tensor { return scalar(c, 1).Move().Add(shared) },
+		func() Tensor { return scalar(c, 1).Move().Softmax("d") }, // there is no such axis
+	} {
+		y := run()
+		if c.moving != [len(c.moving)]Tensor{} || !c.call.Out().Raw.IsZero() || !c.call.Second().Raw.IsZero() {
+			t.Errorf("after %s the context keeps an operand or a result", y)
+		}
+		y.Release()
+	}
+	if err := c.Err(); !errors.Is(err, ErrTag) {
+		t.Errorf("error %v, want ErrTag", err)
+	}
+	shared.Release()
+	if s := e.Stats(); s.Handles != 0 {
+		t.Errorf("%d tensors are left", s.Handles)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A scope releases its newest tensor first, so the header of its oldest tensor is reused
 // first.
 func TestScopeReleasesHeaders(t *testing.T) {

@@ -551,6 +551,7 @@ func TestRefusalsOfSteps(t *testing.T) {
 		{store(func(in []fucina.Tensor, _ *fucina.RotateStoreOptions) { in[1] = none }), fucina.ErrReleased, "rotate_store: the key: the zero Tensor"},
 
 		{packed(4, 2, 32, func([]fucina.Tensor) {}), nil, ""},
+		{packed(4, 2, 32, func(in []fucina.Tensor) { in[2] = kv }), op.ErrParam, `keys or values besides those along axis "all"`},
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[1] = kv }), op.ErrParam, `keys or values besides those along axis "all"`},
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = none }), fucina.ErrReleased, "rotate_store packed: the input: the zero Tensor"},
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = in[0].To(fucina.F16) }), fucina.ErrDType, "the input is f16, want f32; convert with To"},

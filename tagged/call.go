@@ -288,9 +288,8 @@ func (c *Call) Axes() []Axis { return c.axes[:min(c.nAxes, maxAxes)] }
 func (c *Call) Run(q *exec.Queue) error {
 	e := &table[c.Op]
 	c.id = e.id
-	c.second = Tensor{}
+	c.out.Raw, c.second.Raw = tensor.Tensor{}, tensor.Tensor{}
 	if err := e.run(c, q); err != nil {
-		c.out, c.second = Tensor{}, Tensor{}
 		return c.Explain(err)
 	}
 	return nil

@@ -120,7 +120,7 @@ func (t *working) done() {
 // result sets y to t with a reference that the caller owns. Call it instead of done.
 func (t *working) result(y *Tensor) {
 	if *y = *t.Tensor; t.own() {
-		*t.view = Tensor{}
+		t.view.Raw = tensor.Tensor{}
 	} else {
 		y.Raw.Buffer().Retain()
 	}
