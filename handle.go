@@ -215,7 +215,7 @@ func (h *header) ownedBy(epoch uint64) *frame {
 }
 
 // ownedIn returns the frame of c that owns h, or nil. The caller is inside c, so no other
-// goroutine changes a header that c owns. It compares the epoch, because h may be idle.
+// goroutine changes a header that c owns. The caller compares the epoch, because h may be idle.
 func (h *header) ownedIn(c *Context) *frame {
 	if s := h.owner.Load(); s != nil && s.c == c {
 		return s

@@ -230,7 +230,7 @@ func (c *Call) Drop() {
 }
 
 // Lend adds the operand t, whose reference the caller keeps. The caller does not change or
-// release t until Drop. The call does not change t.
+// release t before the last call of Run, In or Explain. The call does not change t.
 func (c *Call) Lend(t *Tensor) {
 	c.in[c.NIn] = t
 	c.NIn++

@@ -154,7 +154,8 @@ func (b *Buffer) ReadOnly() bool { return b.ro }
 func (b *Buffer) Borrowed() bool { return b.kind == lent }
 
 // MarkStable declares that the contents rarely or never change, as those of weights, so
-// that a device may keep a copy. It must not be called for a pooled buffer.
+// that a device may keep a copy. It must not be called for a pooled buffer: an evictor may
+// still look at a stable buffer after its last Release, and a pooled buffer is used again.
 func (b *Buffer) MarkStable() { b.stable.Store(true) }
 
 // Stable reports whether the contents were declared stable.

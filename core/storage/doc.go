@@ -27,8 +27,10 @@
 // their fences, and host bytes that a transfer still fills go on a [Retired] list.
 // The one exception is memory that the caller lent: its last Release waits.
 //
-// Retain and Release may race freely. A mutex guards the valid bits and fences. The
-// bytes themselves are not guarded: the caller coordinates writers.
+// Retain and Release may race freely. A mutex guards the valid bits and fences, except while
+// only one goroutine can use them: before a new buffer is shared, and in the last Release of a
+// buffer that is not stable. The bytes themselves are not guarded: the caller coordinates
+// writers.
 //
 // Without an accelerator build tag (cuda, metal, or accel for tests) the device
 // state is an empty struct and every transition is a plain host access.
