@@ -555,7 +555,6 @@ func TestRefusalsOfSteps(t *testing.T) {
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[1] = kv }), op.ErrParam, `keys or values besides those along axis "all"`},
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = none }), fucina.ErrReleased, "rotate_store packed: the input: the zero Tensor"},
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = in[0].To(fucina.F16) }), fucina.ErrDType, "the input is f16, want f32; convert with To"},
-		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = in[0].To(fucina.Q8_0) }), fucina.ErrDType, "the input is q8_0, want f32; convert with To"},
 		{packed(4, 2, 32, func(in []fucina.Tensor) { in[0] = x }), fucina.ErrTag, "the input: want axes {seq all}, got {seq:2 d:3}"},
 		{packed(0, 2, 32, func([]fucina.Tensor) {}), fucina.ErrInvalidShape, `axis "head" has size 0, want at least 1`},
 		{packed(4, -2, 32, func([]fucina.Tensor) {}), fucina.ErrInvalidShape, `axis "kv_head" has size -2, want at least 1`},

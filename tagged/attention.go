@@ -233,9 +233,6 @@ func (c *Call) unpack(w *works) error {
 	if err := w[0].order("input", token, c.Axis); err != nil {
 		return err
 	}
-	if d := w[0].Raw.DType(); d.IsBlockQuantized() { // a block is not cut; the contract refuses other dtypes
-		return because(tensor.ErrDType, "the input is %s, want f32; convert with To", d)
-	}
 	// w[0] may be a view of the operand, which the first set releases. The operand keeps the
 	// memory alive, so x remains usable.
 	x, st := w[0].Raw, w[0].Raw.Strides()
