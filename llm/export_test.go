@@ -20,18 +20,8 @@ func (m *Model) PageStats() page.Stats {
 	var sum page.Stats
 	for _, p := range m.Pools() {
 		m.steps.mu.Lock()
-		AddStats(&sum, p.Stats())
+		sum.Add(p.Stats())
 		m.steps.mu.Unlock()
 	}
 	return sum
-}
-
-// AddStats adds s to sum.
-func AddStats(sum *page.Stats, s page.Stats) {
-	sum.Forked += s.Forked
-	sum.Matched += s.Matched
-	sum.Copied += s.Copied
-	sum.GivenBack += s.GivenBack
-	sum.Dropped += s.Dropped
-	sum.Redone += s.Redone
 }

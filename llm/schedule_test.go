@@ -469,7 +469,7 @@ func TestSchedules(t *testing.T) {
 			wg.Wait()
 			g.check(t)
 			for p := range g.pools {
-				llm.AddStats(&sum, p.Stats())
+				sum.Add(p.Stats())
 			}
 		})
 	}

@@ -521,7 +521,7 @@ func (w *world) restore(s *story) {
 
 // lose loses the buffers, as a device that fails does. The sequences lose all but their tokens.
 func (w *world) lose() {
-	add(&w.stats, w.pool.Stats())
+	w.stats.Add(w.pool.Stats())
 	w.lost = append(w.lost, w.live...)
 	w.live = nil
 	w.open()
@@ -537,16 +537,6 @@ func (w *world) move() {
 	w.live = append(w.live, r)
 	w.extend(r, s.ids)
 	w.check()
-}
-
-// add adds the counts of s to sum.
-func add(sum *page.Stats, s page.Stats) {
-	sum.Forked += s.Forked
-	sum.Matched += s.Matched
-	sum.Copied += s.Copied
-	sum.GivenBack += s.GivenBack
-	sum.Dropped += s.Dropped
-	sum.Redone += s.Redone
 }
 
 // rare does what a program seldom does: it drops all prefixes, loses the buffers, or gives
@@ -656,9 +646,9 @@ func TestSchedules(t *testing.T) {
 				}
 			}
 			w.drain(1)
-			add(&w.stats, w.pool.Stats())
+			w.stats.Add(w.pool.Stats())
 			t.Logf("%+v, %d reservations failed, %d appended rows found", w.stats, w.full, w.found)
-			add(&sum, w.stats)
+			sum.Add(w.stats)
 			full += w.full
 			found += w.found
 		})

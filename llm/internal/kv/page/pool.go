@@ -47,6 +47,16 @@ type Stats struct {
 	Redone    int // tokens that were decoded again
 }
 
+// Add adds the counters of o to s.
+func (s *Stats) Add(o Stats) {
+	s.Forked += o.Forked
+	s.Matched += o.Matched
+	s.Copied += o.Copied
+	s.GivenBack += o.GivenBack
+	s.Dropped += o.Dropped
+	s.Redone += o.Redone
+}
+
 // GroupStats says what the pages of one group are used for.
 type GroupStats struct {
 	Pages int // all pages
