@@ -139,6 +139,7 @@ func (r *runner) verify(err error) error {
 // end ends a turn that begin began, and which ended with err. It returns err.
 func (r *runner) end(f fucina.Frame, err error) error {
 	f.Close()
+	r.step.Forget()
 	r.c.SetCancel(context.Background())
 	if err != nil && !errors.Is(err, ErrCacheFull) && !errors.Is(err, errLost) {
 		r.suspect = true

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/core/dtype"
@@ -449,6 +451,32 @@ func TestParallelSessions(t *testing.T) {
 				t.Errorf("%d bytes went to the device for weights of %d", up, file)
 			}
 		})
+	}
+}
+
+// After a step, the model refers neither to the tokens that the caller passed nor to the session.
+func TestStepKeepsNothing(t *testing.T) {
+	m := openTiny(t, tinyllama.Options{})
+	step := func(last func(s *llm.Session) error) (ids weak.Pointer[int32], session weak.Pointer[llm.Session]) {
+		s, err := m.NewSession(llm.SessionOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := slices.Repeat([]int32{5}, 100)
+		if err := errors.Join(s.Decode(context.Background(), p, nil), last(s), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return weak.Make(&p[0]), weak.Make(s)
+	}
+	for what, last := range map[string]func(s *llm.Session) error{
+		"Decode": func(*llm.Session) error { return nil },
+		"Next":   func(s *llm.Session) error { return s.Next(context.Background(), 5, nil) },
+	} {
+		ids, session := step(last)
+		runtime.GC()
+		if ids.Value() != nil || session.Value() != nil {
+			t.Errorf("after %s, the model keeps the tokens: %t, the session: %t", what, ids.Value() != nil, session.Value() != nil)
+		}
 	}
 }
 

@@ -35,6 +35,12 @@ type Step struct {
 	n     int // the number of tokens
 }
 
+// Forget removes the sequences from the step, so that it does not keep their memory alive.
+func (s *Step) Forget() {
+	clear(s.Rows)
+	s.Rows = s.Rows[:0]
+}
+
 // inputs are the sections of a step as tensors.
 type inputs struct {
 	ids, positions, sequences fucina.Tensor // {seq}
