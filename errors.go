@@ -43,7 +43,7 @@ var (
 	// ErrFileChanged reports a tensor whose bytes lie in a mapped file that was truncated or
 	// overwritten after it was mapped.
 	ErrFileChanged = offheap.ErrFileChanged
-	// ErrBusy reports a context used by two goroutines at once.
+	// ErrBusy reports a context, or a session of package llm, used by two goroutines at once.
 	ErrBusy = errors.New("context in use by another goroutine")
 	// ErrClosed reports use of an engine or a context that is closed or closing.
 	ErrClosed = provider.ErrClosed

@@ -189,10 +189,20 @@ func (s *Session) Fork() (*Session, error) {
 	return f, nil
 }
 
+// busyError is the error of a call that finds its session in use. The text of fucina.ErrBusy is
+// about contexts, so it is not part of the message.
+type busyError struct{}
+
+func (busyError) Error() string {
+	return "llm: session in use: another call or a generation has not ended; wait for it, or give each goroutine a session of its own"
+}
+
+func (busyError) Unwrap() error { return fucina.ErrBusy }
+
 // enter claims the session for the caller until exit.
 func (s *Session) enter() error {
 	if !s.busy.CompareAndSwap(false, true) {
-		return fmt.Errorf("llm: session: %w", fucina.ErrBusy)
+		return busyError{}
 	}
 	if s.closed {
 		s.exit()

@@ -497,8 +497,11 @@ func TestBusySession(t *testing.T) {
 		got = logits
 	})
 	<-inside
-	if err := s.Decode(context.Background(), prompt, nil); !errors.Is(err, fucina.ErrBusy) {
+	err := s.Decode(context.Background(), prompt, nil)
+	if !errors.Is(err, fucina.ErrBusy) {
 		t.Errorf("decode beside decode: %v, want ErrBusy", err)
+	} else if text := err.Error(); !strings.HasPrefix(text, "llm: session in use: ") || !strings.Contains(text, "wait") || strings.Contains(text, "context") {
+		t.Errorf("%q does not say that the session is in use, and what to do", text)
 	}
 	if err := s.Rewind(0); !errors.Is(err, fucina.ErrBusy) {
 		t.Errorf("rewind beside decode: %v, want ErrBusy", err)
