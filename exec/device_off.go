@@ -33,7 +33,7 @@ func (*deviceQueue) reset()             {}
 
 func (*deviceQueue) sync(context.Context) error { return nil }
 
-func (*Queue) splits(op.ID) bool            { return false }
+func (*Queue) declines(op.ID) bool          { return false }
 func (*Queue) onDevice(op.ID) (bool, error) { return false, nil }
 func (*Queue) fallBack(error) bool          { return true }
 

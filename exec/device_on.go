@@ -179,20 +179,10 @@ func (q *deviceQueue) takeStatus(ctx context.Context) (*atomic.Uint64, error) {
 	}
 }
 
-// hasParts reports whether the operation is a sequence of others.
-func hasParts(id op.ID) bool {
-	switch id {
-	case op.AddRMSNorm, op.Project, op.GatedProject, op.RotateStore:
-		return true
-	}
-	return false
-}
-
-// splits reports whether the operation runs as its parts: it has parts, and the device can be
-// used and declines the operation as a whole.
-func (c *Queue) splits(id op.ID) bool {
+// declines reports whether there is a device that can be used and that declines the operation.
+func (c *Queue) declines(id op.ID) bool {
 	d := &c.e.dev
-	return hasParts(id) && d.p != nil && !d.lost.Load() && d.res.Err() == nil && !c.planned(id).Supported
+	return d.p != nil && !d.lost.Load() && d.res.Err() == nil && !c.planned(id).Supported
 }
 
 // onDevice reports whether the op runs on the device. If the device supports the op but

@@ -50,9 +50,9 @@ func TestWrongIndicesOfADevice(t *testing.T) {
 			{"on the device", func(op.ID) bool { return false }, true, false},
 			{"on the device, from the host", func(op.ID) bool { return false }, false, false},
 			{"on the CPU, from the device", func(id op.ID) bool { return id == w.id || id == op.SetRows }, true, false},
-			{"in parts", hasParts, true, false},
-			{"in parts, from the host", hasParts, false, false},
-			{"in parts, one by one", hasParts, true, true},
+			{"in parts", isComposite, true, false},
+			{"in parts, from the host", isComposite, false, false},
+			{"in parts, one by one", isComposite, true, true},
 		} {
 			t.Run(w.id.String()+" "+tt.name, func(t *testing.T) {
 				leak.Check(t)

@@ -126,14 +126,10 @@ func (c *Queue) do(k *call, in []*tensor.Tensor, r *Results) error {
 		return &OpError{k.as, fmt.Errorf("%w: %s", tensor.ErrReadOnly, k.into.String())}
 	}
 	refused := c.begin(k, in)
-	if refused.OK() && c.splits(k.id) && !c.shares() {
-		if refused = c.checkBlocks(k.id); !refused.OK() {
-			return refusal(&refused, in)
+	if refused.OK() {
+		if split, err := c.doParts(k, in, r); split {
+			return err
 		}
-		if err := c.checkIndices(k.id); err != nil {
-			return &OpError{k.as, err}
-		}
-		return c.doParts(k, in, r)
 	}
 	return c.doWhole(k, in, r, &refused)
 }

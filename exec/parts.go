@@ -20,35 +20,56 @@ type parts struct {
 	in     []*tensor.Tensor
 }
 
-// doParts is run for an operation with parts, whose inputs are in.
-func (c *Queue) doParts(k *call, in []*tensor.Tensor, r *Results) (err error) {
-	// The parts replace c.args.
-	s := &parts{as: k.as, params: c.args.Params, in: in}
-	out, pageRows := c.args.Out[0].Shape, 0
-	if k.id == op.RotateStore {
-		pageRows = c.args.PageRows()
-	}
-	if k.id == op.AddRMSNorm {
-		return c.addRMSNorm(s, r)
-	}
+// doParts runs the call k, whose operands begin has set, as its parts. It returns false, and has
+// done nothing, if the operation has no parts or does not run as them; see splits.
+func (c *Queue) doParts(k *call, in []*tensor.Tensor, r *Results) (split bool, err error) {
+	s := &parts{as: k.as, in: in}
 	var y tensor.Tensor
 	switch k.id {
+	case op.AddRMSNorm:
+		if split, err = c.splits(k, s); split && err == nil {
+			err = c.addRMSNorm(s, r)
+		}
+		return split, err
 	case op.RotateStore:
-		y, err = c.rotateStore(s, k.into, pageRows)
+		if split, err = c.splits(k, s); split && err == nil {
+			y, err = c.rotateStore(s, k.into, c.args.PageRows())
+		}
 	case op.Project:
-		y, err = c.project(s, out)
+		if split, err = c.splits(k, s); split && err == nil {
+			y, err = c.project(s, c.args.Out[0].Shape)
+		}
 	case op.GatedProject:
-		y, err = c.gatedProject(s)
+		if split, err = c.splits(k, s); split && err == nil {
+			y, err = c.gatedProject(s)
+		}
 	}
 	switch {
-	case err != nil:
-		return err
+	case !split || err != nil:
+		return split, err
 	case r[0] != nil:
 		*r[0] = y
-		return nil
+		return true, nil
 	}
 	defer y.Release()
-	return c.partInto(s, op.Copy, k.into, &y)
+	return true, c.partInto(s, op.Copy, k.into, &y)
+}
+
+// splits reports whether the operation of k, which has parts, runs as them: a device that can be
+// used declines the operation as a whole. If so, splits checks the operands, and keeps the
+// parameters in s, because the parts replace c.args.
+func (c *Queue) splits(k *call, s *parts) (bool, error) {
+	if !c.declines(k.id) || c.shares() {
+		return false, nil
+	}
+	if refused := c.checkBlocks(k.id); !refused.OK() {
+		return true, refusal(&refused, s.in)
+	}
+	if err := c.checkIndices(k.id); err != nil {
+		return true, &OpError{k.as, err}
+	}
+	s.params = c.args.Params
+	return true, nil
 }
 
 // part runs a part and returns its output.

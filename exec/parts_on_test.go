@@ -20,10 +20,15 @@ import (
 
 // declineComposites declines the operations that have parts.
 func declineComposites(id op.ID, _ *op.Args) string {
-	if hasParts(id) {
+	if isComposite(id) {
 		return "the test wants its parts"
 	}
 	return ""
+}
+
+// isComposite reports whether composites has samples of the operation.
+func isComposite(id op.ID) bool {
+	return slices.ContainsFunc(composites, func(s sample) bool { return s.id == id })
 }
 
 // littleStaging makes an engine that costs little to open.
