@@ -15,6 +15,7 @@ import (
 	"github.com/fucina-go/fucina/core/provider"
 	"github.com/fucina-go/fucina/gguf"
 	"github.com/fucina-go/fucina/llm"
+	"github.com/fucina-go/fucina/llm/internal/kv/page"
 	"github.com/fucina-go/fucina/tests/harness"
 	"github.com/fucina-go/fucina/tests/harness/engine"
 	"github.com/fucina-go/fucina/tests/inject"
@@ -519,6 +520,52 @@ func TestCancelWhileWaiting(t *testing.T) {
 	}
 	if !slices.Equal(decode(t, b, prompt...), decode(t, openSession(t, m, llm.SessionOptions{Context: 99}), prompt...)) {
 		t.Error("other logits after the cancellations")
+	}
+}
+
+// While a step examines the cache after a failure, and waits for a device, calls that compute
+// nothing go on. The memory of the pages that they free is given back later, because the step may
+// read it.
+func TestBookkeepingDuringCheck(t *testing.T) {
+	g := openFaulty[engine.Provider()](t, 1)
+	f := openGGUF(t, scheduleModel(0))
+	m := newModel(t, g.eng, f, llm.Options{PrefixTokens: -1})
+	a, b := openSession(t, m, llm.SessionOptions{KV: dtype.F16}), openSession(t, m, llm.SessionOptions{KV: dtype.F16})
+	decode(t, a, prompt...)
+	decode(t, b, longIDs(90, 1)...)
+	ctx := inject.As(context.Background(), "a")
+	canceled, cancel := context.WithCancel(ctx)
+	g.faults.Arm(inject.Fault{Call: inject.Submit, Who: "a", Nth: 1, Do: func(provider.Queue) { cancel() }})
+	if err := a.Next(canceled, 5, nil); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a step: %v, want %v", err, context.Canceled)
+	}
+	freed := func() []page.Run { return m.Pools()[0].AppendFreed(nil, 1) }
+	freed()
+	inside, leave := make(chan struct{}), make(chan struct{})
+	g.faults.Arm(inject.Fault{Call: inject.Submit, Who: "a", Nth: 1, Do: func(provider.Queue) {
+		close(inside)
+		<-leave
+	}})
+	done := make(chan error)
+	go func() { done <- a.Next(ctx, 5, nil) }()
+	<-inside
+	fork, err := b.Fork()
+	if err = errors.Join(err, b.Rewind(10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(fork.Close(), b.Close()); err != nil {
+		t.Error(err)
+	}
+	openSession(t, m, llm.SessionOptions{KV: dtype.F16})
+	if runs := freed(); len(runs) == 0 {
+		t.Error("the pages of a session were given back during the check")
+	}
+	close(leave)
+	if err := <-done; err != nil || a.Past() != len(prompt)+1 {
+		t.Errorf("the step: %v, with %d tokens", err, a.Past())
+	}
+	if !slices.Equal(decode(t, a, 7), decode(t, openSession(t, m, llm.SessionOptions{KV: dtype.F16}), append(slices.Clone(prompt), 5, 7)...)) {
+		t.Error("other logits after the check")
 	}
 }
 

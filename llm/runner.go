@@ -32,9 +32,9 @@ type runner struct {
 	failed  int // the number of steps that have failed
 	step    net.Step
 
-	// mu guards the caches, and the sequences of all sessions. It is held for bookkeeping, while a
-	// cache gets its buffers, and while the caches are examined after a failure, but not while a
-	// step computes. A goroutine that holds both locks has taken turn first.
+	// mu guards the caches, and the sequences of all sessions. It is held for bookkeeping and while
+	// a cache gets its buffers, but not while a device computes. A goroutine that holds both locks
+	// has taken turn first.
 	mu     sync.Mutex
 	caches map[dtype.DType]*cache
 }
@@ -49,6 +49,7 @@ type cache struct {
 	pages *kv.Cache
 	pool  *page.Pool
 	used  bool       // a step that wrote to pages has succeeded
+	kept  bool       // checkCaches reads pages, so giveBack does nothing
 	freed []page.Run // scratch space of giveBack
 }
 
@@ -76,6 +77,9 @@ func (c *cache) lose() {
 
 // giveBack gives the memory of long runs of free pages back to the system.
 func (c *cache) giveBack() {
+	if c.kept {
+		return
+	}
 	c.freed = c.pool.AppendFreed(c.freed[:0], c.pages.LeastRun())
 	for _, r := range c.freed {
 		// Without the discard, the memory remains resident. It fails only if the engine is
@@ -192,26 +196,45 @@ func (r *runner) checkContext(ctx context.Context) error {
 }
 
 // checkCaches empties the caches whose contents cannot be read, and returns whether there was
-// one. If it fails because ctx is done, it returns true.
+// one. If it fails because ctx is done, it returns true. It does not hold mu while it reads. The
+// buffers of a cache remain meanwhile, because only the holder of turn releases them while
+// sessions are open.
 func (r *runner) checkCaches(ctx context.Context) (lost bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.c.SetCancel(ctx)
 	defer r.c.SetCancel(context.Background())
+	for _, c := range r.keepUsed() {
+		bad := c.pages.Check(r.c) != nil
+		if bad {
+			err = ctx.Err()
+		}
+		r.mu.Lock()
+		c.kept = false
+		if bad && err == nil {
+			c.lose()
+			lost = true
+		} else {
+			c.giveBack()
+		}
+		r.mu.Unlock()
+	}
+	return lost || err != nil, err
+}
+
+// keepUsed returns the caches that have rows, and sets their kept. It empties the others.
+func (r *runner) keepUsed() (used []*cache) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, c := range r.caches {
 		switch {
 		case c.pages == nil:
-		case !c.used:
-			c.lose() // it has no rows
-		case c.pages.Check(r.c) != nil:
-			if err := ctx.Err(); err != nil {
-				return true, err
-			}
+		case c.used:
+			c.kept = true
+			used = append(used, c)
+		default:
 			c.lose()
-			lost = true
 		}
 	}
-	return lost, nil
+	return used
 }
 
 // close releases the caches and the context. No session is open.
