@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/fucina-go/fucina"
 	"github.com/fucina-go/fucina/gguf"
@@ -174,6 +176,141 @@ func ExampleConversation_SetMessages() {
 	// Output:
 	// assistant "vv ouaeyb" (token limit)
 	// assistant "ait and wasanayu" (token limit)
+}
+
+// exampleSession returns a session on a model whose weights come from a seed. The function that it
+// returns closes everything.
+func exampleSession(opt llm.SessionOptions) (*llm.Session, func()) {
+	eng, err := fucina.Open(fucina.WithExact(true))
+	if err != nil {
+		log.Fatal(err)
+	}
+	f, err := gguf.Parse(tinyllama.GGUF(tinyllama.Options{}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	model, err := llm.New(eng, f, llm.Options{})
+	if err := errors.Join(err, f.Close()); err != nil {
+		log.Fatal(err)
+	}
+	session, err := model.NewSession(opt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return session, func() {
+		if err := errors.Join(session.Close(), model.Close(), eng.Close()); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// allText returns the text of a generation.
+func allText(tokens iter.Seq2[llm.Token, error]) string {
+	var b strings.Builder
+	for tok, err := range tokens {
+		if err != nil {
+			log.Fatal(err)
+		}
+		b.WriteString(tok.Text)
+	}
+	return b.String()
+}
+
+// Two texts go on from one prompt, which is decoded once. The fork and the session share the memory
+// of the prompt.
+func ExampleSession_Fork() {
+	session, end := exampleSession(llm.SessionOptions{})
+	defer end()
+	ctx := context.Background()
+	ids, err := session.Model().Tokenizer().Encode("Once upon a time", tokenizer.EncodeOptions{Frame: tokenizer.PromptFrame})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := session.Decode(ctx, ids, nil); err != nil {
+		log.Fatal(err)
+	}
+	fork, err := session.Fork()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer fork.Close()
+
+	fmt.Printf("%q\n", allText(session.Continue(ctx, llm.GenerateOptions{MaxTokens: 8})))
+	fmt.Printf("%q\n", allText(fork.Generate(ctx, " the", llm.GenerateOptions{MaxTokens: 8})))
+	fmt.Println(len(ids), session.Past(), fork.Past())
+	// Output:
+	// "mefx upq bret"
+	// "ightmeav'ved!"
+	// 12 19 21
+}
+
+// A text that has reached its token limit goes on.
+func ExampleSession_Continue() {
+	session, end := exampleSession(llm.SessionOptions{})
+	defer end()
+	ctx, opt := context.Background(), llm.GenerateOptions{MaxTokens: 8}
+	var last int32
+	for tok, err := range session.Generate(ctx, "Once upon a time", opt) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(tok.Text)
+		last = tok.ID
+	}
+	// The session does not hold the last token of a generation yet.
+	if err := session.Next(ctx, last, nil); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print("|")
+	fmt.Println(allText(session.Continue(ctx, opt)))
+	// Output:
+	// mefx upq bret|anvjtiaan s
+}
+
+// A program takes each prompt back with its answer, before it tries the next one. If the model has
+// blocks that see only a window of tokens, KeepWindows makes that cheap in a long session.
+func ExampleSession_Rewind() {
+	session, end := exampleSession(llm.SessionOptions{KeepWindows: true})
+	defer end()
+	ctx := context.Background()
+	for _, prompt := range []string{"Once", " upon", " a"} {
+		start := session.Past()
+		answer := allText(session.Generate(ctx, prompt, llm.GenerateOptions{MaxTokens: 4}))
+		fmt.Printf("%q: %q, %d tokens\n", prompt, answer, session.Past())
+		if err := session.Rewind(start); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(session.Past())
+	// Output:
+	// "Once": "or to b.", 9 tokens
+	// " upon": "oremen", 7 tokens
+	// " a": "mefvre", 6 tokens
+	// 0
+}
+
+// IDs tells what a session holds: the prompt, with the token that its frame adds, and the
+// generated tokens except the last.
+func ExampleSession_IDs() {
+	session, end := exampleSession(llm.SessionOptions{})
+	defer end()
+	fmt.Printf("%q\n", allText(session.Generate(context.Background(), " the and", llm.GenerateOptions{MaxTokens: 3})))
+	ids, err := session.IDs()
+	if err != nil {
+		log.Fatal(err)
+	}
+	tok := session.Model().Tokenizer()
+	for _, id := range ids {
+		fmt.Printf("%d %q\n", id, tok.AppendPiece(nil, id, true))
+	}
+	// Output:
+	// "u theu"
+	// 1 "<s>"
+	// 292 " "
+	// 264 " the"
+	// 269 " and"
+	// 304 "u"
+	// 264 " the"
 }
 
 // A program saves a session, and goes on with it when it is started again. Here a buffer stands for
