@@ -487,6 +487,17 @@ func ExampleAttention() {
 	// [4.333 4.000]
 }
 
+// With Out, the result has the heads side by side, as the next matrix takes them.
+func ExampleAttention_out() {
+	c, end := session()
+	defer end()
+	q := c.Zeros(fucina.F32, fucina.Ax("seq", 1), fucina.Ax("head", 2), fucina.Ax("d", 2))
+	v := c.Range("n", 8).To(fucina.F32).Split("n", fucina.Ax("key", 2), fucina.Ax("kv_head", 2), fucina.Ax("d", 2))
+	y := fucina.Attention(q, v, v, fucina.AttentionOptions{Scale: 1, Past: 1, Out: "hidden"})
+	fmt.Println(y, must(fucina.Data[float32](y)))
+	// Output: f32 {seq:1 hidden:4} [2 3 4 5]
+}
+
 // RotateStore rotates queries and keys, and writes keys and values to the pages of a cache.
 func ExampleRotateStore() {
 	c, end := session()
@@ -505,6 +516,28 @@ func ExampleRotateStore() {
 	// f32 {page:2 row:8}
 	// page=0 row [0 0 0 0 0 0 0 0]
 	// page=1 row [0 0 -1 0 0 0 5 6]
+}
+
+// Project returns the queries, keys and values of a token side by side, and RotateStore takes them
+// as they are.
+func ExampleRotateStore_packed() {
+	c, end := session()
+	defer end()
+	x := c.Ones(fucina.F32, fucina.Ax("seq", 1), fucina.Ax("in", 1))
+	weight := func(out string, v ...float32) fucina.Projection {
+		return fucina.Projection{Weight: fucina.FromSlice(c, v, fucina.Ax(out, len(v)), fucina.Ax("in", 1))}
+	}
+	qkv := x.Project("in", "qkv", fucina.Tensor{}, weight("q", 1, 0, 2, 0), weight("k", 0, 1), weight("v", 5, 6))
+	quarter := fucina.FromSlice(c, []float32{0, 1}, fucina.Ax("seq", 1), fucina.Ax(fucina.PairAxis, 1), fucina.Ax(fucina.CosSinAxis, 2))
+	cache := c.Zeros(fucina.F32, fucina.Ax("page", 1), fucina.Ax("row", 4)) // one key, then one value
+	place := fucina.FromSlice(c, []int32{0}, fucina.Ax("seq", 1))
+	none := fucina.Tensor{}
+	y := fucina.RotateStore(qkv, none, none, quarter, place, cache, fucina.RotateStoreOptions{Packed: "qkv", Heads: 2, KVHeads: 1, KeyLength: 2})
+	fmt.Println(y, must(fucina.Data[float32](y)))
+	fmt.Println(cache, must(fucina.Data[float32](cache)))
+	// Output:
+	// f32 {seq:1 head:2 d:2} [0 1 0 2]
+	// f32 {page:1 row:4} [-1 0 5 6]
 }
 
 // A step of two generated tokens and a prompt of three says which rows are which.
