@@ -3,10 +3,12 @@ package exec
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 )
@@ -31,19 +33,39 @@ func (c *Queue) checkIndices(id op.ID) error {
 		if !c.args.Has(p) || id.Inputs()[p].Sparse {
 			continue
 		}
-		if c.bufs[p].NewestOnDevice() {
+		buf, o := c.bufs[p], &c.args.In[p]
+		good := goodIndices{buf, buf.Generation(), o.Offset, o.Shape, o.DType, id.Limit(&c.args, p)}
+		if slices.Contains(c.good[:], good) {
+			continue
+		}
+		if buf.NewestOnDevice() {
 			c.unchecked |= 1 << p
 			continue
 		}
-		mem, err := c.bufs[p].Host(c.ctx, storage.Read)
+		mem, err := buf.Host(c.ctx, storage.Read)
 		if err != nil {
 			return err
 		}
 		if err := checkIndex(id, &c.args, p, mem); err != nil {
 			return err
 		}
+		if !buf.Borrowed() { // the lender may change the bytes
+			c.good[c.nextGood] = good
+			c.nextGood = (c.nextGood + 1) % len(c.good)
+		}
 	}
 	return nil
+}
+
+// goodIndices are indices that a check has found to be in range. All layers of a model use the same
+// ones. A write to the buffer changes its generation.
+type goodIndices struct {
+	buf        *storage.Buffer
+	generation uint64
+	offset     int
+	shape      shape.Shape
+	dtype      dtype.DType
+	limit      int
 }
 
 // checkRest checks the indices that only the device had. They are in host memory now.

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/core/shape"
 	"github.com/fucina-go/fucina/core/storage"
 	"github.com/fucina-go/fucina/core/tensor"
 	"github.com/fucina-go/fucina/internal/sim/discrete"
@@ -330,4 +332,68 @@ func TestDeviceReadsTheBufferItWrites(t *testing.T) {
 	if got, want := floats(t, &x), []float32{96, 128, 192, 256}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+}
+
+// Indices that were in range are checked again after a write to them, for another table, and in
+// another part of their buffer. Indices in lent memory are checked each time, because the lender
+// may change them. The error comes from the operation itself, before a device sees it.
+func TestIndicesAreCheckedAgain(t *testing.T) {
+	leak.Check(t)
+	e, _ := openDiscrete(t, discrete.Options{}, littleStaging)
+	harness.CloseLater(t, e)
+	c := newQueue(t, e)
+	table := func(rows int) *tensor.Tensor {
+		x, _, err := Fresh[float32](c, shape.Must(rows, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(x.Release)
+		return &x
+	}
+	gather := func(what string, good bool, table, ids *tensor.Tensor) {
+		t.Helper()
+		y, err := c.Do(op.GetRows, nil, table, ids)
+		if err == nil {
+			y.Release()
+		}
+		if good != (err == nil) || !good && !errors.Is(err, tensor.ErrIndexOutOfBounds) {
+			t.Errorf("%s: error %v, want one: %t", what, err, !good)
+		}
+	}
+	large, small := table(4), table(3)
+	ids, err := FromSlice(c, shape.Must(4), []int32{0, 3, 3, 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ids.Release()
+	part := func(start int) *tensor.Tensor {
+		v, err := ids.Narrow(0, start, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(v.Release)
+		return &v
+	}
+	first, last := part(0), part(2)
+	gather("at first", true, large, first)
+	gather("again", true, large, first)
+	gather("of a smaller table", false, small, first)
+	gather("another part", false, large, last)
+	gather("all", false, large, &ids)
+	values, err := tensor.Data[int32](t.Context(), &ids, storage.Update)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values[1] = 4
+	gather("after a write", false, large, first)
+
+	lent := []int32{0, 3}
+	borrowed, err := tensor.FromBuffer(storage.Borrow(unsafe.Slice((*byte)(unsafe.Pointer(&lent[0])), 8), storage.BorrowOptions{}), dtype.I32, shape.Must(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer borrowed.Release()
+	gather("lent", true, large, &borrowed)
+	lent[1] = 4
+	gather("lent, after a change", false, large, &borrowed)
 }

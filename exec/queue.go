@@ -31,6 +31,9 @@ type Queue struct {
 	// unchecked has a bit for each place with indices that were not checked, because only
 	// the device has them.
 	unchecked uint8
+
+	good     [8]goodIndices // the last ones, to which nextGood is the next to be replaced
+	nextGood int
 }
 
 var _ [8 - op.MaxIn]struct{} // a place is a bit of unchecked
