@@ -21,7 +21,7 @@ type pool struct {
 
 	mu     sync.Mutex
 	host   classes // buffers with host memory
-	device classes // buffers without memory
+	device classes // buffers without memory; no class is deleted
 	clock  int64   // number of requests so far
 	cached int64   // bytes of idle host memory
 	out    int64   // buffers handed out and not released
@@ -33,16 +33,17 @@ type classes map[int]*sizeClass
 
 // sizeClass holds the idle buffers of one size.
 type sizeClass struct {
+	pool  *pool
 	idle  []*storage.Buffer
 	asked int64 // the clock at the last request
 }
 
-// of returns the class of a size.
-func (c classes) of(size int) *sizeClass {
-	class := c[size]
+// class returns the class of a size of one kind of buffer.
+func (p *pool) class(kind classes, size int) *sizeClass {
+	class := kind[size]
 	if class == nil {
-		class = &sizeClass{}
-		c[size] = class
+		class = &sizeClass{pool: p}
+		kind[size] = class
 	}
 	return class
 }
@@ -85,7 +86,7 @@ func roundSize(n int) int {
 // caller releases it.
 func (p *pool) Acquire(n int) (*storage.Buffer, error) {
 	size := roundSize(n)
-	if b := p.take(p.host, size); b != nil {
+	if b, _ := p.take(p.host, size); b != nil {
 		return b, nil
 	}
 	b, err := storage.New(size)
@@ -103,25 +104,26 @@ func (p *pool) Acquire(n int) (*storage.Buffer, error) {
 // The caller releases it.
 func (p *pool) AcquireLazy(n int) *storage.Buffer {
 	size := roundSize(n)
-	if b := p.take(p.device, size); b != nil {
-		return b
+	b, class := p.take(p.device, size)
+	if b == nil {
+		b = storage.NewLazy(size)
+		b.SetReclaimer((*deviceClass)(class))
 	}
-	b := storage.NewLazy(size)
-	b.SetReclaimer((*deviceArm)(p))
 	return b
 }
 
-// take counts a buffer as handed out and returns an idle one of that size, or nil.
-func (p *pool) take(arm classes, size int) *storage.Buffer {
+// take counts a buffer as handed out. It returns an idle one of that size, or nil, and the class
+// of the size.
+func (p *pool) take(kind classes, size int) (*storage.Buffer, *sizeClass) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out++
 	p.clock++
-	class := arm.of(size)
+	class := p.class(kind, size)
 	class.asked = p.clock
 	n := len(class.idle)
 	if n == 0 {
-		return nil
+		return nil, class
 	}
 	b := class.idle[n-1]
 	class.idle[n-1] = nil
@@ -130,7 +132,7 @@ func (p *pool) take(arm classes, size int) *storage.Buffer {
 		p.cached -= int64(size)
 	}
 	b.Revive()
-	return b
+	return b, class
 }
 
 // makeRoom frees idle host memory until size more bytes fit under the cap, and reports
@@ -141,7 +143,7 @@ func (p *pool) makeRoom(size int) bool {
 		return false
 	}
 	for p.cached+int64(size) > p.cap {
-		oldest, asked := 0, p.host.of(size).asked
+		oldest, asked := 0, p.class(p.host, size).asked
 		for s, class := range p.host {
 			if len(class.idle) > 0 && class.asked < asked {
 				oldest, asked = s, class.asked
@@ -163,10 +165,10 @@ func (p *pool) makeRoom(size int) bool {
 	return true
 }
 
-// hostArm and deviceArm implement storage.Reclaimer for the pool's two kinds of buffer.
+// hostArm and deviceClass implement storage.Reclaimer for the pool's two kinds of buffer.
 type (
-	hostArm   pool
-	deviceArm pool
+	hostArm     pool
+	deviceClass sizeClass
 )
 
 // Reclaim implements storage.Reclaimer.
@@ -183,13 +185,13 @@ func (h *hostArm) Reclaim(b *storage.Buffer) {
 		return
 	}
 	p.cached += int64(b.Size())
-	class := p.host.of(b.Size())
+	class := p.class(p.host, b.Size())
 	class.idle = append(class.idle, b)
 }
 
 // Reclaim implements storage.Reclaimer.
-func (d *deviceArm) Reclaim(b *storage.Buffer) {
-	p := (*pool)(d)
+func (d *deviceClass) Reclaim(b *storage.Buffer) {
+	p := d.pool
 	b.DropHost()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,8 +200,7 @@ func (d *deviceArm) Reclaim(b *storage.Buffer) {
 		b.Destroy()
 		return
 	}
-	class := p.device.of(b.Size())
-	class.idle = append(class.idle, b)
+	d.idle = append(d.idle, b)
 }
 
 // Close destroys the idle buffers, and returns an error if buffers were not released. A
@@ -208,13 +209,13 @@ func (p *pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, arm := range []classes{p.host, p.device} {
-		for _, class := range arm {
+	for _, kind := range []classes{p.host, p.device} {
+		for _, class := range kind {
 			for _, b := range class.idle {
 				b.Destroy()
 			}
 		}
-		clear(arm)
+		clear(kind)
 	}
 	p.cached = 0
 	if p.out != 0 {
