@@ -95,6 +95,7 @@ type deviceQueue struct {
 type begun struct {
 	buf    *storage.Buffer
 	access storage.Access
+	block  *residency.Block
 }
 
 func (q *deviceQueue) open(d *device) error {
@@ -278,7 +279,7 @@ func (c *Queue) endDevice(ws *residency.Block, w accel.Work, submitted bool) {
 	}
 	for i := range q.n {
 		q.begun[i].buf.EndDevice(q.begun[i].access, w, submitted, q.needs.Data)
-		q.begun[i].buf = nil
+		q.begun[i] = begun{}
 	}
 	for i := range c.args.NOut {
 		if o := &c.outs[i]; submitted && o.access == storage.Overwrite {
@@ -341,9 +342,12 @@ func (c *Queue) beginBuffers() error {
 		if c.bufs[i] == nil {
 			continue
 		}
-		b, err := c.dev.beginBuffer(c.ctx, c.bufs[i], storage.Read, a.In[i].Weight)
-		if err != nil {
-			return err
+		b := c.dev.read(c.bufs[i]) // inputs are often views of one buffer
+		if b == nil {
+			var err error
+			if b, err = c.dev.beginBuffer(c.ctx, c.bufs[i], storage.Read, a.In[i].Weight); err != nil {
+				return err
+			}
 		}
 		a.In[i].Mem = b.Mem()
 	}
@@ -360,6 +364,16 @@ func (c *Queue) beginBuffers() error {
 			return err
 		}
 		a.Out[i].Mem = b.Mem()
+	}
+	return nil
+}
+
+// read returns the memory of a buffer that an earlier input of the operation has, or nil.
+func (q *deviceQueue) read(buf *storage.Buffer) *residency.Block {
+	for i := range q.n {
+		if q.begun[i].buf == buf {
+			return q.begun[i].block
+		}
 	}
 	return nil
 }
@@ -388,11 +402,12 @@ func (q *deviceQueue) beginBuffer(ctx context.Context, buf *storage.Buffer, acce
 		if weight && !missing {
 			q.d.res.Used(mem)
 		}
-		q.begun[q.n] = begun{buf, access}
+		block := mem.(*residency.Block)
+		q.begun[q.n] = begun{buf, access, block}
 		q.n++
 		if adopted {
 			buf.Cold()
 		}
-		return mem.(*residency.Block), nil
+		return block, nil
 	}
 }
