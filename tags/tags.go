@@ -35,8 +35,7 @@ func Of(names ...string) (List, error) {
 	}
 	var l List
 	for _, name := range names {
-		var err error
-		if l, err = l.Append(name); err != nil {
+		if err := l.Add(name); err != nil {
 			return List{}, err
 		}
 	}
