@@ -53,10 +53,10 @@ type contract struct {
 	name string
 	in   []Role
 	out  []Role
-	// infer checks the parameters, and the inputs against each other, and sets the shapes of
-	// the outputs in a.want. The formats and ranks of the inputs were checked before. If the
-	// role of an output accepts several dtypes, the caller has set the output's dtype.
-	infer func(a *Args) Refusal
+	// infer checks the parameters, and the inputs against each other, and returns the shapes
+	// of the outputs. The formats and ranks of the inputs were checked before. If the role of
+	// an output accepts several dtypes, the caller has set the output's dtype.
+	infer func(a *Args) (shapes, Refusal)
 	// layout, if set, returns the layout that the operation accepts of an operand. It is for
 	// operations where that depends on the other operands.
 	layout func(a *Args, p Place) Layout
@@ -72,6 +72,12 @@ type contract struct {
 	// required is the number of inputs up to the last that is not optional.
 	required int
 }
+
+// shapes are the shapes of an operation's outputs.
+type shapes [MaxOut]shape.Shape
+
+// only returns the shape of a single output, and no refusal.
+func only(s shape.Shape) (shapes, Refusal) { return shapes{s}, Refusal{} }
 
 var (
 	floats = FormatsOf(dtype.F32)
@@ -122,10 +128,10 @@ var contracts = [Count]contract{
 	},
 	GetRows: {
 		name: "get_rows", in: []Role{{Name: "table", Formats: decodable, Rank: 2, Layout: Rows}, index("ids", ids, 1)}, out: output,
-		infer: func(a *Args) Refusal {
-			a.want[0] = a.In[0].Shape
-			a.want[0].Set(0, a.In[1].Shape.Dim(0))
-			return Refusal{}
+		infer: func(a *Args) (shapes, Refusal) {
+			s := a.In[0].Shape
+			s.Set(0, a.In[1].Shape.Dim(0))
+			return only(s)
 		},
 		limit: func(a *Args, _ Place) int { return a.In[0].Shape.Dim(0) },
 	},
@@ -137,9 +143,9 @@ var contracts = [Count]contract{
 	Scale:  pointwise("scale", "input"),
 	SoftCap: func() contract {
 		c := pointwise("soft_cap", "input")
-		c.infer = func(a *Args) Refusal {
+		c.infer = func(a *Args) (shapes, Refusal) {
 			if r := positive(SoftCapParam, a.SoftCap); !r.OK() {
-				return r
+				return shapes{}, r
 			}
 			return inferSame(a)
 		}
@@ -147,12 +153,12 @@ var contracts = [Count]contract{
 	}(),
 	RMSNorm: {
 		name: "rms_norm", in: []Role{f32("input", 0, Rows), f32("weight", 1, Free)}, out: output,
-		infer: func(a *Args) Refusal {
+		infer: func(a *Args) (shapes, Refusal) {
 			if r := goodEps(a); !r.OK() {
-				return r
+				return shapes{}, r
 			}
 			if r := sameSize(a, 1, 0, 0, -1); !r.OK() {
-				return r
+				return shapes{}, r
 			}
 			return inferSame(a)
 		},
@@ -196,13 +202,12 @@ var contracts = [Count]contract{
 	Softmax: {name: "softmax", in: []Role{f32("input", 0, Rows)}, out: output, infer: inferSame},
 	Argmax: {
 		name: "argmax", in: []Role{f32("input", 0, Rows)}, out: []Role{{Name: "output", Formats: FormatsOf(dtype.I32)}},
-		infer: func(a *Args) Refusal {
-			s := &a.In[0].Shape
+		infer: func(a *Args) (shapes, Refusal) {
+			s := a.In[0].Shape
 			if n := s.Dim(-1); n > math.MaxInt32 {
-				return Refusal{Why: TooLarge, Axis: int8(s.Rank() - 1), Other: NoPlace, Got: n, Want: math.MaxInt32}
+				return shapes{}, Refusal{Why: TooLarge, Axis: int8(s.Rank() - 1), Other: NoPlace, Got: n, Want: math.MaxInt32}
 			}
-			a.want[0] = s.Without(s.Rank() - 1)
-			return Refusal{}
+			return only(s.Without(s.Rank() - 1))
 		},
 	},
 	SetRows: {
@@ -333,7 +338,8 @@ func Infer(id ID, a *Args) Refusal {
 		return r
 	}
 	c := &contracts[id]
-	if r := c.infer(a); !r.OK() {
+	want, r := c.infer(a)
+	if !r.OK() {
 		r.Op = id
 		return r
 	}
@@ -341,7 +347,7 @@ func Infer(id ID, a *Args) Refusal {
 	for i := range a.NOut {
 		o := &a.Out[i]
 		if c.out[i].Into {
-			if r := checkOut(id, a, i, &a.want[i]); !r.OK() {
+			if r := checkOut(id, a, i, &want[i]); !r.OK() {
 				r.Op = id
 				return r
 			}
@@ -350,7 +356,7 @@ func Infer(id ID, a *Args) Refusal {
 		if d := c.dtypes[i]; d != dtype.Invalid {
 			o.DType = d
 		}
-		o.Shape, o.Offset = a.want[i], 0
+		o.Shape, o.Offset = want[i], 0
 		if _, err := o.Shape.Bytes(o.DType); err != nil {
 			r := sizes(o, FirstOut+Place(i))
 			r.Op = id
@@ -370,13 +376,15 @@ func Infer(id ID, a *Args) Refusal {
 // Check checks an operation's inputs and parameters as Infer does, and outputs that exist.
 // The outputs must have the dtypes and shapes that Infer sets, and no two elements of an
 // output may share memory. Every operand must have valid strides, in the layout that its
-// role accepts. Check does not check the memory, which a provider does; see [Operand.Fits].
+// role accepts. Check does not check the memory, which a provider does; see [Operand.Fits]. It
+// changes nothing, so goroutines may check the same arguments.
 func Check(id ID, a *Args) Refusal {
 	if r := checkOperands(id, a); !r.OK() {
 		return r
 	}
 	c := &contracts[id]
-	if r := c.infer(a); !r.OK() {
+	want, r := c.infer(a)
+	if !r.OK() {
 		r.Op = id
 		return r
 	}
@@ -384,7 +392,7 @@ func Check(id ID, a *Args) Refusal {
 		return Refusal{Op: id, Why: WrongCount, Place: NoPlace, Got: a.NOut, Want: len(c.out)}
 	}
 	for i := range a.NOut {
-		if r := checkOut(id, a, i, &a.want[i]); !r.OK() {
+		if r := checkOut(id, a, i, &want[i]); !r.OK() {
 			r.Op = id
 			return r
 		}
@@ -584,23 +592,20 @@ func axisOf(s *shape.Shape, i int) int8 {
 	return int8(i)
 }
 
-// inferSame sets the shape of the output to that of the first input.
-func inferSame(a *Args) Refusal {
-	a.want[0] = a.In[0].Shape
-	return Refusal{}
-}
+// inferSame returns the shape of the first input.
+func inferSame(a *Args) (shapes, Refusal) { return only(a.In[0].Shape) }
 
 // inferPointwise is inferSame for inputs that all have one shape.
-func inferPointwise(a *Args) Refusal {
+func inferPointwise(a *Args) (shapes, Refusal) {
 	for i := 1; i < a.NIn; i++ {
 		if a.In[i].Shape != a.In[0].Shape {
-			return sameShape(&a.In[i].Shape, &a.In[0].Shape, Place(i), 0)
+			return shapes{}, sameShape(&a.In[i].Shape, &a.In[0].Shape, Place(i), 0)
 		}
 	}
 	return inferSame(a)
 }
 
-func inferCopy(a *Args) Refusal {
+func inferCopy(a *Args) (shapes, Refusal) {
 	from, to := a.In[0].DType, a.Out[0].DType
 	switch {
 	case !to.Valid():
@@ -608,7 +613,7 @@ func inferCopy(a *Args) Refusal {
 		to == dtype.F32 && from.SupportsToFloat(), from == dtype.F32 && to == dtype.Q8_0:
 		return inferSame(a)
 	}
-	return Refusal{Why: NoConversion, Got: int(from), Want: int(to)}
+	return shapes{}, Refusal{Why: NoConversion, Got: int(from), Want: int(to)}
 }
 
 // copyLayout returns the layout of an operand of Copy. A copy of blocks is a copy of their
@@ -626,9 +631,9 @@ func copyLayout(a *Args, p Place) Layout {
 	return Free
 }
 
-func inferRoPE(a *Args) Refusal {
+func inferRoPE(a *Args) (shapes, Refusal) {
 	if r := goodAngles(a, 1); !r.OK() {
-		return r
+		return shapes{}, r
 	}
 	return inferSame(a)
 }
@@ -667,26 +672,26 @@ func weightLayout(a *Args, p Place) Layout {
 	return Rows
 }
 
-func inferMatMul(a *Args) Refusal {
+func inferMatMul(a *Args) (shapes, Refusal) {
 	x, w := &a.In[0].Shape, &a.In[1].Shape
 	batched := w.Rank() == 3
 	if w.Rank() != 2 && !batched {
-		return Refusal{Why: WrongRank, Place: 1, Got: w.Rank(), Want: min(max(2, w.Rank()), 3)} // the nearest
+		return shapes{}, Refusal{Why: WrongRank, Place: 1, Got: w.Rank(), Want: min(max(2, w.Rank()), 3)} // the nearest
 	}
 	if batched {
 		if x.Rank() != 3 {
-			return Refusal{Why: WrongRank, Place: 0, Got: x.Rank(), Want: 3}
+			return shapes{}, Refusal{Why: WrongRank, Place: 0, Got: x.Rank(), Want: 3}
 		}
 		if r := sameSize(a, 1, 0, 0, 0); !r.OK() {
-			return r
+			return shapes{}, r
 		}
 	}
-	if r := sameSize(a, 1, -1, 0, -1); !r.OK() {
-		return r
+	if r := first(sameSize(a, 1, -1, 0, -1), goodChunks(a, 1)); !r.OK() {
+		return shapes{}, r
 	}
-	a.want[0] = *x
-	a.want[0].Set(x.Rank()-1, w.Dim(-2))
-	return goodChunks(a, 1)
+	s := *x
+	s.Set(s.Rank()-1, w.Dim(-2))
+	return only(s)
 }
 
 // Param names a parameter of an operation in a refusal.

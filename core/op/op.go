@@ -154,8 +154,6 @@ type Args struct {
 	// kernel for a row by this, but by nothing else about the rows.
 	Generated int
 	Params
-
-	want [MaxOut]shape.Shape // scratch of Infer and Check: the shapes that the outputs have
 }
 
 // Params are the parameters of an operation. The comment of each field names the operations
