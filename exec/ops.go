@@ -139,7 +139,9 @@ func (c *Queue) do(k *call, in []*tensor.Tensor, r *Results) error {
 // recursive function escape to the heap.
 func (c *Queue) doWhole(k *call, in []*tensor.Tensor, r *Results, refused *op.Refusal) error {
 	switch {
-	case refused.OK() && c.laidOut(k.id) && !c.shares():
+	case refused.OK() && c.recalled && !c.shares():
+	case refused.OK() && !c.recalled && c.laidOut(k.id) && !c.shares():
+		c.remember(k.id, k.into != nil)
 	case refused.OK(), refused.Why == op.WrongLayout && refused.Place < op.FirstOut:
 		return c.doCopies(k, in, r)
 	default:
@@ -214,13 +216,15 @@ func (c *Queue) begin(k *call, in []*tensor.Tensor) op.Refusal {
 	if a.Has(0) {
 		a.Generated = min(c.generated, a.In[0].Shape.Dim(0))
 	}
-	if k.into == nil {
-		return op.Infer(k.id, a)
-	}
 	last := a.NOut - 1
-	operand(&a.Out[last], k.into)
-	c.outs[last] = output{k.into.Buffer(), storage.Update}
-	if last > 0 {
+	if k.into != nil {
+		operand(&a.Out[last], k.into)
+		c.outs[last] = output{k.into.Buffer(), storage.Update}
+	}
+	if c.recalled = c.recall(k.id, k.into != nil); c.recalled {
+		return op.Refusal{}
+	}
+	if k.into == nil || last > 0 {
 		return op.Infer(k.id, a)
 	}
 	return op.Check(k.id, a)

@@ -32,6 +32,9 @@ type Queue struct {
 	// the device has them.
 	unchecked uint8
 
+	accepted [op.Count]*acceptedCalls // by operation; nil before its first call
+	recalled bool                     // the call in progress is like one of these
+
 	good     [8]goodIndices // the last ones, to which nextGood is the next to be replaced
 	nextGood int
 }

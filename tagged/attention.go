@@ -266,7 +266,9 @@ func (c *Call) unpack(w *works) error {
 			return err
 		}
 		w[i].set(v)
-		if w[i].Names, err = tags.Of(token, heads.Name, a[DimAxis].Name); err != nil {
+		if i == 2 {
+			w[i].Names = w[1].Names
+		} else if w[i].Names, err = tags.Of(token, heads.Name, a[DimAxis].Name); err != nil {
 			return err
 		}
 		start, rest = start+size, rest-size

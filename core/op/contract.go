@@ -55,7 +55,8 @@ type contract struct {
 	out  []Role
 	// infer checks the parameters, and the inputs against each other, and returns the shapes
 	// of the outputs. The formats and ranks of the inputs were checked before. If the role of
-	// an output accepts several dtypes, the caller has set the output's dtype.
+	// an output accepts several dtypes, the caller has set the output's dtype. The result depends
+	// on nothing but the parameters and the dtypes, shapes and strides of the operands.
 	infer func(a *Args) (shapes, Refusal)
 	// layout, if set, returns the layout that the operation accepts of an operand. It is for
 	// operations where that depends on the other operands.
