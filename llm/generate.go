@@ -97,8 +97,9 @@ func (r EndReason) String() string {
 //
 // Token.End distinguishes these cases.
 //
-// Afterwards the session holds the prompt and the generated tokens except the last, and can
-// continue from there.
+// Afterwards the session holds the prompt and the generated tokens except the last, which no step
+// has computed. To go on after the text, or to fork or save the session with all of it, give that
+// token to GenerateIDs or to Next.
 //
 // The loop claims the session from its start to its end. Until then, all methods of the
 // session except Past, Context and Model fail with fucina.ErrBusy, and so does a second
@@ -134,8 +135,9 @@ func (s *Session) GenerateIDs(ctx context.Context, ids []int32, opt GenerateOpti
 }
 
 // Continue is like Generate without a prompt: the text goes on after the tokens that the session
-// holds, for example after Decode, Fork or LoadSession. It computes the last of them again. An empty
-// session is an error.
+// holds, for example after Decode, Fork or LoadSession. It computes the last of them again. After
+// Generate, the session does not hold the last token of the text, so Continue begins with that
+// token once more, unless Next was called with it. An empty session is an error.
 func (s *Session) Continue(ctx context.Context, opt GenerateOptions) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
 		s.claim(yield, func() error {
