@@ -58,7 +58,8 @@ func (c *Queue) checkIndices(id op.ID) error {
 }
 
 // goodIndices are indices that a check has found to be in range. All layers of a model use the same
-// ones. A write to the buffer changes its generation.
+// ones. A write to the buffer changes its generation. The queue keeps the buffer reachable, so that
+// no other buffer gets its address; it has no reference to the memory.
 type goodIndices struct {
 	buf        *storage.Buffer
 	generation uint64

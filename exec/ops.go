@@ -139,9 +139,10 @@ func (c *Queue) do(k *call, in []*tensor.Tensor, r *Results) error {
 // recursive function escape to the heap.
 func (c *Queue) doWhole(k *call, in []*tensor.Tensor, r *Results, refused *op.Refusal) error {
 	switch {
-	case refused.OK() && c.recalled && !c.shares():
-	case refused.OK() && !c.recalled && c.laidOut(k.id) && !c.shares():
-		c.remember(k.id, k.into != nil)
+	case refused.OK() && (c.recalled || c.laidOut(k.id)) && !c.shares():
+		if !c.recalled {
+			c.remember(k.id, k.into != nil)
+		}
 	case refused.OK(), refused.Why == op.WrongLayout && refused.Place < op.FirstOut:
 		return c.doCopies(k, in, r)
 	default:

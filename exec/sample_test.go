@@ -150,7 +150,7 @@ func (s *sample) run(c *Queue, o operands) (out [op.MaxOut]tensor.Tensor, err er
 	return out, err
 }
 
-// doBoth runs an operation with two outputs, of which the second is into, if that is not nil.
+// doBoth runs an operation with two outputs. If into is not nil, it is the second one.
 func (c *Queue) doBoth(id op.ID, p *op.Params, into *tensor.Tensor, in ...*tensor.Tensor) (first, second tensor.Tensor, err error) {
 	r := Results{&first}
 	if into == nil {
