@@ -12,3 +12,8 @@ package simd
 //
 //go:noescape
 func q4kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q6kRowsVBMI is q4kRowsVBMI for Q6_K and Ascending.
+//
+//go:noescape
+func q6kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)

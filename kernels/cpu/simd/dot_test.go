@@ -101,6 +101,27 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
+// randomRows returns blocks of random bytes, whose elements are below 1e30.
+func randomRows(t *testing.T, r *rand.Rand, d dtype.DType, blocks int) []byte {
+	t.Helper()
+	w, y := make([]byte, blocks*d.Size()), make([]float32, d.BlockSize())
+	for b := w; len(b) > 0; b = b[d.Size():] {
+		for good := false; !good; {
+			for i := range b[:d.Size()] {
+				b[i] = byte(r.Uint32())
+			}
+			if err := quant.DecodeRow(y, d, b[:d.Size()]); err != nil {
+				t.Fatal(err)
+			}
+			good = true
+			for _, v := range y {
+				good = good && math.Abs(float64(v)) < 1e30
+			}
+		}
+	}
+	return w
+}
+
 // A product is near that of the decoded weights with the activations that the codes stand for.
 func TestDot(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
@@ -111,18 +132,9 @@ func TestDot(t *testing.T) {
 		for _, blocks := range []int{1, 2, 5} {
 			k := blocks * d.BlockSize()
 			x, y := row(r, k), make([]float32, k)
-			w := make([]byte, blocks*d.Size())
-			for bad := true; bad; { // no scale that is not finite
-				for i := range w {
-					w[i] = byte(r.Uint32())
-				}
-				if err := quant.DecodeRow(y, d, w); err != nil {
-					t.Fatal(err)
-				}
-				bad = false
-				for _, v := range y {
-					bad = bad || !(math.Abs(float64(v)) < 1e30)
-				}
+			w := randomRows(t, r, d, blocks)
+			if err := quant.DecodeRow(y, d, w); err != nil {
+				t.Fatal(err)
 			}
 			act := make([]byte, (k+255)/256*ActBytes)
 			var got float32

@@ -21,6 +21,7 @@ const (
 func main() {
 	ConstraintExpr("amd64,!noasm")
 	q4kRows()
+	q6kRows()
 	Generate()
 }
 
@@ -83,4 +84,66 @@ func unpackAdd(a, b, t reg.VecPhysical, wide bool) {
 		VPUNPCKLDQ(b, a, a)
 	}
 	VPADDD(t, a, a)
+}
+
+// rowLoop is the body of a function that multiplies rows by a row of activations. blocks adds n
+// super-blocks, 4 or 1, of the given number of bytes, to the sum in X5.
+func rowLoop(bytes int, blocks func(p, act reg.Register, sum reg.VecPhysical, n int)) {
+	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
+	rowBytes, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
+	act, p, n := GP64(), GP64(), GP64()
+	sum := reg.X5
+	Label("row")
+	Load(Param("act"), act)
+	Load(Param("blocks"), n)
+	MOVQ(w, p)
+	VPXORD(zmm(5), zmm(5), zmm(5))
+	SUBQ(Imm(4), n)
+	JL(LabelRef("rest"))
+	Label("four")
+	blocks(p, act, sum, 4)
+	ADDQ(I32(int32(4*bytes)), p)
+	ADDQ(I32(4*actBytes), act)
+	SUBQ(Imm(4), n)
+	JGE(LabelRef("four"))
+	Label("rest")
+	ADDQ(Imm(4), n)
+	JZ(LabelRef("done"))
+	Label("one")
+	blocks(p, act, sum, 1)
+	ADDQ(I32(int32(bytes)), p)
+	ADDQ(I32(actBytes), act)
+	DECQ(n)
+	JNZ(LabelRef("one"))
+	Label("done")
+	VMOVSS(sum, Mem{Base: out})
+	ADDQ(Imm(4), out)
+	ADDQ(rowBytes, w)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
+
+// sumLanes sets word r of X0 to the sum of the words of total[r]. It changes Y1 and total.
+func sumLanes(total [4]reg.VecPhysical) {
+	unpackAdd(total[0], total[1], zmm(0), false)
+	unpackAdd(total[2], total[3], zmm(0), false)
+	unpackAdd(total[0], total[2], zmm(0), true)
+	VEXTRACTI64X4(Imm(1), total[0], reg.Y1)
+	VPADDD(total[0].AsY(), reg.Y1, reg.Y0)
+	VEXTRACTI128(Imm(1), reg.Y0, reg.X1)
+	VPADDD(reg.X1, reg.X0, reg.X0)
+}
+
+// addLanes adds the first n words of X0, times the scales of n stretches of activations, to the sum,
+// one after the other. It changes X1 to X3.
+func addLanes(act reg.Register, sum reg.VecPhysical, n int) {
+	lane := [4]reg.VecPhysical{reg.X0, reg.X1, reg.X2, reg.X3}
+	for r := 1; r < n; r++ {
+		VPERMILPS(Imm(uint64(r)), reg.X0, lane[r])
+	}
+	for r, t := range lane[:n] {
+		VFMADD231SS(at(act, actBytes*r+actScale), t, sum)
+	}
 }

@@ -13,42 +13,7 @@ const q4kBytes = 144
 // scales are unpacked together. The block sums come into the lanes of an xmm.
 func q4kRows() {
 	TEXT("q4kRowsVBMI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
-	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
-	rowBytes, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
-	k := q4kConsts()
-	act, p, n := GP64(), GP64(), GP64()
-	sum := reg.X5
-
-	Label("row")
-	Load(Param("act"), act)
-	Load(Param("blocks"), n)
-	MOVQ(w, p)
-	VPXORD(zmm(5), zmm(5), zmm(5))
-	SUBQ(Imm(4), n)
-	JL(LabelRef("rest"))
-	Label("four")
-	k.blocks(p, act, sum, 4)
-	ADDQ(I32(4*q4kBytes), p)
-	ADDQ(I32(4*actBytes), act)
-	SUBQ(Imm(4), n)
-	JGE(LabelRef("four"))
-	Label("rest")
-	ADDQ(Imm(4), n)
-	JZ(LabelRef("done"))
-	Label("one")
-	k.blocks(p, act, sum, 1)
-	ADDQ(I32(q4kBytes), p)
-	ADDQ(I32(actBytes), act)
-	DECQ(n)
-	JNZ(LabelRef("one"))
-	Label("done")
-	VMOVSS(sum, Mem{Base: out})
-	ADDQ(Imm(4), out)
-	ADDQ(rowBytes, w)
-	DECQ(rows)
-	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
+	rowLoop(q4kBytes, q4kConsts().blocks)
 }
 
 // q4k are the constants of q4kRows.
@@ -139,13 +104,7 @@ func (k *q4k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 	VPSHUFD(Imm(0xb1), mins, m)
 	VPADDD(m, mins, mins)
 	VPERMD(mins, k.lanes, mins)
-	unpackAdd(total[0], total[1], zmm(0), false)
-	unpackAdd(total[2], total[3], zmm(0), false)
-	unpackAdd(total[0], total[2], zmm(0), true)
-	VEXTRACTI64X4(Imm(1), total[0], reg.Y1)
-	VPADDD(total[0].AsY(), reg.Y1, reg.Y0)
-	VEXTRACTI128(Imm(1), reg.Y0, reg.X1)
-	VPADDD(reg.X1, reg.X0, reg.X0)
+	sumLanes(total)
 	VPERMW(head, k.halves, zmm(1))
 	VCVTPH2PS(reg.X1, reg.Y1)
 	VEXTRACTF128(Imm(1), reg.Y1, reg.X2)
@@ -153,16 +112,5 @@ func (k *q4k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 	VCVTDQ2PS(reg.X4, reg.X4)
 	VMULPS(reg.X1, reg.X0, reg.X0)
 	VFNMADD231PS(reg.X2, reg.X4, reg.X0)
-	lane := [4]reg.VecPhysical{reg.X0, reg.X1, reg.X2, reg.X3}
-	for r := range n {
-		switch r {
-		case 1:
-			VMOVSHDUP(reg.X0, reg.X1)
-		case 2, 3:
-			VPERMILPS(Imm(uint64(r)), reg.X0, lane[r])
-		}
-	}
-	for r, t := range lane[:n] {
-		VFMADD231SS(at(act, actBytes*r+actScale), t, sum)
-	}
+	addLanes(act, sum, n)
 }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const q6kBytes = 210
+
+// q6kRows multiplies rows of Q6_K by one row of activations, as q4kRows does. The codes are taken
+// without their offset of 32, which the sums of the activations make good.
+func q6kRows() {
+	TEXT("q6kRowsVBMI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	k := &q6k{low: zmm(31), shift4: zmm(30), high: zmm(29), fields: [2]reg.VecPhysical{zmm(28), zmm(27)}, lanes: zmm(18)}
+	broadcast(0x0f0f0f0f, k.low)
+	broadcast(0x30303030, k.high)
+	t := GP64()
+	MOVQ(U64(0x1020408000000000), t) // the matrix of a shift right by 4
+	VPBROADCASTQ(t, k.shift4)
+	// Byte j of a word of 64 bits gets the 8 bits from offset 8j+o on, so that the upper two bits of
+	// a code come to their place above its lower four.
+	for i, v := range k.fields {
+		var b []byte
+		for half := range 2 {
+			for j := range 32 {
+				b = append(b, byte(8*(j%8)-4+2*half+4*i)&63)
+			}
+		}
+		VMOVDQU8(table("q6kFields"+string(rune('0'+i)), b), v)
+	}
+	for i := range k.words {
+		// Scales 4i to 4i+3 as words, 8 times each.
+		k.words[i] = zmm(23 + i)
+		var b []byte
+		for g := range 4 {
+			b = append(b, repeat([]byte{byte(4*i + g), 0}, 8)...)
+		}
+		VMOVDQU16(table("q6kWords"+string(rune('0'+i)), b), k.words[i])
+	}
+	VMOVDQU32(table("q6kLanes", append(dwords(0, 4, 8, 12), make([]byte, 48)...)), k.lanes)
+	rowLoop(q6kBytes, k.blocks)
+}
+
+// q6k are the constants of q6kRows.
+type q6k struct {
+	low, shift4, high reg.VecPhysical
+	fields            [2]reg.VecPhysical
+	words             [4]reg.VecPhysical
+	lanes             reg.VecPhysical
+}
+
+// blocks adds n super-blocks, 4 or 1, at p to the sum.
+func (k *q6k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
+	total := [4]reg.VecPhysical{zmm(11), zmm(12), zmm(13), zmm(14)}
+	for r, v := range total {
+		VPXORD(v, v, v)
+		if r >= n {
+			continue
+		}
+		scales, offset := zmm(10), zmm(9)
+		VPMOVSXBW(at(p, q6kBytes*r+192), scales.AsY())
+		VPMADDWD(at(act, actBytes*r+actSums16), scales.AsY(), offset.AsY())
+		VPSLLD(Imm(5), offset.AsY(), offset.AsY())
+		VPSUBD(offset.AsY(), v.AsY(), v.AsY())
+		for h := range 2 {
+			low, high, bits := zmm(8), zmm(7), zmm(6)
+			VMOVDQU8(at(p, q6kBytes*r+64*h), low)
+			VBROADCASTI64X4(at(p, q6kBytes*r+128+32*h), bits)
+			VGF2P8AFFINEQB(Imm(0), k.shift4, low, high)
+			VPANDD(k.low, low, low)
+			for i, q := range []reg.VecPhysical{low, high} {
+				f, s := zmm(4), zmm(3)
+				VPMULTISHIFTQB(bits, k.fields[i], f)
+				VPTERNLOGD(Imm(0xf8), k.high, f, q) // q | f&high
+				VPMADDUBSW(at(act, actBytes*r+128*h+64*i), q, q)
+				VPERMW(scales, k.words[2*h+i], s)
+				VPDPWSSD(s, q, v)
+			}
+		}
+	}
+	sumLanes(total)
+	// The scales of the blocks are 210 bytes apart.
+	VMOVD(at(p, q6kBytes-4), reg.X1)
+	VPSRLD(Imm(16), reg.X1, reg.X1)
+	for r := 1; r < n; r++ {
+		VPINSRW(Imm(uint64(r)), at(p, q6kBytes*r+208), reg.X1, reg.X1)
+	}
+	VCVTPH2PS(reg.X1, reg.X1)
+	VCVTDQ2PS(reg.X0, reg.X0)
+	VMULPS(reg.X1, reg.X0, reg.X0)
+	addLanes(act, sum, n)
+}
