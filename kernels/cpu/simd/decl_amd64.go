@@ -17,3 +17,42 @@ func q4kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 //
 //go:noescape
 func q6kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q40RowsVNNI sets out[i], for each of the rows of Q4_0 that are rowBytes apart, to
+//
+//	DotSmall(dtype.Q4_0, row i, act, ActBytes)
+//
+// A row has the given number of blocks, at least one. It needs AVX-512 F, BW, DQ, VL and VNNI.
+//
+//go:noescape
+func q40RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q41RowsVNNI is q40RowsVNNI for Q4_1.
+//
+//go:noescape
+func q41RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q50RowsVNNI is q40RowsVNNI for Q5_0.
+//
+//go:noescape
+func q50RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q51RowsVNNI is q40RowsVNNI for Q5_1.
+//
+//go:noescape
+func q51RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q80RowsVNNI is q40RowsVNNI for Q8_0.
+//
+//go:noescape
+func q80RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// iq4nlRowsVNNI is q40RowsVNNI for IQ4_NL.
+//
+//go:noescape
+func iq4nlRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// mxfp4RowsVNNI is q40RowsVNNI for MXFP4.
+//
+//go:noescape
+func mxfp4RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)

@@ -668,3 +668,1649 @@ DATA q6kLanes<>+40(SB)/8, $0x0000000000000000
 DATA q6kLanes<>+48(SB)/8, $0x0000000000000000
 DATA q6kLanes<>+56(SB)/8, $0x0000000000000000
 GLOBL q6kLanes<>(SB), RODATA|NOPTR, $64
+
+// func q40RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
+TEXT ·q40RowsVNNI(SB), NOSPLIT, $192-48
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	VMOVDQU32    nibbleShifts<>+0(SB), Z24
+	MOVL         $0x0f0f0f0f, SI
+	VPBROADCASTD SI, Z25
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X16, X16, X16
+	SUBQ   $0x08, R8
+	JL     rest
+
+eight:
+	VBROADCASTI128 2(DI), Y10
+	VBROADCASTI128 20(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 38(DI), Y10
+	VBROADCASTI128 56(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 74(DI), Y10
+	VBROADCASTI128 92(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 110(DI), Y10
+	VBROADCASTI128 128(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPSLLD         $0x03, Y4, Y1
+	VPSUBD         Y1, Y0, Y0
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 18(DI), X5, X5
+	VPINSRW        $0x02, 36(DI), X5, X5
+	VPINSRW        $0x03, 54(DI), X5, X5
+	VPINSRW        $0x04, 72(DI), X5, X5
+	VPINSRW        $0x05, 90(DI), X5, X5
+	VPINSRW        $0x06, 108(DI), X5, X5
+	VPINSRW        $0x07, 126(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VMULPS         256(SI), Y5, Y5
+	VMULPS         Y5, Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+	ADDQ           $+144, DI
+	ADDQ           $+320, SI
+	SUBQ           $0x08, R8
+	JGE            eight
+
+rest:
+	ADDQ      $0x08, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	VMOVDQU32 Z0, 128(SP)
+	IMUL3Q    $+18, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX        (DI), R10
+	MOVB           R10, (R9)
+	INCQ           DI
+	INCQ           R9
+	DECQ           R8
+	JNZ            copy
+	LEAQ           (SP), DI
+	VBROADCASTI128 2(DI), Y10
+	VBROADCASTI128 20(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 38(DI), Y10
+	VBROADCASTI128 56(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 74(DI), Y10
+	VBROADCASTI128 92(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 110(DI), Y10
+	VBROADCASTI128 128(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPSLLD         $0x03, Y4, Y1
+	VPSUBD         Y1, Y0, Y0
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 18(DI), X5, X5
+	VPINSRW        $0x02, 36(DI), X5, X5
+	VPINSRW        $0x03, 54(DI), X5, X5
+	VPINSRW        $0x04, 72(DI), X5, X5
+	VPINSRW        $0x05, 90(DI), X5, X5
+	VPINSRW        $0x06, 108(DI), X5, X5
+	VPINSRW        $0x07, 126(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VMULPS         256(SI), Y5, Y5
+	VMULPS         Y5, Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+
+done:
+	VMOVSS X16, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA nibbleShifts<>+0(SB)/8, $0x0000000000000000
+DATA nibbleShifts<>+8(SB)/8, $0x0000000000000000
+DATA nibbleShifts<>+16(SB)/8, $0x0000000000000004
+DATA nibbleShifts<>+24(SB)/8, $0x0000000000000004
+DATA nibbleShifts<>+32(SB)/8, $0x0000000000000000
+DATA nibbleShifts<>+40(SB)/8, $0x0000000000000000
+DATA nibbleShifts<>+48(SB)/8, $0x0000000000000004
+DATA nibbleShifts<>+56(SB)/8, $0x0000000000000004
+GLOBL nibbleShifts<>(SB), RODATA|NOPTR, $64
+
+// func q41RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q41RowsVNNI(SB), NOSPLIT, $192-48
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	VMOVDQU32    nibbleShifts<>+0(SB), Z24
+	MOVL         $0x0f0f0f0f, SI
+	VPBROADCASTD SI, Z25
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X16, X16, X16
+	SUBQ   $0x08, R8
+	JL     rest
+
+eight:
+	VBROADCASTI128 4(DI), Y10
+	VBROADCASTI128 24(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 44(DI), Y10
+	VBROADCASTI128 64(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 84(DI), Y10
+	VBROADCASTI128 104(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 124(DI), Y10
+	VBROADCASTI128 144(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 20(DI), X5, X5
+	VPINSRW        $0x02, 40(DI), X5, X5
+	VPINSRW        $0x03, 60(DI), X5, X5
+	VPINSRW        $0x04, 80(DI), X5, X5
+	VPINSRW        $0x05, 100(DI), X5, X5
+	VPINSRW        $0x06, 120(DI), X5, X5
+	VPINSRW        $0x07, 140(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y5, Y0, Y0
+	VPXOR          X6, X6, X6
+	VPINSRW        $0x00, 2(DI), X6, X6
+	VPINSRW        $0x01, 22(DI), X6, X6
+	VPINSRW        $0x02, 42(DI), X6, X6
+	VPINSRW        $0x03, 62(DI), X6, X6
+	VPINSRW        $0x04, 82(DI), X6, X6
+	VPINSRW        $0x05, 102(DI), X6, X6
+	VPINSRW        $0x06, 122(DI), X6, X6
+	VPINSRW        $0x07, 142(DI), X6, X6
+	VCVTPH2PS      X6, Y6
+	VFMADD231PS    Y4, Y6, Y0
+	VMULPS         256(SI), Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+	ADDQ           $+160, DI
+	ADDQ           $+320, SI
+	SUBQ           $0x08, R8
+	JGE            eight
+
+rest:
+	ADDQ      $0x08, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	VMOVDQU32 Z0, 128(SP)
+	IMUL3Q    $+20, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX        (DI), R10
+	MOVB           R10, (R9)
+	INCQ           DI
+	INCQ           R9
+	DECQ           R8
+	JNZ            copy
+	LEAQ           (SP), DI
+	VBROADCASTI128 4(DI), Y10
+	VBROADCASTI128 24(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 44(DI), Y10
+	VBROADCASTI128 64(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 84(DI), Y10
+	VBROADCASTI128 104(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 124(DI), Y10
+	VBROADCASTI128 144(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 20(DI), X5, X5
+	VPINSRW        $0x02, 40(DI), X5, X5
+	VPINSRW        $0x03, 60(DI), X5, X5
+	VPINSRW        $0x04, 80(DI), X5, X5
+	VPINSRW        $0x05, 100(DI), X5, X5
+	VPINSRW        $0x06, 120(DI), X5, X5
+	VPINSRW        $0x07, 140(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y5, Y0, Y0
+	VPXOR          X6, X6, X6
+	VPINSRW        $0x00, 2(DI), X6, X6
+	VPINSRW        $0x01, 22(DI), X6, X6
+	VPINSRW        $0x02, 42(DI), X6, X6
+	VPINSRW        $0x03, 62(DI), X6, X6
+	VPINSRW        $0x04, 82(DI), X6, X6
+	VPINSRW        $0x05, 102(DI), X6, X6
+	VPINSRW        $0x06, 122(DI), X6, X6
+	VPINSRW        $0x07, 142(DI), X6, X6
+	VCVTPH2PS      X6, Y6
+	VFMADD231PS    Y4, Y6, Y0
+	VMULPS         256(SI), Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+
+done:
+	VMOVSS X16, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q50RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C
+TEXT ·q50RowsVNNI(SB), NOSPLIT, $192-48
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	VMOVDQU32    nibbleShifts<>+0(SB), Z24
+	MOVL         $0x0f0f0f0f, SI
+	VPBROADCASTD SI, Z25
+	MOVL         $0x10101010, SI
+	VPBROADCASTD SI, Z27
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X16, X16, X16
+	SUBQ   $0x08, R8
+	JL     rest
+
+eight:
+	VBROADCASTI128 6(DI), Y10
+	VBROADCASTI128 28(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           24(DI), R10
+	MOVL           2(DI), R9
+	SHLQ           $0x20, R10
+	ORQ            R10, R9
+	KMOVQ          R9, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 50(DI), Y10
+	VBROADCASTI128 72(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           68(DI), R10
+	MOVL           46(DI), R9
+	SHLQ           $0x20, R10
+	ORQ            R10, R9
+	KMOVQ          R9, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 94(DI), Y10
+	VBROADCASTI128 116(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           112(DI), R10
+	MOVL           90(DI), R9
+	SHLQ           $0x20, R10
+	ORQ            R10, R9
+	KMOVQ          R9, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 138(DI), Y10
+	VBROADCASTI128 160(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           156(DI), R10
+	MOVL           134(DI), R9
+	SHLQ           $0x20, R10
+	ORQ            R10, R9
+	KMOVQ          R9, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPSLLD         $0x04, Y4, Y1
+	VPSUBD         Y1, Y0, Y0
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 22(DI), X5, X5
+	VPINSRW        $0x02, 44(DI), X5, X5
+	VPINSRW        $0x03, 66(DI), X5, X5
+	VPINSRW        $0x04, 88(DI), X5, X5
+	VPINSRW        $0x05, 110(DI), X5, X5
+	VPINSRW        $0x06, 132(DI), X5, X5
+	VPINSRW        $0x07, 154(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VMULPS         256(SI), Y5, Y5
+	VMULPS         Y5, Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+	ADDQ           $+176, DI
+	ADDQ           $+320, SI
+	SUBQ           $0x08, R8
+	JGE            eight
+
+rest:
+	ADDQ      $0x08, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	VMOVDQU32 Z0, 128(SP)
+	IMUL3Q    $+22, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX        (DI), R10
+	MOVB           R10, (R9)
+	INCQ           DI
+	INCQ           R9
+	DECQ           R8
+	JNZ            copy
+	LEAQ           (SP), DI
+	VBROADCASTI128 6(DI), Y10
+	VBROADCASTI128 28(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           24(DI), R9
+	MOVL           2(DI), R8
+	SHLQ           $0x20, R9
+	ORQ            R9, R8
+	KMOVQ          R8, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 50(DI), Y10
+	VBROADCASTI128 72(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           68(DI), R9
+	MOVL           46(DI), R8
+	SHLQ           $0x20, R9
+	ORQ            R9, R8
+	KMOVQ          R8, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 94(DI), Y10
+	VBROADCASTI128 116(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           112(DI), R9
+	MOVL           90(DI), R8
+	SHLQ           $0x20, R9
+	ORQ            R9, R8
+	KMOVQ          R8, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 138(DI), Y10
+	VBROADCASTI128 160(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           156(DI), R9
+	MOVL           134(DI), R8
+	SHLQ           $0x20, R9
+	ORQ            R9, R8
+	KMOVQ          R8, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPSLLD         $0x04, Y4, Y1
+	VPSUBD         Y1, Y0, Y0
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 22(DI), X5, X5
+	VPINSRW        $0x02, 44(DI), X5, X5
+	VPINSRW        $0x03, 66(DI), X5, X5
+	VPINSRW        $0x04, 88(DI), X5, X5
+	VPINSRW        $0x05, 110(DI), X5, X5
+	VPINSRW        $0x06, 132(DI), X5, X5
+	VPINSRW        $0x07, 154(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VMULPS         256(SI), Y5, Y5
+	VMULPS         Y5, Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+
+done:
+	VMOVSS X16, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q51RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q51RowsVNNI(SB), NOSPLIT, $192-48
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	VMOVDQU32    nibbleShifts<>+0(SB), Z24
+	MOVL         $0x0f0f0f0f, SI
+	VPBROADCASTD SI, Z25
+	MOVL         $0x10101010, SI
+	VPBROADCASTD SI, Z27
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X16, X16, X16
+	SUBQ   $0x08, R8
+	JL     rest
+
+eight:
+	VBROADCASTI128 8(DI), Y10
+	VBROADCASTI128 32(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           28(DI), R10
+	MOVL           4(DI), R9
+	SHLQ           $0x20, R10
+	ORQ            R10, R9
+	KMOVQ          R9, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 56(DI), Y10
+	VBROADCASTI128 80(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           76(DI), R10
+	MOVL           52(DI), R9
+	SHLQ           $0x20, R10
+	ORQ            R10, R9
+	KMOVQ          R9, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 104(DI), Y10
+	VBROADCASTI128 128(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           124(DI), R10
+	MOVL           100(DI), R9
+	SHLQ           $0x20, R10
+	ORQ            R10, R9
+	KMOVQ          R9, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 152(DI), Y10
+	VBROADCASTI128 176(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           172(DI), R10
+	MOVL           148(DI), R9
+	SHLQ           $0x20, R10
+	ORQ            R10, R9
+	KMOVQ          R9, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 24(DI), X5, X5
+	VPINSRW        $0x02, 48(DI), X5, X5
+	VPINSRW        $0x03, 72(DI), X5, X5
+	VPINSRW        $0x04, 96(DI), X5, X5
+	VPINSRW        $0x05, 120(DI), X5, X5
+	VPINSRW        $0x06, 144(DI), X5, X5
+	VPINSRW        $0x07, 168(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y5, Y0, Y0
+	VPXOR          X6, X6, X6
+	VPINSRW        $0x00, 2(DI), X6, X6
+	VPINSRW        $0x01, 26(DI), X6, X6
+	VPINSRW        $0x02, 50(DI), X6, X6
+	VPINSRW        $0x03, 74(DI), X6, X6
+	VPINSRW        $0x04, 98(DI), X6, X6
+	VPINSRW        $0x05, 122(DI), X6, X6
+	VPINSRW        $0x06, 146(DI), X6, X6
+	VPINSRW        $0x07, 170(DI), X6, X6
+	VCVTPH2PS      X6, Y6
+	VFMADD231PS    Y4, Y6, Y0
+	VMULPS         256(SI), Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+	ADDQ           $+192, DI
+	ADDQ           $+320, SI
+	SUBQ           $0x08, R8
+	JGE            eight
+
+rest:
+	ADDQ      $0x08, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	VMOVDQU32 Z0, 128(SP)
+	IMUL3Q    $+24, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX        (DI), R10
+	MOVB           R10, (R9)
+	INCQ           DI
+	INCQ           R9
+	DECQ           R8
+	JNZ            copy
+	LEAQ           (SP), DI
+	VBROADCASTI128 8(DI), Y10
+	VBROADCASTI128 32(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           28(DI), R9
+	MOVL           4(DI), R8
+	SHLQ           $0x20, R9
+	ORQ            R9, R8
+	KMOVQ          R8, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 56(DI), Y10
+	VBROADCASTI128 80(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           76(DI), R9
+	MOVL           52(DI), R8
+	SHLQ           $0x20, R9
+	ORQ            R9, R8
+	KMOVQ          R8, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 104(DI), Y10
+	VBROADCASTI128 128(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           124(DI), R9
+	MOVL           100(DI), R8
+	SHLQ           $0x20, R9
+	ORQ            R9, R8
+	KMOVQ          R8, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 152(DI), Y10
+	VBROADCASTI128 176(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	MOVL           172(DI), R9
+	MOVL           148(DI), R8
+	SHLQ           $0x20, R9
+	ORQ            R9, R8
+	KMOVQ          R8, K1
+	VPADDB         Z27, Z10, K1, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 24(DI), X5, X5
+	VPINSRW        $0x02, 48(DI), X5, X5
+	VPINSRW        $0x03, 72(DI), X5, X5
+	VPINSRW        $0x04, 96(DI), X5, X5
+	VPINSRW        $0x05, 120(DI), X5, X5
+	VPINSRW        $0x06, 144(DI), X5, X5
+	VPINSRW        $0x07, 168(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y5, Y0, Y0
+	VPXOR          X6, X6, X6
+	VPINSRW        $0x00, 2(DI), X6, X6
+	VPINSRW        $0x01, 26(DI), X6, X6
+	VPINSRW        $0x02, 50(DI), X6, X6
+	VPINSRW        $0x03, 74(DI), X6, X6
+	VPINSRW        $0x04, 98(DI), X6, X6
+	VPINSRW        $0x05, 122(DI), X6, X6
+	VPINSRW        $0x06, 146(DI), X6, X6
+	VPINSRW        $0x07, 170(DI), X6, X6
+	VCVTPH2PS      X6, Y6
+	VFMADD231PS    Y4, Y6, Y0
+	VMULPS         256(SI), Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+
+done:
+	VMOVSS X16, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q80RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
+TEXT ·q80RowsVNNI(SB), NOSPLIT, $320-48
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	MOVL         $0x80808080, SI
+	VPBROADCASTD SI, Z24
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X16, X16, X16
+	SUBQ   $0x08, R8
+	JL     rest
+
+eight:
+	VMOVDQU       2(DI), Y10
+	VINSERTI64X4  $0x01, 36(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VMOVDQU       70(DI), Y10
+	VINSERTI64X4  $0x01, 104(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VMOVDQU       138(DI), Y10
+	VINSERTI64X4  $0x01, 172(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VMOVDQU       206(DI), Y10
+	VINSERTI64X4  $0x01, 240(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x07, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, 34(DI), X5, X5
+	VPINSRW       $0x02, 68(DI), X5, X5
+	VPINSRW       $0x03, 102(DI), X5, X5
+	VPINSRW       $0x04, 136(DI), X5, X5
+	VPINSRW       $0x05, 170(DI), X5, X5
+	VPINSRW       $0x06, 204(DI), X5, X5
+	VPINSRW       $0x07, 238(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X16, X16
+	ADDQ          $+272, DI
+	ADDQ          $+320, SI
+	SUBQ          $0x08, R8
+	JGE           eight
+
+rest:
+	ADDQ      $0x08, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	VMOVDQU32 Z0, 128(SP)
+	VMOVDQU32 Z0, 192(SP)
+	VMOVDQU32 Z0, 256(SP)
+	IMUL3Q    $+34, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX       (DI), R10
+	MOVB          R10, (R9)
+	INCQ          DI
+	INCQ          R9
+	DECQ          R8
+	JNZ           copy
+	LEAQ          (SP), DI
+	VMOVDQU       2(DI), Y10
+	VINSERTI64X4  $0x01, 36(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VMOVDQU       70(DI), Y10
+	VINSERTI64X4  $0x01, 104(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VMOVDQU       138(DI), Y10
+	VINSERTI64X4  $0x01, 172(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VMOVDQU       206(DI), Y10
+	VINSERTI64X4  $0x01, 240(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x07, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, 34(DI), X5, X5
+	VPINSRW       $0x02, 68(DI), X5, X5
+	VPINSRW       $0x03, 102(DI), X5, X5
+	VPINSRW       $0x04, 136(DI), X5, X5
+	VPINSRW       $0x05, 170(DI), X5, X5
+	VPINSRW       $0x06, 204(DI), X5, X5
+	VPINSRW       $0x07, 238(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X16, X16
+
+done:
+	VMOVSS X16, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func iq4nlRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C
+TEXT ·iq4nlRowsVNNI(SB), NOSPLIT, $192-48
+	MOVQ            out+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	MOVQ            rows+24(FP), BX
+	VMOVDQU32       nibbleShifts<>+0(SB), Z24
+	MOVL            $0x0f0f0f0f, SI
+	VPBROADCASTD    SI, Z25
+	VBROADCASTI32X4 iq4nlLevels<>+0(SB), Z26
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X16, X16, X16
+	SUBQ   $0x08, R8
+	JL     rest
+
+eight:
+	VBROADCASTI128 2(DI), Y10
+	VBROADCASTI128 20(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 38(DI), Y10
+	VBROADCASTI128 56(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 74(DI), Y10
+	VBROADCASTI128 92(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 110(DI), Y10
+	VBROADCASTI128 128(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPSLLD         $0x07, Y4, Y1
+	VPSUBD         Y1, Y0, Y0
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 18(DI), X5, X5
+	VPINSRW        $0x02, 36(DI), X5, X5
+	VPINSRW        $0x03, 54(DI), X5, X5
+	VPINSRW        $0x04, 72(DI), X5, X5
+	VPINSRW        $0x05, 90(DI), X5, X5
+	VPINSRW        $0x06, 108(DI), X5, X5
+	VPINSRW        $0x07, 126(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VMULPS         256(SI), Y5, Y5
+	VMULPS         Y5, Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+	ADDQ           $+144, DI
+	ADDQ           $+320, SI
+	SUBQ           $0x08, R8
+	JGE            eight
+
+rest:
+	ADDQ      $0x08, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	VMOVDQU32 Z0, 128(SP)
+	IMUL3Q    $+18, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX        (DI), R10
+	MOVB           R10, (R9)
+	INCQ           DI
+	INCQ           R9
+	DECQ           R8
+	JNZ            copy
+	LEAQ           (SP), DI
+	VBROADCASTI128 2(DI), Y10
+	VBROADCASTI128 20(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 38(DI), Y10
+	VBROADCASTI128 56(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 74(DI), Y10
+	VBROADCASTI128 92(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 110(DI), Y10
+	VBROADCASTI128 128(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPSLLD         $0x07, Y4, Y1
+	VPSUBD         Y1, Y0, Y0
+	VPXOR          X5, X5, X5
+	VPINSRW        $0x00, (DI), X5, X5
+	VPINSRW        $0x01, 18(DI), X5, X5
+	VPINSRW        $0x02, 36(DI), X5, X5
+	VPINSRW        $0x03, 54(DI), X5, X5
+	VPINSRW        $0x04, 72(DI), X5, X5
+	VPINSRW        $0x05, 90(DI), X5, X5
+	VPINSRW        $0x06, 108(DI), X5, X5
+	VPINSRW        $0x07, 126(DI), X5, X5
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y0, Y0
+	VMULPS         256(SI), Y5, Y5
+	VMULPS         Y5, Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+
+done:
+	VMOVSS X16, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA iq4nlLevels<>+0(SB)/8, $0x766a5d4f3f2d1801
+DATA iq4nlLevels<>+8(SB)/8, $0xf1d9c5b5a6998d81
+GLOBL iq4nlLevels<>(SB), RODATA|NOPTR, $16
+
+// func mxfp4RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI
+TEXT ·mxfp4RowsVNNI(SB), NOSPLIT, $192-48
+	MOVQ            out+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	MOVQ            rows+24(FP), BX
+	VMOVDQU32       nibbleShifts<>+0(SB), Z24
+	MOVL            $0x0f0f0f0f, SI
+	VPBROADCASTD    SI, Z25
+	VBROADCASTI32X4 fp4Levels<>+0(SB), Z26
+	MOVL            $0x00000001, SI
+	VPBROADCASTD    SI, Z27
+	MOVL            $0x00200000, SI
+	VPBROADCASTD    SI, Z28
+	MOVL            $0x000000ff, SI
+	VPBROADCASTD    SI, Z29
+	MOVL            $0x7fc00000, SI
+	VPBROADCASTD    SI, Z30
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X16, X16, X16
+	SUBQ   $0x08, R8
+	JL     rest
+
+eight:
+	VBROADCASTI128 1(DI), Y10
+	VBROADCASTI128 18(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 35(DI), Y10
+	VBROADCASTI128 52(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 69(DI), Y10
+	VBROADCASTI128 86(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 103(DI), Y10
+	VBROADCASTI128 120(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPSLLD         $0x07, Y4, Y1
+	VPSUBD         Y1, Y0, Y0
+	VPXOR          X5, X5, X5
+	VPINSRB        $0x00, (DI), X5, X5
+	VPINSRB        $0x01, 17(DI), X5, X5
+	VPINSRB        $0x02, 34(DI), X5, X5
+	VPINSRB        $0x03, 51(DI), X5, X5
+	VPINSRB        $0x04, 68(DI), X5, X5
+	VPINSRB        $0x05, 85(DI), X5, X5
+	VPINSRB        $0x06, 102(DI), X5, X5
+	VPINSRB        $0x07, 119(DI), X5, X5
+	VPMOVZXBD      X5, Y5
+	VPSLLVD        Y5, Y28, Y20
+	VPCMPUD        $0x02, Y27, Y5, K1
+	VPCMPUD        $0x00, Y29, Y5, K2
+	VPSUBD         Y27, Y5, Y5
+	VPSLLD         $0x17, Y5, Y5
+	VMOVDQU32      Y20, K1, Y5
+	VMOVDQU32      Y30, K2, Y5
+	VCVTDQ2PS      Y0, Y0
+	VMULPS         256(SI), Y5, Y5
+	VMULPS         Y5, Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+	ADDQ           $+136, DI
+	ADDQ           $+320, SI
+	SUBQ           $0x08, R8
+	JGE            eight
+
+rest:
+	ADDQ      $0x08, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	VMOVDQU32 Z0, 128(SP)
+	IMUL3Q    $+17, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX        (DI), R10
+	MOVB           R10, (R9)
+	INCQ           DI
+	INCQ           R9
+	DECQ           R8
+	JNZ            copy
+	LEAQ           (SP), DI
+	VBROADCASTI128 1(DI), Y10
+	VBROADCASTI128 18(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z11, Z11, Z11
+	VPDPBUSD       (SI), Z10, Z11
+	VBROADCASTI128 35(DI), Y10
+	VBROADCASTI128 52(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z12, Z12, Z12
+	VPDPBUSD       64(SI), Z10, Z12
+	VBROADCASTI128 69(DI), Y10
+	VBROADCASTI128 86(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z13, Z13, Z13
+	VPDPBUSD       128(SI), Z10, Z13
+	VBROADCASTI128 103(DI), Y10
+	VBROADCASTI128 120(DI), Y9
+	VINSERTI64X4   $0x01, Y9, Z10, Z10
+	VPSRLVQ        Z24, Z10, Z10
+	VPANDD         Z25, Z10, Z10
+	VPSHUFB        Z10, Z26, Z10
+	VPXORD         Z14, Z14, Z14
+	VPDPBUSD       192(SI), Z10, Z14
+	VPUNPCKHDQ     Z12, Z11, Z0
+	VPUNPCKLDQ     Z12, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VPUNPCKHDQ     Z14, Z13, Z0
+	VPUNPCKLDQ     Z14, Z13, Z13
+	VPADDD         Z0, Z13, Z13
+	VPUNPCKHQDQ    Z13, Z11, Z0
+	VPUNPCKLQDQ    Z13, Z11, Z11
+	VPADDD         Z0, Z11, Z11
+	VEXTRACTI128   $0x01, Y11, X1
+	VPADDD         X11, X1, X1
+	VEXTRACTI64X4  $0x01, Z11, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VPADDD         X3, X2, X2
+	VPUNPCKLDQ     X2, X1, X3
+	VPUNPCKHDQ     X2, X1, X1
+	VINSERTI128    $0x01, X1, Y3, Y0
+	VPMOVSXWD      288(SI), Y4
+	VPSLLD         $0x07, Y4, Y1
+	VPSUBD         Y1, Y0, Y0
+	VPXOR          X5, X5, X5
+	VPINSRB        $0x00, (DI), X5, X5
+	VPINSRB        $0x01, 17(DI), X5, X5
+	VPINSRB        $0x02, 34(DI), X5, X5
+	VPINSRB        $0x03, 51(DI), X5, X5
+	VPINSRB        $0x04, 68(DI), X5, X5
+	VPINSRB        $0x05, 85(DI), X5, X5
+	VPINSRB        $0x06, 102(DI), X5, X5
+	VPINSRB        $0x07, 119(DI), X5, X5
+	VPMOVZXBD      X5, Y5
+	VPSLLVD        Y5, Y28, Y20
+	VPCMPUD        $0x02, Y27, Y5, K1
+	VPCMPUD        $0x00, Y29, Y5, K2
+	VPSUBD         Y27, Y5, Y5
+	VPSLLD         $0x17, Y5, Y5
+	VMOVDQU32      Y20, K1, Y5
+	VMOVDQU32      Y30, K2, Y5
+	VCVTDQ2PS      Y0, Y0
+	VMULPS         256(SI), Y5, Y5
+	VMULPS         Y5, Y0, Y0
+	VXORPS         X7, X7, X7
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDSS         X0, X7, X7
+	VPERMILPS      $0x01, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X0, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X0, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X1, X7, X7
+	VPERMILPS      $0x01, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x02, X1, X2
+	VADDSS         X2, X7, X7
+	VPERMILPS      $0x03, X1, X2
+	VADDSS         X2, X7, X7
+	VADDSS         X7, X16, X16
+
+done:
+	VMOVSS X16, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA fp4Levels<>+0(SB)/8, $0x8c88868483828180
+DATA fp4Levels<>+8(SB)/8, $0x74787a7c7d7e7f80
+GLOBL fp4Levels<>(SB), RODATA|NOPTR, $16

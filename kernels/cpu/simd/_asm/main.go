@@ -22,6 +22,7 @@ func main() {
 	ConstraintExpr("amd64,!noasm")
 	q4kRows()
 	q6kRows()
+	smallRows()
 	Generate()
 }
 
@@ -37,8 +38,14 @@ func zmm(i int) reg.VecPhysical {
 // at returns the address base + disp.
 func at(base reg.Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
 
-// table returns a read-only table of bytes, whose number is a multiple of 8.
+// tables has the tables by name.
+var tables = make(map[string]Mem)
+
+// table returns a read-only table of bytes, whose number is a multiple of 8. A name has one table.
 func table(name string, b []byte) Mem {
+	if m, ok := tables[name]; ok {
+		return m
+	}
 	m := GLOBL(name, RODATA|NOPTR)
 	for i := 0; i < len(b); i += 8 {
 		var v uint64
@@ -47,6 +54,7 @@ func table(name string, b []byte) Mem {
 		}
 		DATA(i, U64(v))
 	}
+	tables[name] = m
 	return m
 }
 

@@ -1,0 +1,240 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// small is a format of blocks of 32 elements.
+type small struct {
+	name  string
+	bytes int // of a block
+	bias  int // what the codes of pair have too much
+	term  int // the offset of the term of each element, or 0 if there is none
+	// constants sets registers from 24 on, before the loop.
+	constants func()
+	// pair sets the bytes of v to the codes of the blocks at a and b, without a sign. It may change
+	// register 9 and 20 to 23.
+	pair func(a, b Mem, v reg.VecPhysical)
+	// scales sets the words of y to the scales of the eight blocks at p, and may change the registers
+	// 20 to 23. If it is nil, a block begins with a half.
+	scales func(p reg.Register, y reg.VecPhysical)
+}
+
+// smallRows multiplies rows of the format by one row of activations. Eight blocks of a row are taken
+// at once: two share a zmm. A rest of blocks is copied into the frame, before zeros.
+func (f *small) rows() {
+	TEXT(f.name+"RowsVNNI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	rest := AllocLocal((8*f.bytes + 63) / 64 * 64)
+	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
+	rowBytes, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
+	act, p, n := GP64(), GP64(), GP64()
+	sum := reg.X16
+	f.constants()
+	Label("row")
+	Load(Param("act"), act)
+	Load(Param("blocks"), n)
+	MOVQ(w, p)
+	VPXORD(sum, sum, sum)
+	SUBQ(Imm(8), n)
+	JL(LabelRef("rest"))
+	Label("eight")
+	f.eight(p, act, sum)
+	ADDQ(I32(int32(8*f.bytes)), p)
+	ADDQ(I32(actBytes), act)
+	SUBQ(Imm(8), n)
+	JGE(LabelRef("eight"))
+	Label("rest")
+	ADDQ(Imm(8), n)
+	JZ(LabelRef("done"))
+	zero := zmm(0)
+	VPXORD(zero, zero, zero)
+	for i := 0; i < (8*f.bytes+63)/64; i++ {
+		VMOVDQU32(zero, rest.Offset(64*i))
+	}
+	IMUL3Q(I8(int8(f.bytes)), n, n)
+	from, to, b := GP64(), GP64(), GP32()
+	LEAQ(rest, to)
+	MOVQ(p, from)
+	Label("copy")
+	MOVBLZX(Mem{Base: from}, b)
+	MOVB(b.As8(), Mem{Base: to})
+	INCQ(from)
+	INCQ(to)
+	DECQ(n)
+	JNZ(LabelRef("copy"))
+	LEAQ(rest, p)
+	f.eight(p, act, sum)
+	Label("done")
+	VMOVSS(sum, Mem{Base: out})
+	ADDQ(Imm(4), out)
+	ADDQ(rowBytes, w)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
+
+// eight adds eight blocks at p to the sum.
+func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
+	total := [4]reg.VecPhysical{zmm(11), zmm(12), zmm(13), zmm(14)}
+	for i, v := range total {
+		q := zmm(10)
+		f.pair(at(p, 2*i*f.bytes), at(p, (2*i+1)*f.bytes), q)
+		VPXORD(v, v, v)
+		VPDPBUSD(at(act, 64*i), q, v)
+	}
+	unpackAdd(total[0], total[1], zmm(0), false)
+	unpackAdd(total[2], total[3], zmm(0), false)
+	unpackAdd(total[0], total[2], zmm(0), true)
+	// The lanes 0 and 1 have parts of the blocks 0, 2, 4 and 6, the lanes 2 and 3 of the others.
+	VEXTRACTI128(Imm(1), zmm(11).AsY(), reg.X1)
+	VPADDD(zmm(11).AsX(), reg.X1, reg.X1)
+	VEXTRACTI64X4(Imm(1), zmm(11), reg.Y2)
+	VEXTRACTI128(Imm(1), reg.Y2, reg.X3)
+	VPADDD(reg.X3, reg.X2, reg.X2)
+	VPUNPCKLDQ(reg.X2, reg.X1, reg.X3)
+	VPUNPCKHDQ(reg.X2, reg.X1, reg.X1)
+	VINSERTI128(Imm(1), reg.X1, reg.Y3, reg.Y0)
+	sums := reg.Y4
+	VPMOVSXWD(at(act, actSums), sums)
+	switch {
+	case f.bias > 0:
+		t := reg.Y1
+		shift := 0
+		for 1<<shift < f.bias {
+			shift++
+		}
+		VPSLLD(Imm(uint64(shift)), sums, t)
+		VPSUBD(t, reg.Y0, reg.Y0)
+	}
+	d := reg.Y5
+	if f.scales != nil {
+		f.scales(p, d)
+	} else {
+		f.halves(p, 0, d)
+	}
+	VCVTDQ2PS(reg.Y0, reg.Y0)
+	if f.term > 0 {
+		VCVTDQ2PS(sums, sums)
+		VMULPS(d, reg.Y0, reg.Y0)
+		f.halves(p, f.term, reg.Y6)
+		VFMADD231PS(sums, reg.Y6, reg.Y0)
+		VMULPS(at(act, actScales), reg.Y0, reg.Y0)
+	} else {
+		VMULPS(at(act, actScales), d, d)
+		VMULPS(d, reg.Y0, reg.Y0)
+	}
+	// The eight products, one after the other, from zero.
+	part := reg.X7
+	VXORPS(part, part, part)
+	VEXTRACTF128(Imm(1), reg.Y0, reg.X1)
+	for _, v := range []reg.VecPhysical{reg.X0, reg.X1} {
+		VADDSS(v, part, part)
+		for i := 1; i < 4; i++ {
+			VPERMILPS(Imm(uint64(i)), v, reg.X2)
+			VADDSS(reg.X2, part, part)
+		}
+	}
+	VADDSS(part, sum, sum)
+}
+
+// halves sets the words of y to the halves at the given offset of eight blocks at p.
+func (f *small) halves(p reg.Register, offset int, y reg.VecPhysical) {
+	x := y.AsX()
+	VPXOR(x, x, x)
+	for i := range 8 {
+		VPINSRW(Imm(uint64(i)), at(p, i*f.bytes+offset), x, x)
+	}
+	VCVTPH2PS(x, y)
+}
+
+// nibbles sets v to the low halves and then the high halves of 16 bytes at offset o of a, and then
+// those of b.
+func nibbles(a, b Mem, o int, v reg.VecPhysical) {
+	VBROADCASTI128(a.Offset(o), v.AsY())
+	VBROADCASTI128(b.Offset(o), reg.Y9)
+	VINSERTI64X4(Imm(1), reg.Y9, v, v)
+	VPSRLVQ(zmm(24), v, v)
+	VPANDD(zmm(25), v, v)
+}
+
+// nibbleConstants sets what nibbles needs.
+func nibbleConstants() {
+	VMOVDQU32(table("nibbleShifts", repeat(dwords(0, 0, 0, 0, 4, 0, 4, 0), 2)), zmm(24))
+	broadcast(0x0f0f0f0f, zmm(25))
+}
+
+// levels makes the codes of v indices of a table of 16 levels, to which 128 is added.
+func levels(name string, list [16]int) (constants func(), look func(v reg.VecPhysical)) {
+	var b []byte
+	for _, l := range list {
+		b = append(b, byte(l+128))
+	}
+	return func() {
+		nibbleConstants()
+		VBROADCASTI32X4(table(name+"Levels", b), zmm(26))
+	}, func(v reg.VecPhysical) { VPSHUFB(v, zmm(26), v) }
+}
+
+func smallRows() {
+	fifth := func(o int) func(a, b Mem, v reg.VecPhysical) {
+		return func(a, b Mem, v reg.VecPhysical) {
+			nibbles(a, b, o+4, v)
+			low, high := GP64(), GP64()
+			MOVL(b.Offset(o), high.As32())
+			MOVL(a.Offset(o), low.As32())
+			SHLQ(Imm(32), high)
+			ORQ(high, low)
+			KMOVQ(low, reg.K1)
+			VPADDB(zmm(27), v, reg.K1, v)
+		}
+	}
+	fifthConstants := func() {
+		nibbleConstants()
+		broadcast(0x10101010, zmm(27))
+	}
+	nl, nlLook := levels("iq4nl", [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113})
+	fp4, fp4Look := levels("fp4", [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12})
+	for _, f := range []*small{
+		{name: "q40", bytes: 18, bias: 8, constants: nibbleConstants, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 2, v) }},
+		{name: "q41", bytes: 20, term: 2, constants: nibbleConstants, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 4, v) }},
+		{name: "q50", bytes: 22, bias: 16, constants: fifthConstants, pair: fifth(2)},
+		{name: "q51", bytes: 24, term: 2, constants: fifthConstants, pair: fifth(4)},
+		{name: "q80", bytes: 34, bias: 128, constants: func() { broadcast(0x80808080, zmm(24)) }, pair: func(a, b Mem, v reg.VecPhysical) {
+			VMOVDQU(a.Offset(2), v.AsY())
+			VINSERTI64X4(Imm(1), b.Offset(2), v, v)
+			VPXORD(zmm(24), v, v)
+		}},
+		{name: "iq4nl", bytes: 18, bias: 128, constants: nl, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 2, v); nlLook(v) }},
+		{name: "mxfp4", bytes: 17, bias: 128, constants: func() {
+			fp4()
+			broadcast(1, zmm(27))
+			broadcast(0x00200000, zmm(28))
+			broadcast(255, zmm(29))
+			broadcast(0x7fc00000, zmm(30))
+		}, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 1, v); fp4Look(v) }, scales: e8m0},
+	} {
+		f.rows()
+	}
+}
+
+// e8m0 sets the words of y to 2^(e-128) of the first byte e of eight blocks of MXFP4 at p. The
+// values of the bytes 0 and 1 are subnormal, and byte 255 is a NaN.
+func e8m0(p reg.Register, y reg.VecPhysical) {
+	x := y.AsX()
+	VPXOR(x, x, x)
+	for i := range 8 {
+		VPINSRB(Imm(uint64(i)), at(p, 17*i), x, x)
+	}
+	VPMOVZXBD(x, y)
+	low := reg.Y20
+	VPSLLVD(y, reg.Y28, low)
+	VPCMPUD(Imm(2), reg.Y27, y, reg.K1) // e <= 1
+	VPCMPUD(Imm(0), reg.Y29, y, reg.K2) // e == 255
+	VPSUBD(reg.Y27, y, y)
+	VPSLLD(Imm(23), y, y)
+	VMOVDQU32(low, reg.K1, y)
+	VMOVDQU32(reg.Y30, reg.K2, y)
+}
