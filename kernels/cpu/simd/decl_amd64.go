@@ -13,6 +13,11 @@ package simd
 //go:noescape
 func q4kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
+// q5kRowsVBMI is q4kRowsVBMI for Q5_K.
+//
+//go:noescape
+func q5kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
 // q6kRowsVBMI is q4kRowsVBMI for Q6_K and Ascending.
 //
 //go:noescape

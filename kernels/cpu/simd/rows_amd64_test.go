@@ -24,6 +24,7 @@ func TestRows(t *testing.T) {
 		rows  func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 	}{
 		{dtype.Q4_K, &Halves, q4kRowsVBMI},
+		{dtype.Q5_K, &Halves, q5kRowsVBMI},
 		{dtype.Q6_K, &Ascending, q6kRowsVBMI},
 	} {
 		r := rand.New(rand.NewPCG(7, 8))

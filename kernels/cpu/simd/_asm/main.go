@@ -21,6 +21,7 @@ const (
 func main() {
 	ConstraintExpr("amd64,!noasm")
 	q4kRows()
+	q5kRows()
 	q6kRows()
 	smallRows()
 	Generate()

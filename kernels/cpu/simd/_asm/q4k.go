@@ -6,18 +6,39 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-const q4kBytes = 144
-
 // q4kRows multiplies rows of Q4_K by one row of activations. Four super-blocks of a row are taken at
 // once, so that the weights are one sequential stream. Their headers share a zmm, in which all
 // scales are unpacked together. The block sums come into the lanes of an xmm.
 func q4kRows() {
 	TEXT("q4kRowsVBMI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
-	rowLoop(q4kBytes, q4kConsts().blocks)
+	k := q4kConsts()
+	k.bytes, k.codes = 144, 16
+	rowLoop(k.bytes, k.blocks)
 }
 
-// q4k are the constants of q4kRows.
+// q5kRows is q4kRows for Q5_K, which has a fifth bit of each code.
+func q5kRows() {
+	TEXT("q5kRowsVBMI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	k := q4kConsts()
+	k.bytes, k.codes, k.fifth = 176, 48, true
+	for i := range k.turns {
+		// Bit g of a byte belongs to group g, and comes to bit 4.
+		g := uint32([]int{0, 1, 4, 5}[i])
+		k.turns[i] = table("q5kTurns"+string(rune('0'+i)), append(repeat(dwords((4-g)&63, 0), 4), repeat(dwords((4-g-2)&63, 0), 4)...))
+	}
+	k.bit = table("q5kBit", dwords(0x10101010, 0x10101010))
+	rowLoop(k.bytes, k.blocks)
+}
+
+// q4k are the constants of q4kRows and q5kRows.
 type q4k struct {
+	bytes, codes int // of a super-block, and where its codes begin
+
+	// fifth says that the bytes 16 to 47 have the fifth bits.
+	fifth bool
+	turns [4]Mem
+	bit   Mem
+
 	low, shift4, zero                  reg.VecPhysical
 	words                              [4]reg.VecPhysical // the scales of two groups as words
 	pick, pickHigh, mask, high, shifts reg.VecPhysical
@@ -63,7 +84,7 @@ func (k *q4k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 	head, codes, t := zmm(17), zmm(16), zmm(15)
 	VMOVDQU32(at(p, 0), head.AsX())
 	for r := 1; r < n; r++ {
-		VINSERTI32X4(Imm(uint64(r)), at(p, q4kBytes*r), head, head)
+		VINSERTI32X4(Imm(uint64(r)), at(p, k.bytes*r), head, head)
 	}
 	VPSHUFB(k.pick, head, codes)
 	VPSRLVD(k.shifts, codes, codes)
@@ -79,12 +100,20 @@ func (k *q4k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 		}
 		scales := zmm(10)
 		VSHUFI32X4(Imm(uint64(0x55*r)), codes, codes, scales)
+		bits, f := zmm(6), zmm(3)
+		if k.fifth {
+			VBROADCASTI64X4(at(p, k.bytes*r+16), bits)
+		}
 		for h := range 2 {
 			low, high := zmm(8), zmm(7)
-			VMOVDQU8(at(p, q4kBytes*r+16+64*h), low)
+			VMOVDQU8(at(p, k.bytes*r+k.codes+64*h), low)
 			VGF2P8AFFINEQB(Imm(0), k.shift4, low, high)
 			VPANDD(k.low, low, low)
 			for i, q := range []reg.VecPhysical{low, high} {
+				if k.fifth {
+					VPROLVQ(k.turns[2*h+i], bits, f)
+					VPTERNLOGD_BCST(Imm(0xf8), k.bit, f, q) // q | f&bit
+				}
 				s := zmm(9)
 				VPMADDUBSW(at(act, actBytes*r+128*h+64*i), q, q)
 				VPERMB_Z(scales, k.words[2*h+i], k.even, s)
