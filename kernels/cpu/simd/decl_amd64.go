@@ -23,6 +23,26 @@ func q5kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 //go:noescape
 func q6kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
+// q2kRowsVNNI is q4kRowsVBMI for Q2_K and Quarters, without the need for VBMI and GFNI.
+//
+//go:noescape
+func q2kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q3kRowsVNNI is q4kRowsVBMI for Q3_K and Quarters, without the need for VBMI and GFNI.
+//
+//go:noescape
+func q3kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// tq20RowsVNNI is q4kRowsVBMI for TQ2_0 and Quarters, without the need for VBMI and GFNI.
+//
+//go:noescape
+func tq20RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// iq4xsRowsVBMI is q4kRowsVBMI for IQ4_XS and Ascending.
+//
+//go:noescape
+func iq4xsRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
 // q40RowsVNNI sets out[i], for each of the rows of Q4_0 that are rowBytes apart, to
 //
 //	DotSmall(dtype.Q4_0, row i, act, ActBytes)

@@ -26,6 +26,10 @@ func TestRows(t *testing.T) {
 		{dtype.Q4_K, &Halves, q4kRowsVBMI},
 		{dtype.Q5_K, &Halves, q5kRowsVBMI},
 		{dtype.Q6_K, &Ascending, q6kRowsVBMI},
+		{dtype.Q2_K, &Quarters, q2kRowsVNNI},
+		{dtype.Q3_K, &Quarters, q3kRowsVNNI},
+		{dtype.TQ2_0, &Quarters, tq20RowsVNNI},
+		{dtype.IQ4_XS, &Ascending, iq4xsRowsVBMI},
 	} {
 		r := rand.New(rand.NewPCG(7, 8))
 		for _, blocks := range []int{1, 2, 3, 4, 5, 8, 22} {

@@ -1003,6 +1003,1301 @@ DATA q6kLanes<>+48(SB)/8, $0x0000000000000000
 DATA q6kLanes<>+56(SB)/8, $0x0000000000000000
 GLOBL q6kLanes<>(SB), RODATA|NOPTR, $64
 
+// func q2kRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q2kRowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x03030303, AX
+	VPBROADCASTD AX, Z31
+	MOVL         $0x000f000f, AX
+	VPBROADCASTD AX, Z30
+	VMOVDQU16    q2kWords0<>+0(SB), Z26
+	VMOVDQU16    q2kWords1<>+0(SB), Z27
+	VMOVDQU16    q2kWords2<>+0(SB), Z28
+	VMOVDQU16    q2kWords3<>+0(SB), Z29
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD Z5, Z5, Z5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXORD        Z11, Z11, Z11
+	VPXORD        Z16, Z16, Z16
+	VPMOVZXBW     (DI), Y10
+	VPSRLW        $0x04, Y10, Y9
+	VPANDD        Y30, Y10, Y10
+	VPMADDWD      256(SI), Y9, Y16
+	VMOVDQU8      16(DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPMADDUBSW    (SI), Z7, Z7
+	VPERMW        Z10, Z26, Z6
+	VPDPWSSD      Z6, Z7, Z11
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    64(SI), Z7, Z7
+	VPERMW        Z10, Z27, Z6
+	VPDPWSSD      Z6, Z7, Z11
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    128(SI), Z7, Z7
+	VPERMW        Z10, Z28, Z6
+	VPDPWSSD      Z6, Z7, Z11
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    192(SI), Z7, Z7
+	VPERMW        Z10, Z29, Z6
+	VPDPWSSD      Z6, Z7, Z11
+	VPXORD        Z12, Z12, Z12
+	VPXORD        Z17, Z17, Z17
+	VPMOVZXBW     84(DI), Y10
+	VPSRLW        $0x04, Y10, Y9
+	VPANDD        Y30, Y10, Y10
+	VPMADDWD      576(SI), Y9, Y17
+	VMOVDQU8      100(DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPMADDUBSW    320(SI), Z7, Z7
+	VPERMW        Z10, Z26, Z6
+	VPDPWSSD      Z6, Z7, Z12
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    384(SI), Z7, Z7
+	VPERMW        Z10, Z27, Z6
+	VPDPWSSD      Z6, Z7, Z12
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    448(SI), Z7, Z7
+	VPERMW        Z10, Z28, Z6
+	VPDPWSSD      Z6, Z7, Z12
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    512(SI), Z7, Z7
+	VPERMW        Z10, Z29, Z6
+	VPDPWSSD      Z6, Z7, Z12
+	VPXORD        Z13, Z13, Z13
+	VPXORD        Z18, Z18, Z18
+	VPMOVZXBW     168(DI), Y10
+	VPSRLW        $0x04, Y10, Y9
+	VPANDD        Y30, Y10, Y10
+	VPMADDWD      896(SI), Y9, Y18
+	VMOVDQU8      184(DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPMADDUBSW    640(SI), Z7, Z7
+	VPERMW        Z10, Z26, Z6
+	VPDPWSSD      Z6, Z7, Z13
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    704(SI), Z7, Z7
+	VPERMW        Z10, Z27, Z6
+	VPDPWSSD      Z6, Z7, Z13
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    768(SI), Z7, Z7
+	VPERMW        Z10, Z28, Z6
+	VPDPWSSD      Z6, Z7, Z13
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    832(SI), Z7, Z7
+	VPERMW        Z10, Z29, Z6
+	VPDPWSSD      Z6, Z7, Z13
+	VPXORD        Z14, Z14, Z14
+	VPXORD        Z19, Z19, Z19
+	VPMOVZXBW     252(DI), Y10
+	VPSRLW        $0x04, Y10, Y9
+	VPANDD        Y30, Y10, Y10
+	VPMADDWD      1216(SI), Y9, Y19
+	VMOVDQU8      268(DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPMADDUBSW    960(SI), Z7, Z7
+	VPERMW        Z10, Z26, Z6
+	VPDPWSSD      Z6, Z7, Z14
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    1024(SI), Z7, Z7
+	VPERMW        Z10, Z27, Z6
+	VPDPWSSD      Z6, Z7, Z14
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    1088(SI), Z7, Z7
+	VPERMW        Z10, Z28, Z6
+	VPDPWSSD      Z6, Z7, Z14
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    1152(SI), Z7, Z7
+	VPERMW        Z10, Z29, Z6
+	VPDPWSSD      Z6, Z7, Z14
+	VPUNPCKHDQ    Z17, Z16, Z0
+	VPUNPCKLDQ    Z17, Z16, Z16
+	VPADDD        Z0, Z16, Z16
+	VPUNPCKHDQ    Z19, Z18, Z0
+	VPUNPCKLDQ    Z19, Z18, Z18
+	VPADDD        Z0, Z18, Z18
+	VPUNPCKHQDQ   Z18, Z16, Z0
+	VPUNPCKLQDQ   Z18, Z16, Z16
+	VPADDD        Z0, Z16, Z16
+	VEXTRACTI64X4 $0x01, Z16, Y1
+	VPADDD        Y16, Y1, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VCVTDQ2PS     X0, X4
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y11, Y1, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VCVTDQ2PS     X0, X0
+	VMOVD         80(DI), X1
+	VPINSRD       $0x01, 164(DI), X1, X1
+	VPINSRD       $0x02, 248(DI), X1, X1
+	VPINSRD       $0x03, 332(DI), X1, X1
+	VPSRLD        $0x10, X1, X2
+	VPSLLD        $0x10, X1, X1
+	VPSRLD        $0x10, X1, X1
+	VPACKUSDW     X2, X1, X1
+	VCVTPH2PS     X1, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VMULPS        X1, X0, X0
+	VFNMADD231PS  X2, X4, X0
+	VPERMILPS     $0x01, X0, X1
+	VPERMILPS     $0x02, X0, X2
+	VPERMILPS     $0x03, X0, X3
+	VFMADD231SS   304(SI), X0, X5
+	VFMADD231SS   624(SI), X1, X5
+	VFMADD231SS   944(SI), X2, X5
+	VFMADD231SS   1264(SI), X3, X5
+	ADDQ          $+336, DI
+	ADDQ          $+1280, SI
+	SUBQ          $0x04, R8
+	JGE           four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXORD        Z11, Z11, Z11
+	VPXORD        Z16, Z16, Z16
+	VPMOVZXBW     (DI), Y10
+	VPSRLW        $0x04, Y10, Y9
+	VPANDD        Y30, Y10, Y10
+	VPMADDWD      256(SI), Y9, Y16
+	VMOVDQU8      16(DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPMADDUBSW    (SI), Z7, Z7
+	VPERMW        Z10, Z26, Z6
+	VPDPWSSD      Z6, Z7, Z11
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    64(SI), Z7, Z7
+	VPERMW        Z10, Z27, Z6
+	VPDPWSSD      Z6, Z7, Z11
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    128(SI), Z7, Z7
+	VPERMW        Z10, Z28, Z6
+	VPDPWSSD      Z6, Z7, Z11
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPMADDUBSW    192(SI), Z7, Z7
+	VPERMW        Z10, Z29, Z6
+	VPDPWSSD      Z6, Z7, Z11
+	VPXORD        Z12, Z12, Z12
+	VPXORD        Z17, Z17, Z17
+	VPXORD        Z13, Z13, Z13
+	VPXORD        Z18, Z18, Z18
+	VPXORD        Z14, Z14, Z14
+	VPXORD        Z19, Z19, Z19
+	VPUNPCKHDQ    Z17, Z16, Z0
+	VPUNPCKLDQ    Z17, Z16, Z16
+	VPADDD        Z0, Z16, Z16
+	VPUNPCKHDQ    Z19, Z18, Z0
+	VPUNPCKLDQ    Z19, Z18, Z18
+	VPADDD        Z0, Z18, Z18
+	VPUNPCKHQDQ   Z18, Z16, Z0
+	VPUNPCKLQDQ   Z18, Z16, Z16
+	VPADDD        Z0, Z16, Z16
+	VEXTRACTI64X4 $0x01, Z16, Y1
+	VPADDD        Y16, Y1, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VCVTDQ2PS     X0, X4
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y11, Y1, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VCVTDQ2PS     X0, X0
+	VMOVD         80(DI), X1
+	VPSRLD        $0x10, X1, X2
+	VPSLLD        $0x10, X1, X1
+	VPSRLD        $0x10, X1, X1
+	VPACKUSDW     X2, X1, X1
+	VCVTPH2PS     X1, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VMULPS        X1, X0, X0
+	VFNMADD231PS  X2, X4, X0
+	VFMADD231SS   304(SI), X0, X5
+	ADDQ          $+84, DI
+	ADDQ          $+320, SI
+	DECQ          R8
+	JNZ           one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA q2kWords0<>+0(SB)/8, $0x0000000000000000
+DATA q2kWords0<>+8(SB)/8, $0x0000000000000000
+DATA q2kWords0<>+16(SB)/8, $0x0001000100010001
+DATA q2kWords0<>+24(SB)/8, $0x0001000100010001
+DATA q2kWords0<>+32(SB)/8, $0x0008000800080008
+DATA q2kWords0<>+40(SB)/8, $0x0008000800080008
+DATA q2kWords0<>+48(SB)/8, $0x0009000900090009
+DATA q2kWords0<>+56(SB)/8, $0x0009000900090009
+GLOBL q2kWords0<>(SB), RODATA|NOPTR, $64
+
+DATA q2kWords1<>+0(SB)/8, $0x0002000200020002
+DATA q2kWords1<>+8(SB)/8, $0x0002000200020002
+DATA q2kWords1<>+16(SB)/8, $0x0003000300030003
+DATA q2kWords1<>+24(SB)/8, $0x0003000300030003
+DATA q2kWords1<>+32(SB)/8, $0x000a000a000a000a
+DATA q2kWords1<>+40(SB)/8, $0x000a000a000a000a
+DATA q2kWords1<>+48(SB)/8, $0x000b000b000b000b
+DATA q2kWords1<>+56(SB)/8, $0x000b000b000b000b
+GLOBL q2kWords1<>(SB), RODATA|NOPTR, $64
+
+DATA q2kWords2<>+0(SB)/8, $0x0004000400040004
+DATA q2kWords2<>+8(SB)/8, $0x0004000400040004
+DATA q2kWords2<>+16(SB)/8, $0x0005000500050005
+DATA q2kWords2<>+24(SB)/8, $0x0005000500050005
+DATA q2kWords2<>+32(SB)/8, $0x000c000c000c000c
+DATA q2kWords2<>+40(SB)/8, $0x000c000c000c000c
+DATA q2kWords2<>+48(SB)/8, $0x000d000d000d000d
+DATA q2kWords2<>+56(SB)/8, $0x000d000d000d000d
+GLOBL q2kWords2<>(SB), RODATA|NOPTR, $64
+
+DATA q2kWords3<>+0(SB)/8, $0x0006000600060006
+DATA q2kWords3<>+8(SB)/8, $0x0006000600060006
+DATA q2kWords3<>+16(SB)/8, $0x0007000700070007
+DATA q2kWords3<>+24(SB)/8, $0x0007000700070007
+DATA q2kWords3<>+32(SB)/8, $0x000e000e000e000e
+DATA q2kWords3<>+40(SB)/8, $0x000e000e000e000e
+DATA q2kWords3<>+48(SB)/8, $0x000f000f000f000f
+DATA q2kWords3<>+56(SB)/8, $0x000f000f000f000f
+GLOBL q2kWords3<>(SB), RODATA|NOPTR, $64
+
+// func q3kRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VNNI, F16C, FMA3
+TEXT ·q3kRowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x03030303, AX
+	VPBROADCASTD AX, Z31
+	VMOVDQU16    q2kWords0<>+0(SB), Z26
+	VMOVDQU16    q2kWords1<>+0(SB), Z27
+	VMOVDQU16    q2kWords2<>+0(SB), Z28
+	VMOVDQU16    q2kWords3<>+0(SB), Z29
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD Z5, Z5, Z5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXORD          Z11, Z11, Z11
+	VMOVQ           96(DI), X0
+	VPINSRD         $0x02, 104(DI), X0, X0
+	VPSHUFB         q3kLow<>+0(SB), X0, X1
+	VPSRLVQ         q3kLowShift<>+0(SB), X1, X1
+	VPAND           q3kNibble<>+0(SB), X1, X1
+	VPSHUFB         q3kHigh<>+0(SB), X0, X0
+	VPSRLVD         q3kHighShift<>+0(SB), X0, X0
+	VPAND           q3kUpper<>+0(SB), X0, X0
+	VPSLLD          $0x04, X0, X0
+	VPOR            X0, X1, X1
+	VPSUBB          q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW       X1, Y10
+	VPMADDWD        256(SI), Y10, Y0
+	VPSLLD          $0x02, Y0, Y0
+	VPSUBD          Y0, Y11, Y11
+	VBROADCASTI64X4 (DI), Z9
+	VMOVDQU8        32(DI), Z8
+	VPANDD          Z31, Z8, Z7
+	VPROLVQ         q3kTurns0<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      (SI), Z7, Z7
+	VPERMW          Z10, Z26, Z6
+	VPDPWSSD        Z6, Z7, Z11
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns1<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      64(SI), Z7, Z7
+	VPERMW          Z10, Z27, Z6
+	VPDPWSSD        Z6, Z7, Z11
+	VPSRLW          $0x04, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns2<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      128(SI), Z7, Z7
+	VPERMW          Z10, Z28, Z6
+	VPDPWSSD        Z6, Z7, Z11
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns3<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      192(SI), Z7, Z7
+	VPERMW          Z10, Z29, Z6
+	VPDPWSSD        Z6, Z7, Z11
+	VPXORD          Z12, Z12, Z12
+	VMOVQ           206(DI), X0
+	VPINSRD         $0x02, 214(DI), X0, X0
+	VPSHUFB         q3kLow<>+0(SB), X0, X1
+	VPSRLVQ         q3kLowShift<>+0(SB), X1, X1
+	VPAND           q3kNibble<>+0(SB), X1, X1
+	VPSHUFB         q3kHigh<>+0(SB), X0, X0
+	VPSRLVD         q3kHighShift<>+0(SB), X0, X0
+	VPAND           q3kUpper<>+0(SB), X0, X0
+	VPSLLD          $0x04, X0, X0
+	VPOR            X0, X1, X1
+	VPSUBB          q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW       X1, Y10
+	VPMADDWD        576(SI), Y10, Y0
+	VPSLLD          $0x02, Y0, Y0
+	VPSUBD          Y0, Y12, Y12
+	VBROADCASTI64X4 110(DI), Z9
+	VMOVDQU8        142(DI), Z8
+	VPANDD          Z31, Z8, Z7
+	VPROLVQ         q3kTurns0<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      320(SI), Z7, Z7
+	VPERMW          Z10, Z26, Z6
+	VPDPWSSD        Z6, Z7, Z12
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns1<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      384(SI), Z7, Z7
+	VPERMW          Z10, Z27, Z6
+	VPDPWSSD        Z6, Z7, Z12
+	VPSRLW          $0x04, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns2<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      448(SI), Z7, Z7
+	VPERMW          Z10, Z28, Z6
+	VPDPWSSD        Z6, Z7, Z12
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns3<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      512(SI), Z7, Z7
+	VPERMW          Z10, Z29, Z6
+	VPDPWSSD        Z6, Z7, Z12
+	VPXORD          Z13, Z13, Z13
+	VMOVQ           316(DI), X0
+	VPINSRD         $0x02, 324(DI), X0, X0
+	VPSHUFB         q3kLow<>+0(SB), X0, X1
+	VPSRLVQ         q3kLowShift<>+0(SB), X1, X1
+	VPAND           q3kNibble<>+0(SB), X1, X1
+	VPSHUFB         q3kHigh<>+0(SB), X0, X0
+	VPSRLVD         q3kHighShift<>+0(SB), X0, X0
+	VPAND           q3kUpper<>+0(SB), X0, X0
+	VPSLLD          $0x04, X0, X0
+	VPOR            X0, X1, X1
+	VPSUBB          q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW       X1, Y10
+	VPMADDWD        896(SI), Y10, Y0
+	VPSLLD          $0x02, Y0, Y0
+	VPSUBD          Y0, Y13, Y13
+	VBROADCASTI64X4 220(DI), Z9
+	VMOVDQU8        252(DI), Z8
+	VPANDD          Z31, Z8, Z7
+	VPROLVQ         q3kTurns0<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      640(SI), Z7, Z7
+	VPERMW          Z10, Z26, Z6
+	VPDPWSSD        Z6, Z7, Z13
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns1<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      704(SI), Z7, Z7
+	VPERMW          Z10, Z27, Z6
+	VPDPWSSD        Z6, Z7, Z13
+	VPSRLW          $0x04, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns2<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      768(SI), Z7, Z7
+	VPERMW          Z10, Z28, Z6
+	VPDPWSSD        Z6, Z7, Z13
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns3<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      832(SI), Z7, Z7
+	VPERMW          Z10, Z29, Z6
+	VPDPWSSD        Z6, Z7, Z13
+	VPXORD          Z14, Z14, Z14
+	VMOVQ           426(DI), X0
+	VPINSRD         $0x02, 434(DI), X0, X0
+	VPSHUFB         q3kLow<>+0(SB), X0, X1
+	VPSRLVQ         q3kLowShift<>+0(SB), X1, X1
+	VPAND           q3kNibble<>+0(SB), X1, X1
+	VPSHUFB         q3kHigh<>+0(SB), X0, X0
+	VPSRLVD         q3kHighShift<>+0(SB), X0, X0
+	VPAND           q3kUpper<>+0(SB), X0, X0
+	VPSLLD          $0x04, X0, X0
+	VPOR            X0, X1, X1
+	VPSUBB          q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW       X1, Y10
+	VPMADDWD        1216(SI), Y10, Y0
+	VPSLLD          $0x02, Y0, Y0
+	VPSUBD          Y0, Y14, Y14
+	VBROADCASTI64X4 330(DI), Z9
+	VMOVDQU8        362(DI), Z8
+	VPANDD          Z31, Z8, Z7
+	VPROLVQ         q3kTurns0<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      960(SI), Z7, Z7
+	VPERMW          Z10, Z26, Z6
+	VPDPWSSD        Z6, Z7, Z14
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns1<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      1024(SI), Z7, Z7
+	VPERMW          Z10, Z27, Z6
+	VPDPWSSD        Z6, Z7, Z14
+	VPSRLW          $0x04, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns2<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      1088(SI), Z7, Z7
+	VPERMW          Z10, Z28, Z6
+	VPDPWSSD        Z6, Z7, Z14
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns3<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      1152(SI), Z7, Z7
+	VPERMW          Z10, Z29, Z6
+	VPDPWSSD        Z6, Z7, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y11, Y1, Y0
+	VEXTRACTI128    $0x01, Y0, X1
+	VPADDD          X1, X0, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, 108(DI), X1, X1
+	VPINSRW         $0x01, 218(DI), X1, X1
+	VPINSRW         $0x02, 328(DI), X1, X1
+	VPINSRW         $0x03, 438(DI), X1, X1
+	VCVTPH2PS       X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VPERMILPS       $0x01, X0, X1
+	VPERMILPS       $0x02, X0, X2
+	VPERMILPS       $0x03, X0, X3
+	VFMADD231SS     304(SI), X0, X5
+	VFMADD231SS     624(SI), X1, X5
+	VFMADD231SS     944(SI), X2, X5
+	VFMADD231SS     1264(SI), X3, X5
+	ADDQ            $+440, DI
+	ADDQ            $+1280, SI
+	SUBQ            $0x04, R8
+	JGE             four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXORD          Z11, Z11, Z11
+	VMOVQ           96(DI), X0
+	VPINSRD         $0x02, 104(DI), X0, X0
+	VPSHUFB         q3kLow<>+0(SB), X0, X1
+	VPSRLVQ         q3kLowShift<>+0(SB), X1, X1
+	VPAND           q3kNibble<>+0(SB), X1, X1
+	VPSHUFB         q3kHigh<>+0(SB), X0, X0
+	VPSRLVD         q3kHighShift<>+0(SB), X0, X0
+	VPAND           q3kUpper<>+0(SB), X0, X0
+	VPSLLD          $0x04, X0, X0
+	VPOR            X0, X1, X1
+	VPSUBB          q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW       X1, Y10
+	VPMADDWD        256(SI), Y10, Y0
+	VPSLLD          $0x02, Y0, Y0
+	VPSUBD          Y0, Y11, Y11
+	VBROADCASTI64X4 (DI), Z9
+	VMOVDQU8        32(DI), Z8
+	VPANDD          Z31, Z8, Z7
+	VPROLVQ         q3kTurns0<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      (SI), Z7, Z7
+	VPERMW          Z10, Z26, Z6
+	VPDPWSSD        Z6, Z7, Z11
+	VPSRLW          $0x02, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns1<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      64(SI), Z7, Z7
+	VPERMW          Z10, Z27, Z6
+	VPDPWSSD        Z6, Z7, Z11
+	VPSRLW          $0x04, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns2<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      128(SI), Z7, Z7
+	VPERMW          Z10, Z28, Z6
+	VPDPWSSD        Z6, Z7, Z11
+	VPSRLW          $0x06, Z8, Z7
+	VPANDD          Z31, Z7, Z7
+	VPROLVQ         q3kTurns3<>+0(SB), Z9, Z4
+	VPTERNLOGD.BCST $0xf8, q3kBit<>+0(SB), Z4, Z7
+	VPMADDUBSW      192(SI), Z7, Z7
+	VPERMW          Z10, Z29, Z6
+	VPDPWSSD        Z6, Z7, Z11
+	VPXORD          Z12, Z12, Z12
+	VPXORD          Z13, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y11, Y1, Y0
+	VEXTRACTI128    $0x01, Y0, X1
+	VPADDD          X1, X0, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, 108(DI), X1, X1
+	VCVTPH2PS       X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VFMADD231SS     304(SI), X0, X5
+	ADDQ            $+110, DI
+	ADDQ            $+320, SI
+	DECQ            R8
+	JNZ             one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA q3kBit<>+0(SB)/8, $0x0404040404040404
+GLOBL q3kBit<>(SB), RODATA|NOPTR, $8
+
+DATA q3kTurns0<>+0(SB)/8, $0x0000000000000002
+DATA q3kTurns0<>+8(SB)/8, $0x0000000000000002
+DATA q3kTurns0<>+16(SB)/8, $0x0000000000000002
+DATA q3kTurns0<>+24(SB)/8, $0x0000000000000002
+DATA q3kTurns0<>+32(SB)/8, $0x000000000000003e
+DATA q3kTurns0<>+40(SB)/8, $0x000000000000003e
+DATA q3kTurns0<>+48(SB)/8, $0x000000000000003e
+DATA q3kTurns0<>+56(SB)/8, $0x000000000000003e
+GLOBL q3kTurns0<>(SB), RODATA|NOPTR, $64
+
+DATA q3kTurns1<>+0(SB)/8, $0x0000000000000001
+DATA q3kTurns1<>+8(SB)/8, $0x0000000000000001
+DATA q3kTurns1<>+16(SB)/8, $0x0000000000000001
+DATA q3kTurns1<>+24(SB)/8, $0x0000000000000001
+DATA q3kTurns1<>+32(SB)/8, $0x000000000000003d
+DATA q3kTurns1<>+40(SB)/8, $0x000000000000003d
+DATA q3kTurns1<>+48(SB)/8, $0x000000000000003d
+DATA q3kTurns1<>+56(SB)/8, $0x000000000000003d
+GLOBL q3kTurns1<>(SB), RODATA|NOPTR, $64
+
+DATA q3kTurns2<>+0(SB)/8, $0x0000000000000000
+DATA q3kTurns2<>+8(SB)/8, $0x0000000000000000
+DATA q3kTurns2<>+16(SB)/8, $0x0000000000000000
+DATA q3kTurns2<>+24(SB)/8, $0x0000000000000000
+DATA q3kTurns2<>+32(SB)/8, $0x000000000000003c
+DATA q3kTurns2<>+40(SB)/8, $0x000000000000003c
+DATA q3kTurns2<>+48(SB)/8, $0x000000000000003c
+DATA q3kTurns2<>+56(SB)/8, $0x000000000000003c
+GLOBL q3kTurns2<>(SB), RODATA|NOPTR, $64
+
+DATA q3kTurns3<>+0(SB)/8, $0x000000000000003f
+DATA q3kTurns3<>+8(SB)/8, $0x000000000000003f
+DATA q3kTurns3<>+16(SB)/8, $0x000000000000003f
+DATA q3kTurns3<>+24(SB)/8, $0x000000000000003f
+DATA q3kTurns3<>+32(SB)/8, $0x000000000000003b
+DATA q3kTurns3<>+40(SB)/8, $0x000000000000003b
+DATA q3kTurns3<>+48(SB)/8, $0x000000000000003b
+DATA q3kTurns3<>+56(SB)/8, $0x000000000000003b
+GLOBL q3kTurns3<>(SB), RODATA|NOPTR, $64
+
+DATA q3kLow<>+0(SB)/8, $0x0706050403020100
+DATA q3kLow<>+8(SB)/8, $0x0706050403020100
+GLOBL q3kLow<>(SB), RODATA|NOPTR, $16
+
+DATA q3kHigh<>+0(SB)/8, $0x0b0a09080b0a0908
+DATA q3kHigh<>+8(SB)/8, $0x0b0a09080b0a0908
+GLOBL q3kHigh<>(SB), RODATA|NOPTR, $16
+
+DATA q3kLowShift<>+0(SB)/8, $0x0000000000000000
+DATA q3kLowShift<>+8(SB)/8, $0x0000000000000004
+GLOBL q3kLowShift<>(SB), RODATA|NOPTR, $16
+
+DATA q3kHighShift<>+0(SB)/8, $0x0000000200000000
+DATA q3kHighShift<>+8(SB)/8, $0x0000000600000004
+GLOBL q3kHighShift<>(SB), RODATA|NOPTR, $16
+
+DATA q3kNibble<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA q3kNibble<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL q3kNibble<>(SB), RODATA|NOPTR, $16
+
+DATA q3kUpper<>+0(SB)/8, $0x0303030303030303
+DATA q3kUpper<>+8(SB)/8, $0x0303030303030303
+GLOBL q3kUpper<>(SB), RODATA|NOPTR, $16
+
+DATA q3kOffset<>+0(SB)/8, $0x2020202020202020
+DATA q3kOffset<>+8(SB)/8, $0x2020202020202020
+GLOBL q3kOffset<>(SB), RODATA|NOPTR, $16
+
+// func tq20RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VNNI, F16C, FMA3
+TEXT ·tq20RowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x03030303, AX
+	VPBROADCASTD AX, Z31
+	MOVL         $0xffffffff, AX
+	VPBROADCASTD AX, Z30
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD Z5, Z5, Z5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXORD        Z11, Z11, Z11
+	VPMADDWD      256(SI), Y30, Y11
+	VMOVDQU8      (DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPDPBUSD      (SI), Z7, Z11
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      64(SI), Z7, Z11
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      128(SI), Z7, Z11
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      192(SI), Z7, Z11
+	VPXORD        Z12, Z12, Z12
+	VPMADDWD      576(SI), Y30, Y12
+	VMOVDQU8      66(DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPDPBUSD      320(SI), Z7, Z12
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      384(SI), Z7, Z12
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      448(SI), Z7, Z12
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      512(SI), Z7, Z12
+	VPXORD        Z13, Z13, Z13
+	VPMADDWD      896(SI), Y30, Y13
+	VMOVDQU8      132(DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPDPBUSD      640(SI), Z7, Z13
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      704(SI), Z7, Z13
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      768(SI), Z7, Z13
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      832(SI), Z7, Z13
+	VPXORD        Z14, Z14, Z14
+	VPMADDWD      1216(SI), Y30, Y14
+	VMOVDQU8      198(DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPDPBUSD      960(SI), Z7, Z14
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      1024(SI), Z7, Z14
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      1088(SI), Z7, Z14
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      1152(SI), Z7, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y11, Y1, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPXOR         X1, X1, X1
+	VPINSRW       $0x00, 64(DI), X1, X1
+	VPINSRW       $0x01, 130(DI), X1, X1
+	VPINSRW       $0x02, 196(DI), X1, X1
+	VPINSRW       $0x03, 262(DI), X1, X1
+	VCVTPH2PS     X1, X1
+	VCVTDQ2PS     X0, X0
+	VMULPS        X1, X0, X0
+	VPERMILPS     $0x01, X0, X1
+	VPERMILPS     $0x02, X0, X2
+	VPERMILPS     $0x03, X0, X3
+	VFMADD231SS   304(SI), X0, X5
+	VFMADD231SS   624(SI), X1, X5
+	VFMADD231SS   944(SI), X2, X5
+	VFMADD231SS   1264(SI), X3, X5
+	ADDQ          $+264, DI
+	ADDQ          $+1280, SI
+	SUBQ          $0x04, R8
+	JGE           four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXORD        Z11, Z11, Z11
+	VPMADDWD      256(SI), Y30, Y11
+	VMOVDQU8      (DI), Z8
+	VPANDD        Z31, Z8, Z7
+	VPDPBUSD      (SI), Z7, Z11
+	VPSRLW        $0x02, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      64(SI), Z7, Z11
+	VPSRLW        $0x04, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      128(SI), Z7, Z11
+	VPSRLW        $0x06, Z8, Z7
+	VPANDD        Z31, Z7, Z7
+	VPDPBUSD      192(SI), Z7, Z11
+	VPXORD        Z12, Z12, Z12
+	VPXORD        Z13, Z13, Z13
+	VPXORD        Z14, Z14, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y11, Y1, Y0
+	VEXTRACTI128  $0x01, Y0, X1
+	VPADDD        X1, X0, X0
+	VPXOR         X1, X1, X1
+	VPINSRW       $0x00, 64(DI), X1, X1
+	VCVTPH2PS     X1, X1
+	VCVTDQ2PS     X0, X0
+	VMULPS        X1, X0, X0
+	VFMADD231SS   304(SI), X0, X5
+	ADDQ          $+66, DI
+	ADDQ          $+320, SI
+	DECQ          R8
+	JNZ           one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func iq4xsRowsVBMI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VBMI, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·iq4xsRowsVBMI(SB), NOSPLIT, $0-48
+	VMOVDQU32       nibbleShifts<>+0(SB), Z24
+	MOVL            $0x0f0f0f0f, AX
+	VPBROADCASTD    AX, Z25
+	VBROADCASTI32X4 iq4nlLevels<>+0(SB), Z26
+	VMOVDQU         iq4xsLow<>+0(SB), Y0
+	VMOVDQU32       Y0, Y31
+	VMOVDQU         iq4xsHigh<>+0(SB), Y0
+	VMOVDQU32       Y0, Y30
+	MOVL            $0x20202020, AX
+	VPBROADCASTD    AX, Z29
+	MOVL            $0x30303030, AX
+	VPBROADCASTD    AX, Z28
+	VMOVDQU32       iq4xsWords0<>+0(SB), Z20
+	VMOVDQU32       iq4xsWords1<>+0(SB), Z21
+	VMOVDQU32       iq4xsWords2<>+0(SB), Z22
+	VMOVDQU32       iq4xsWords3<>+0(SB), Z23
+	MOVQ            out+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	MOVQ            rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD Z5, Z5, Z5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VMOVQ           (DI), X0
+	VPINSRQ         $0x01, 136(DI), X0, X0
+	VMOVQ           272(DI), X1
+	VPINSRQ         $0x01, 408(DI), X1, X1
+	VINSERTI128     $0x01, X1, Y0, Y0
+	VMOVDQU32       Y0, Y17
+	VPMULTISHIFTQB  Y17, Y31, Y16
+	VPANDD          Y25, Y16, Y16
+	VPMULTISHIFTQB  Y17, Y30, Y15
+	VPTERNLOGD      $0xf8, Y28, Y15, Y16
+	VPSUBB          Y29, Y16, Y16
+	VPXORD          Z11, Z11, Z11
+	VMOVDQU32       X16, X10
+	VPMOVSXBW       X10, X7
+	VPMADDWD        288(SI), X7, X7
+	VPSLLD          $0x07, X7, X7
+	VPSUBD          X7, X11, X11
+	VPMOVSXBD       X10, Y10
+	VBROADCASTI64X4 8(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        (SI), Z9, Z6
+	VPERMD          Z10, Z20, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z11, Z11
+	VBROADCASTI64X4 40(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        64(SI), Z9, Z6
+	VPERMD          Z10, Z21, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z11, Z11
+	VBROADCASTI64X4 72(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        128(SI), Z9, Z6
+	VPERMD          Z10, Z22, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z11, Z11
+	VBROADCASTI64X4 104(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        192(SI), Z9, Z6
+	VPERMD          Z10, Z23, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z11, Z11
+	VPXORD          Z12, Z12, Z12
+	VPSRLDQ         $0x08, X16, X10
+	VPMOVSXBW       X10, X7
+	VPMADDWD        608(SI), X7, X7
+	VPSLLD          $0x07, X7, X7
+	VPSUBD          X7, X12, X12
+	VPMOVSXBD       X10, Y10
+	VBROADCASTI64X4 144(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        320(SI), Z9, Z6
+	VPERMD          Z10, Z20, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z12, Z12
+	VBROADCASTI64X4 176(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        384(SI), Z9, Z6
+	VPERMD          Z10, Z21, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z12, Z12
+	VBROADCASTI64X4 208(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        448(SI), Z9, Z6
+	VPERMD          Z10, Z22, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z12, Z12
+	VBROADCASTI64X4 240(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        512(SI), Z9, Z6
+	VPERMD          Z10, Z23, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z12, Z12
+	VPXORD          Z13, Z13, Z13
+	VEXTRACTI32X4   $0x01, Y16, X10
+	VPMOVSXBW       X10, X7
+	VPMADDWD        928(SI), X7, X7
+	VPSLLD          $0x07, X7, X7
+	VPSUBD          X7, X13, X13
+	VPMOVSXBD       X10, Y10
+	VBROADCASTI64X4 280(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        640(SI), Z9, Z6
+	VPERMD          Z10, Z20, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z13, Z13
+	VBROADCASTI64X4 312(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        704(SI), Z9, Z6
+	VPERMD          Z10, Z21, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z13, Z13
+	VBROADCASTI64X4 344(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        768(SI), Z9, Z6
+	VPERMD          Z10, Z22, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z13, Z13
+	VBROADCASTI64X4 376(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        832(SI), Z9, Z6
+	VPERMD          Z10, Z23, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VEXTRACTI32X4   $0x01, Y16, X10
+	VPSRLDQ         $0x08, X10, X10
+	VPMOVSXBW       X10, X7
+	VPMADDWD        1248(SI), X7, X7
+	VPSLLD          $0x07, X7, X7
+	VPSUBD          X7, X14, X14
+	VPMOVSXBD       X10, Y10
+	VBROADCASTI64X4 416(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        960(SI), Z9, Z6
+	VPERMD          Z10, Z20, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z14, Z14
+	VBROADCASTI64X4 448(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        1024(SI), Z9, Z6
+	VPERMD          Z10, Z21, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z14, Z14
+	VBROADCASTI64X4 480(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        1088(SI), Z9, Z6
+	VPERMD          Z10, Z22, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z14, Z14
+	VBROADCASTI64X4 512(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        1152(SI), Z9, Z6
+	VPERMD          Z10, Z23, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z14, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y11, Y1, Y0
+	VEXTRACTI128    $0x01, Y0, X1
+	VPADDD          X1, X0, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (DI), X1, X1
+	VPINSRW         $0x01, 136(DI), X1, X1
+	VPINSRW         $0x02, 272(DI), X1, X1
+	VPINSRW         $0x03, 408(DI), X1, X1
+	VCVTPH2PS       X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VPERMILPS       $0x01, X0, X1
+	VPERMILPS       $0x02, X0, X2
+	VPERMILPS       $0x03, X0, X3
+	VFMADD231SS     304(SI), X0, X5
+	VFMADD231SS     624(SI), X1, X5
+	VFMADD231SS     944(SI), X2, X5
+	VFMADD231SS     1264(SI), X3, X5
+	ADDQ            $+544, DI
+	ADDQ            $+1280, SI
+	SUBQ            $0x04, R8
+	JGE             four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VMOVQ           (DI), X0
+	VMOVDQU32       Y0, Y17
+	VPMULTISHIFTQB  Y17, Y31, Y16
+	VPANDD          Y25, Y16, Y16
+	VPMULTISHIFTQB  Y17, Y30, Y15
+	VPTERNLOGD      $0xf8, Y28, Y15, Y16
+	VPSUBB          Y29, Y16, Y16
+	VPXORD          Z11, Z11, Z11
+	VMOVDQU32       X16, X10
+	VPMOVSXBW       X10, X7
+	VPMADDWD        288(SI), X7, X7
+	VPSLLD          $0x07, X7, X7
+	VPSUBD          X7, X11, X11
+	VPMOVSXBD       X10, Y10
+	VBROADCASTI64X4 8(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        (SI), Z9, Z6
+	VPERMD          Z10, Z20, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z11, Z11
+	VBROADCASTI64X4 40(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        64(SI), Z9, Z6
+	VPERMD          Z10, Z21, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z11, Z11
+	VBROADCASTI64X4 72(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        128(SI), Z9, Z6
+	VPERMD          Z10, Z22, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z11, Z11
+	VBROADCASTI64X4 104(DI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	VPXORD          Z6, Z6, Z6
+	VPDPBUSD        192(SI), Z9, Z6
+	VPERMD          Z10, Z23, Z8
+	VPMULLD         Z8, Z6, Z6
+	VPADDD          Z6, Z11, Z11
+	VPXORD          Z12, Z12, Z12
+	VPXORD          Z13, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y11, Y1, Y0
+	VEXTRACTI128    $0x01, Y0, X1
+	VPADDD          X1, X0, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (DI), X1, X1
+	VCVTPH2PS       X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VFMADD231SS     304(SI), X0, X5
+	ADDQ            $+136, DI
+	ADDQ            $+320, SI
+	DECQ            R8
+	JNZ             one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA nibbleShifts<>+0(SB)/8, $0x0000000000000000
+DATA nibbleShifts<>+8(SB)/8, $0x0000000000000000
+DATA nibbleShifts<>+16(SB)/8, $0x0000000000000004
+DATA nibbleShifts<>+24(SB)/8, $0x0000000000000004
+DATA nibbleShifts<>+32(SB)/8, $0x0000000000000000
+DATA nibbleShifts<>+40(SB)/8, $0x0000000000000000
+DATA nibbleShifts<>+48(SB)/8, $0x0000000000000004
+DATA nibbleShifts<>+56(SB)/8, $0x0000000000000004
+GLOBL nibbleShifts<>(SB), RODATA|NOPTR, $64
+
+DATA iq4nlLevels<>+0(SB)/8, $0x766a5d4f3f2d1801
+DATA iq4nlLevels<>+8(SB)/8, $0xf1d9c5b5a6998d81
+GLOBL iq4nlLevels<>(SB), RODATA|NOPTR, $16
+
+DATA iq4xsLow<>+0(SB)/8, $0x3c3834302c282420
+DATA iq4xsLow<>+8(SB)/8, $0x3c3834302c282420
+DATA iq4xsLow<>+16(SB)/8, $0x3c3834302c282420
+DATA iq4xsLow<>+24(SB)/8, $0x3c3834302c282420
+GLOBL iq4xsLow<>(SB), RODATA|NOPTR, $32
+
+DATA iq4xsHigh<>+0(SB)/8, $0x1a18161412100e0c
+DATA iq4xsHigh<>+8(SB)/8, $0x1a18161412100e0c
+DATA iq4xsHigh<>+16(SB)/8, $0x1a18161412100e0c
+DATA iq4xsHigh<>+24(SB)/8, $0x1a18161412100e0c
+GLOBL iq4xsHigh<>(SB), RODATA|NOPTR, $32
+
+DATA iq4xsWords0<>+0(SB)/8, $0x0000000000000000
+DATA iq4xsWords0<>+8(SB)/8, $0x0000000000000000
+DATA iq4xsWords0<>+16(SB)/8, $0x0000000000000000
+DATA iq4xsWords0<>+24(SB)/8, $0x0000000000000000
+DATA iq4xsWords0<>+32(SB)/8, $0x0000000100000001
+DATA iq4xsWords0<>+40(SB)/8, $0x0000000100000001
+DATA iq4xsWords0<>+48(SB)/8, $0x0000000100000001
+DATA iq4xsWords0<>+56(SB)/8, $0x0000000100000001
+GLOBL iq4xsWords0<>(SB), RODATA|NOPTR, $64
+
+DATA iq4xsWords1<>+0(SB)/8, $0x0000000200000002
+DATA iq4xsWords1<>+8(SB)/8, $0x0000000200000002
+DATA iq4xsWords1<>+16(SB)/8, $0x0000000200000002
+DATA iq4xsWords1<>+24(SB)/8, $0x0000000200000002
+DATA iq4xsWords1<>+32(SB)/8, $0x0000000300000003
+DATA iq4xsWords1<>+40(SB)/8, $0x0000000300000003
+DATA iq4xsWords1<>+48(SB)/8, $0x0000000300000003
+DATA iq4xsWords1<>+56(SB)/8, $0x0000000300000003
+GLOBL iq4xsWords1<>(SB), RODATA|NOPTR, $64
+
+DATA iq4xsWords2<>+0(SB)/8, $0x0000000400000004
+DATA iq4xsWords2<>+8(SB)/8, $0x0000000400000004
+DATA iq4xsWords2<>+16(SB)/8, $0x0000000400000004
+DATA iq4xsWords2<>+24(SB)/8, $0x0000000400000004
+DATA iq4xsWords2<>+32(SB)/8, $0x0000000500000005
+DATA iq4xsWords2<>+40(SB)/8, $0x0000000500000005
+DATA iq4xsWords2<>+48(SB)/8, $0x0000000500000005
+DATA iq4xsWords2<>+56(SB)/8, $0x0000000500000005
+GLOBL iq4xsWords2<>(SB), RODATA|NOPTR, $64
+
+DATA iq4xsWords3<>+0(SB)/8, $0x0000000600000006
+DATA iq4xsWords3<>+8(SB)/8, $0x0000000600000006
+DATA iq4xsWords3<>+16(SB)/8, $0x0000000600000006
+DATA iq4xsWords3<>+24(SB)/8, $0x0000000600000006
+DATA iq4xsWords3<>+32(SB)/8, $0x0000000700000007
+DATA iq4xsWords3<>+40(SB)/8, $0x0000000700000007
+DATA iq4xsWords3<>+48(SB)/8, $0x0000000700000007
+DATA iq4xsWords3<>+56(SB)/8, $0x0000000700000007
+GLOBL iq4xsWords3<>(SB), RODATA|NOPTR, $64
+
 // func q40RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
 TEXT ·q40RowsVNNI(SB), NOSPLIT, $192-48
@@ -1211,16 +2506,6 @@ done:
 	JNZ    row
 	VZEROUPPER
 	RET
-
-DATA nibbleShifts<>+0(SB)/8, $0x0000000000000000
-DATA nibbleShifts<>+8(SB)/8, $0x0000000000000000
-DATA nibbleShifts<>+16(SB)/8, $0x0000000000000004
-DATA nibbleShifts<>+24(SB)/8, $0x0000000000000004
-DATA nibbleShifts<>+32(SB)/8, $0x0000000000000000
-DATA nibbleShifts<>+40(SB)/8, $0x0000000000000000
-DATA nibbleShifts<>+48(SB)/8, $0x0000000000000004
-DATA nibbleShifts<>+56(SB)/8, $0x0000000000000004
-GLOBL nibbleShifts<>(SB), RODATA|NOPTR, $64
 
 // func q41RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
@@ -2400,10 +3685,6 @@ done:
 	JNZ    row
 	VZEROUPPER
 	RET
-
-DATA iq4nlLevels<>+0(SB)/8, $0x766a5d4f3f2d1801
-DATA iq4nlLevels<>+8(SB)/8, $0xf1d9c5b5a6998d81
-GLOBL iq4nlLevels<>(SB), RODATA|NOPTR, $16
 
 // func mxfp4RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI

@@ -23,6 +23,10 @@ func main() {
 	q4kRows()
 	q5kRows()
 	q6kRows()
+	q2kRows()
+	q3kRows()
+	tq20Rows()
+	iq4xsRows()
 	smallRows()
 	Generate()
 }

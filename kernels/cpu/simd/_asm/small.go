@@ -178,6 +178,10 @@ func levels(name string, list [16]int) (constants func(), look func(v reg.VecPhy
 	}, func(v reg.VecPhysical) { VPSHUFB(v, zmm(26), v) }
 }
 
+// iq4nlLevels are the levels of IQ4_NL and IQ4_XS.
+var iq4nlLevels = [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+
+// smallRows has the functions for all formats of small blocks.
 func smallRows() {
 	fifth := func(o int) func(a, b Mem, v reg.VecPhysical) {
 		return func(a, b Mem, v reg.VecPhysical) {
@@ -195,7 +199,7 @@ func smallRows() {
 		nibbleConstants()
 		broadcast(0x10101010, zmm(27))
 	}
-	nl, nlLook := levels("iq4nl", [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113})
+	nl, nlLook := levels("iq4nl", iq4nlLevels)
 	fp4, fp4Look := levels("fp4", [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12})
 	for _, f := range []*small{
 		{name: "q40", bytes: 18, bias: 8, constants: nibbleConstants, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 2, v) }},

@@ -1,0 +1,99 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const iq4xsBytes = 136
+
+// iq4xsRows multiplies rows of IQ4_XS by one row of activations, as q4kRows does. 128 is added to the
+// levels, which the sums of the activations make good. A sum of two products may be too large for a
+// word, so the sums of four are scaled.
+func iq4xsRows() {
+	TEXT("iq4xsRowsVBMI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	constants, look := levels("iq4nl", iq4nlLevels)
+	constants()
+	// The first 8 bytes of a block have d, the upper two bits of the 8 scales, and their lower four.
+	var low, high []byte
+	for g := range 8 {
+		low = append(low, byte(32+4*g))
+		high = append(high, byte(16+2*g-4))
+	}
+	lowFields, highFields, offset := zmm(31).AsY(), zmm(30).AsY(), zmm(29).AsY()
+	VMOVDQU(table("iq4xsLow", repeat(low, 4)), reg.Y0)
+	VMOVDQU32(reg.Y0, lowFields)
+	VMOVDQU(table("iq4xsHigh", repeat(high, 4)), reg.Y0)
+	VMOVDQU32(reg.Y0, highFields)
+	broadcast(0x20202020, zmm(29))
+	broadcast(0x30303030, zmm(28))
+	var words [4]reg.VecPhysical
+	for i := range words {
+		words[i] = zmm(20 + i)
+		a := uint32(2 * i)
+		VMOVDQU32(table("iq4xsWords"+string(rune('0'+i)), append(repeat(dwords(a), 8), repeat(dwords(a+1), 8)...)), words[i])
+	}
+	rowLoop(iq4xsBytes, func(p, act reg.Register, sum reg.VecPhysical, n int) {
+		head, scales, t := zmm(17).AsY(), zmm(16), zmm(15).AsY()
+		VMOVQ(at(p, 0), reg.X0)
+		if n > 1 {
+			VPINSRQ(Imm(1), at(p, iq4xsBytes), reg.X0, reg.X0)
+			VMOVQ(at(p, 2*iq4xsBytes), reg.X1)
+			VPINSRQ(Imm(1), at(p, 3*iq4xsBytes), reg.X1, reg.X1)
+			VINSERTI128(Imm(1), reg.X1, reg.Y0, reg.Y0)
+		}
+		VMOVDQU32(reg.Y0, head)
+		VPMULTISHIFTQB(head, lowFields, scales.AsY())
+		VPANDD(zmm(25).AsY(), scales.AsY(), scales.AsY())
+		VPMULTISHIFTQB(head, highFields, t)
+		VPTERNLOGD(Imm(0xf8), zmm(28).AsY(), t, scales.AsY()) // scales | t&0x30
+		VPSUBB(offset, scales.AsY(), scales.AsY())
+		total := [4]reg.VecPhysical{zmm(11), zmm(12), zmm(13), zmm(14)}
+		for r, v := range total {
+			VPXORD(v, v, v)
+			if r >= n {
+				continue
+			}
+			one, s := zmm(10), zmm(8)
+			switch r {
+			case 0:
+				VMOVDQU32(scales.AsX(), one.AsX())
+			case 1:
+				VPSRLDQ(Imm(8), scales.AsX(), one.AsX())
+			case 2:
+				VEXTRACTI32X4(Imm(1), scales.AsY(), one.AsX())
+			case 3:
+				VEXTRACTI32X4(Imm(1), scales.AsY(), one.AsX())
+				VPSRLDQ(Imm(8), one.AsX(), one.AsX())
+			}
+			VPMOVSXBW(one.AsX(), reg.X7)
+			VPMADDWD(at(act, actBytes*r+actSums32), reg.X7, reg.X7)
+			VPSLLD(Imm(7), reg.X7, reg.X7)
+			VPSUBD(reg.X7, v.AsX(), v.AsX())
+			VPMOVSXBD(one.AsX(), one.AsY())
+			for i := range 4 {
+				q, dot := zmm(9), zmm(6)
+				VBROADCASTI64X4(at(p, iq4xsBytes*r+8+32*i), q)
+				VSHUFI64X2(Imm(0x50), q, q, q)
+				VPSRLVQ(zmm(24), q, q)
+				VPANDD(zmm(25), q, q)
+				look(q)
+				VPXORD(dot, dot, dot)
+				VPDPBUSD(at(act, actBytes*r+64*i), q, dot)
+				VPERMD(one, words[i], s)
+				VPMULLD(s, dot, dot)
+				VPADDD(dot, v, v)
+			}
+		}
+		sumLanes(total)
+		VPXOR(reg.X1, reg.X1, reg.X1)
+		for r := range n {
+			VPINSRW(Imm(uint64(r)), at(p, iq4xsBytes*r), reg.X1, reg.X1)
+		}
+		VCVTPH2PS(reg.X1, reg.X1)
+		VCVTDQ2PS(reg.X0, reg.X0)
+		VMULPS(reg.X1, reg.X0, reg.X0)
+		addLanes(act, sum, n)
+	})
+}
