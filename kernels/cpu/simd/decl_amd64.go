@@ -81,3 +81,115 @@ func iq4nlRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 //
 //go:noescape
 func mxfp4RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// The tiles add 256 elements of a panel, times those of tiles*n rows of activations, whose stretches
+// are ActBytes apart, to c [row of activations][32]. n is the last number of the name. They need
+// AVX-512 F, BW, DQ, VL and VNNI.
+
+//go:noescape
+func tileBias16x6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16x4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16x2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16x1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16x6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16x4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16x2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16x1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32x6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32x4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32x2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32x1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32x6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32x4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32x2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32x1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1x6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1x4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1x2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1x1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8x6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8x4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8x2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8x1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16x6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16x4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16x2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16x1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128x6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128x4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128x2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128x1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermx1(c *float32, panel, act *byte, tiles int)

@@ -28,6 +28,15 @@ func main() {
 	tq20Rows()
 	iq4xsRows()
 	smallRows()
+	for _, group := range []int{16, 32} {
+		superTiles(group, false)
+		superTiles(group, true)
+	}
+	smallTiles("Small1", 1, false)
+	smallTiles("Small8", 8, false)
+	smallTiles("Small16", 16, false)
+	smallTiles("Small128", 128, false)
+	smallTiles("SmallTerm", 0, true)
 	Generate()
 }
 

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A tile multiplies a panel, 32 rows of weights in two zmm, by n rows of activations. It adds to c,
+// which is [activation][32].
+
+// tiles are the numbers of activations for which there are tiles.
+var tileSizes = []int{6, 4, 2, 1}
+
+const panelScales = 64 * 128
+
+// products adds the products of steps 4-byte steps of the panel at p with those of the n stretches
+// at act to the sums.
+func products(p, act reg.Register, steps, n int, sum func(r, i int) reg.VecPhysical) {
+	for s := range steps {
+		VMOVDQU32(at(p, 128*s), zmm(24))
+		VMOVDQU32(at(p, 128*s+64), zmm(25))
+		for i := range n {
+			b := zmm(26 + i%2)
+			VPBROADCASTD(at(act, actBytes*i+4*s), b)
+			VPDPBUSD(b, zmm(24), sum(0, i))
+			VPDPBUSD(b, zmm(25), sum(1, i))
+		}
+	}
+}
+
+// superTiles has the tiles of formats of super-blocks with groups of the given number of elements.
+func superTiles(group int, mins bool) {
+	kind, groups := "Bias", 256/group
+	if mins {
+		kind = "Mins"
+	}
+	pairs := panelScales + 128*groups
+	d := pairs + 128*groups/2
+	sums := actSums32
+	if group == 16 {
+		sums = actSums16
+	}
+	for _, n := range tileSizes {
+		name := fmt.Sprintf("tile%s%dx%d", kind, group, n)
+		TEXT(name, NOSPLIT, "func(c *float32, panel, act *byte, tiles int)")
+		c, p := Load(Param("c"), GP64()), Load(Param("panel"), GP64())
+		act, tiles := Load(Param("act"), GP64()), Load(Param("tiles"), GP64())
+		part := func(r, i int) reg.VecPhysical { return zmm(r*n + i) }
+		total := func(r, i int) reg.VecPhysical { return zmm(12 + r*n + i) }
+		each := func(f func(r, i int)) {
+			for r := range 2 {
+				for i := range n {
+					f(r, i)
+				}
+			}
+		}
+		clear := func(v func(r, i int) reg.VecPhysical) {
+			each(func(r, i int) { VPXORD(v(r, i), v(r, i), v(r, i)) })
+		}
+		Label(name + "Tile")
+		clear(total)
+		codes, scales, a, left := GP64(), GP64(), GP64(), GP64()
+		MOVQ(p, codes)
+		LEAQ(at(p, panelScales), scales)
+		MOVQ(act, a)
+		MOVQ(I32(int32(groups)), left)
+		Label(name + "Group")
+		clear(part)
+		products(codes, a, group/4, n, part)
+		VMOVDQU32(at(scales, 0), zmm(28))
+		VMOVDQU32(at(scales, 64), zmm(29))
+		each(func(r, i int) {
+			VPMULLD(zmm(28+r), part(r, i), part(r, i))
+			VPADDD(part(r, i), total(r, i), total(r, i))
+		})
+		ADDQ(I32(int32(32*group)), codes)
+		ADDQ(I32(128), scales)
+		ADDQ(I32(int32(group)), a)
+		DECQ(left)
+		JNZ(LabelRef(name + "Group"))
+		clear(part)
+		for g := range groups / 2 {
+			VMOVDQU32(at(p, pairs+128*g), zmm(24))
+			VMOVDQU32(at(p, pairs+128*g+64), zmm(25))
+			for i := range n {
+				b := zmm(26 + i%2)
+				VPBROADCASTD(at(act, actBytes*i+sums+4*g), b)
+				VPDPWSSD(b, zmm(24), part(0, i))
+				VPDPWSSD(b, zmm(25), part(1, i))
+			}
+		}
+		for r := range 2 {
+			VMOVUPS(at(p, d+64*r), zmm(24))
+			if mins {
+				VMOVUPS(at(p, d+128+64*r), zmm(25))
+			}
+			for i := range n {
+				if mins {
+					VCVTDQ2PS(part(r, i), part(r, i))
+				} else {
+					VPSUBD(part(r, i), total(r, i), total(r, i))
+				}
+				VCVTDQ2PS(total(r, i), total(r, i))
+				VMULPS(zmm(24), total(r, i), total(r, i))
+				if mins {
+					VFNMADD231PS(zmm(25), part(r, i), total(r, i))
+				}
+				m := at(c, 128*i+64*r)
+				VMOVUPS(m, zmm(28))
+				VFMADD231PS_BCST(at(act, actBytes*i+actScale), total(r, i), zmm(28))
+				VMOVUPS(zmm(28), m)
+			}
+		}
+		nextTile(name, c, act, tiles, n)
+	}
+}
+
+// nextTile goes on with the next tile, or returns after the last one.
+func nextTile(name string, c, act, tiles reg.Register, n int) {
+	ADDQ(I32(int32(128*n)), c)
+	ADDQ(I32(int32(actBytes*n)), act)
+	DECQ(tiles)
+	JNZ(LabelRef(name + "Tile"))
+	VZEROUPPER()
+	RET()
+}
+
+// smallTiles has the tiles of formats of small blocks whose codes have bias too much. With term, an
+// element has the term m.
+func smallTiles(kind string, bias int, term bool) {
+	for _, n := range tileSizes {
+		name := fmt.Sprintf("tile%sx%d", kind, n)
+		TEXT(name, NOSPLIT, "func(c *float32, panel, act *byte, tiles int)")
+		c, p := Load(Param("c"), GP64()), Load(Param("panel"), GP64())
+		act, tiles := Load(Param("act"), GP64()), Load(Param("tiles"), GP64())
+		dot := func(r, i int) reg.VecPhysical { return zmm(r*n + i) }
+		part := func(r, i int) reg.VecPhysical { return zmm(12 + r*n + i) }
+		Label(name + "Tile")
+		for r := range 2 {
+			for i := range n {
+				VPXORD(part(r, i), part(r, i), part(r, i))
+			}
+		}
+		codes, scales, a, s, left, w := GP64(), GP64(), GP64(), GP64(), GP64(), GP32()
+		MOVQ(p, codes)
+		LEAQ(at(p, panelScales), scales)
+		MOVQ(act, a)
+		MOVQ(act, s)
+		MOVQ(I32(8), left)
+		scale := GP64()
+		MOVQ(act, scale)
+		Label(name + "Block")
+		for i := range n {
+			if bias == 0 {
+				VPXORD(dot(0, i), dot(0, i), dot(0, i))
+				VPXORD(dot(1, i), dot(1, i), dot(1, i))
+				continue
+			}
+			MOVWLSX(at(s, actBytes*i+actSums), w)
+			IMUL3L(I32(int32(-bias)), w, w)
+			VPBROADCASTD(w, dot(0, i))
+			VMOVDQA32(dot(0, i), dot(1, i))
+		}
+		products(codes, a, 8, n, dot)
+		for r := range 2 {
+			VMOVUPS(at(scales, 64*r), zmm(24))
+			if term {
+				VMOVUPS(at(scales, 8*128+64*r), zmm(25))
+			}
+			for i := range n {
+				v := dot(r, i)
+				VCVTDQ2PS(v, v)
+				if term {
+					VMULPS(zmm(24), v, v)
+					MOVWLSX(at(s, actBytes*i+actSums), w)
+					VPBROADCASTD(w, zmm(26))
+					VCVTDQ2PS(zmm(26), zmm(26))
+					VFMADD231PS(zmm(26), zmm(25), v)
+					VMULPS_BCST(at(scale, actBytes*i+actScales), v, v)
+				} else {
+					VMULPS_BCST(at(scale, actBytes*i+actScales), zmm(24), zmm(26))
+					VMULPS(zmm(26), v, v)
+				}
+				VADDPS(v, part(r, i), part(r, i))
+			}
+		}
+		ADDQ(I32(1024), codes)
+		ADDQ(I32(128), scales)
+		ADDQ(I32(32), a)
+		ADDQ(I32(2), s)
+		ADDQ(I32(4), scale)
+		DECQ(left)
+		JNZ(LabelRef(name + "Block"))
+		for r := range 2 {
+			for i := range n {
+				m := at(c, 128*i+64*r)
+				VADDPS(m, part(r, i), part(r, i))
+				VMOVUPS(part(r, i), m)
+			}
+		}
+		nextTile(name, c, act, tiles, n)
+	}
+}
