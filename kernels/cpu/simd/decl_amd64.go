@@ -193,3 +193,48 @@ func tileSmallTermx2(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
 func tileSmallTermx1(c *float32, panel, act *byte, tiles int)
+
+// The functions that unpack do what pack does for 32 whole rows of a format. They need AVX-512 F, BW,
+// DQ and VL.
+
+//go:noescape
+func q4kUnpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q5kUnpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q6kUnpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q2kUnpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q3kUnpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func tq20Unpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq4xsUnpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q40Unpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q41Unpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q50Unpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q51Unpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q80Unpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq4nlUnpack(panel, w *byte, rowBytes int)
+
+//go:noescape
+func mxfp4Unpack(panel, w *byte, rowBytes int)

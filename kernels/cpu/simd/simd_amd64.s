@@ -2318,88 +2318,88 @@ row:
 	JL     rest
 
 eight:
-	VBROADCASTI128 2(DI), Y10
-	VBROADCASTI128 20(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 38(DI), Y10
-	VBROADCASTI128 56(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 74(DI), Y10
-	VBROADCASTI128 92(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 110(DI), Y10
-	VBROADCASTI128 128(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPSLLD         $0x03, Y4, Y1
-	VPSUBD         Y1, Y0, Y0
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 18(DI), X5, X5
-	VPINSRW        $0x02, 36(DI), X5, X5
-	VPINSRW        $0x03, 54(DI), X5, X5
-	VPINSRW        $0x04, 72(DI), X5, X5
-	VPINSRW        $0x05, 90(DI), X5, X5
-	VPINSRW        $0x06, 108(DI), X5, X5
-	VPINSRW        $0x07, 126(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VMULPS         256(SI), Y5, Y5
-	VMULPS         Y5, Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
-	ADDQ           $+144, DI
-	ADDQ           $+320, SI
-	SUBQ           $0x08, R8
-	JGE            eight
+	VBROADCASTI32X4 2(DI), Y10
+	VBROADCASTI32X4 20(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 38(DI), Y10
+	VBROADCASTI32X4 56(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 74(DI), Y10
+	VBROADCASTI32X4 92(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 110(DI), Y10
+	VBROADCASTI32X4 128(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPSLLD          $0x03, Y4, Y1
+	VPSUBD          Y1, Y0, Y0
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 18(DI), X5, X5
+	VPINSRW         $0x02, 36(DI), X5, X5
+	VPINSRW         $0x03, 54(DI), X5, X5
+	VPINSRW         $0x04, 72(DI), X5, X5
+	VPINSRW         $0x05, 90(DI), X5, X5
+	VPINSRW         $0x06, 108(DI), X5, X5
+	VPINSRW         $0x07, 126(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          256(SI), Y5, Y5
+	VMULPS          Y5, Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
+	ADDQ            $+144, DI
+	ADDQ            $+320, SI
+	SUBQ            $0x08, R8
+	JGE             eight
 
 rest:
 	ADDQ      $0x08, R8
@@ -2412,91 +2412,91 @@ rest:
 	LEAQ      (SP), R9
 
 copy:
-	MOVBLZX        (DI), R10
-	MOVB           R10, (R9)
-	INCQ           DI
-	INCQ           R9
-	DECQ           R8
-	JNZ            copy
-	LEAQ           (SP), DI
-	VBROADCASTI128 2(DI), Y10
-	VBROADCASTI128 20(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 38(DI), Y10
-	VBROADCASTI128 56(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 74(DI), Y10
-	VBROADCASTI128 92(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 110(DI), Y10
-	VBROADCASTI128 128(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPSLLD         $0x03, Y4, Y1
-	VPSUBD         Y1, Y0, Y0
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 18(DI), X5, X5
-	VPINSRW        $0x02, 36(DI), X5, X5
-	VPINSRW        $0x03, 54(DI), X5, X5
-	VPINSRW        $0x04, 72(DI), X5, X5
-	VPINSRW        $0x05, 90(DI), X5, X5
-	VPINSRW        $0x06, 108(DI), X5, X5
-	VPINSRW        $0x07, 126(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VMULPS         256(SI), Y5, Y5
-	VMULPS         Y5, Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
+	MOVBLZX         (DI), R10
+	MOVB            R10, (R9)
+	INCQ            DI
+	INCQ            R9
+	DECQ            R8
+	JNZ             copy
+	LEAQ            (SP), DI
+	VBROADCASTI32X4 2(DI), Y10
+	VBROADCASTI32X4 20(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 38(DI), Y10
+	VBROADCASTI32X4 56(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 74(DI), Y10
+	VBROADCASTI32X4 92(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 110(DI), Y10
+	VBROADCASTI32X4 128(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPSLLD          $0x03, Y4, Y1
+	VPSUBD          Y1, Y0, Y0
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 18(DI), X5, X5
+	VPINSRW         $0x02, 36(DI), X5, X5
+	VPINSRW         $0x03, 54(DI), X5, X5
+	VPINSRW         $0x04, 72(DI), X5, X5
+	VPINSRW         $0x05, 90(DI), X5, X5
+	VPINSRW         $0x06, 108(DI), X5, X5
+	VPINSRW         $0x07, 126(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          256(SI), Y5, Y5
+	VMULPS          Y5, Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
 
 done:
 	VMOVSS X16, (AX)
@@ -2527,98 +2527,98 @@ row:
 	JL     rest
 
 eight:
-	VBROADCASTI128 4(DI), Y10
-	VBROADCASTI128 24(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 44(DI), Y10
-	VBROADCASTI128 64(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 84(DI), Y10
-	VBROADCASTI128 104(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 124(DI), Y10
-	VBROADCASTI128 144(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 20(DI), X5, X5
-	VPINSRW        $0x02, 40(DI), X5, X5
-	VPINSRW        $0x03, 60(DI), X5, X5
-	VPINSRW        $0x04, 80(DI), X5, X5
-	VPINSRW        $0x05, 100(DI), X5, X5
-	VPINSRW        $0x06, 120(DI), X5, X5
-	VPINSRW        $0x07, 140(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y5, Y0, Y0
-	VPXOR          X6, X6, X6
-	VPINSRW        $0x00, 2(DI), X6, X6
-	VPINSRW        $0x01, 22(DI), X6, X6
-	VPINSRW        $0x02, 42(DI), X6, X6
-	VPINSRW        $0x03, 62(DI), X6, X6
-	VPINSRW        $0x04, 82(DI), X6, X6
-	VPINSRW        $0x05, 102(DI), X6, X6
-	VPINSRW        $0x06, 122(DI), X6, X6
-	VPINSRW        $0x07, 142(DI), X6, X6
-	VCVTPH2PS      X6, Y6
-	VFMADD231PS    Y4, Y6, Y0
-	VMULPS         256(SI), Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
-	ADDQ           $+160, DI
-	ADDQ           $+320, SI
-	SUBQ           $0x08, R8
-	JGE            eight
+	VBROADCASTI32X4 4(DI), Y10
+	VBROADCASTI32X4 24(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 44(DI), Y10
+	VBROADCASTI32X4 64(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 84(DI), Y10
+	VBROADCASTI32X4 104(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 124(DI), Y10
+	VBROADCASTI32X4 144(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 20(DI), X5, X5
+	VPINSRW         $0x02, 40(DI), X5, X5
+	VPINSRW         $0x03, 60(DI), X5, X5
+	VPINSRW         $0x04, 80(DI), X5, X5
+	VPINSRW         $0x05, 100(DI), X5, X5
+	VPINSRW         $0x06, 120(DI), X5, X5
+	VPINSRW         $0x07, 140(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y5, Y0, Y0
+	VPXOR           X6, X6, X6
+	VPINSRW         $0x00, 2(DI), X6, X6
+	VPINSRW         $0x01, 22(DI), X6, X6
+	VPINSRW         $0x02, 42(DI), X6, X6
+	VPINSRW         $0x03, 62(DI), X6, X6
+	VPINSRW         $0x04, 82(DI), X6, X6
+	VPINSRW         $0x05, 102(DI), X6, X6
+	VPINSRW         $0x06, 122(DI), X6, X6
+	VPINSRW         $0x07, 142(DI), X6, X6
+	VCVTPH2PS       X6, Y6
+	VFMADD231PS     Y4, Y6, Y0
+	VMULPS          256(SI), Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
+	ADDQ            $+160, DI
+	ADDQ            $+320, SI
+	SUBQ            $0x08, R8
+	JGE             eight
 
 rest:
 	ADDQ      $0x08, R8
@@ -2631,101 +2631,101 @@ rest:
 	LEAQ      (SP), R9
 
 copy:
-	MOVBLZX        (DI), R10
-	MOVB           R10, (R9)
-	INCQ           DI
-	INCQ           R9
-	DECQ           R8
-	JNZ            copy
-	LEAQ           (SP), DI
-	VBROADCASTI128 4(DI), Y10
-	VBROADCASTI128 24(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 44(DI), Y10
-	VBROADCASTI128 64(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 84(DI), Y10
-	VBROADCASTI128 104(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 124(DI), Y10
-	VBROADCASTI128 144(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 20(DI), X5, X5
-	VPINSRW        $0x02, 40(DI), X5, X5
-	VPINSRW        $0x03, 60(DI), X5, X5
-	VPINSRW        $0x04, 80(DI), X5, X5
-	VPINSRW        $0x05, 100(DI), X5, X5
-	VPINSRW        $0x06, 120(DI), X5, X5
-	VPINSRW        $0x07, 140(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y5, Y0, Y0
-	VPXOR          X6, X6, X6
-	VPINSRW        $0x00, 2(DI), X6, X6
-	VPINSRW        $0x01, 22(DI), X6, X6
-	VPINSRW        $0x02, 42(DI), X6, X6
-	VPINSRW        $0x03, 62(DI), X6, X6
-	VPINSRW        $0x04, 82(DI), X6, X6
-	VPINSRW        $0x05, 102(DI), X6, X6
-	VPINSRW        $0x06, 122(DI), X6, X6
-	VPINSRW        $0x07, 142(DI), X6, X6
-	VCVTPH2PS      X6, Y6
-	VFMADD231PS    Y4, Y6, Y0
-	VMULPS         256(SI), Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
+	MOVBLZX         (DI), R10
+	MOVB            R10, (R9)
+	INCQ            DI
+	INCQ            R9
+	DECQ            R8
+	JNZ             copy
+	LEAQ            (SP), DI
+	VBROADCASTI32X4 4(DI), Y10
+	VBROADCASTI32X4 24(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 44(DI), Y10
+	VBROADCASTI32X4 64(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 84(DI), Y10
+	VBROADCASTI32X4 104(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 124(DI), Y10
+	VBROADCASTI32X4 144(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 20(DI), X5, X5
+	VPINSRW         $0x02, 40(DI), X5, X5
+	VPINSRW         $0x03, 60(DI), X5, X5
+	VPINSRW         $0x04, 80(DI), X5, X5
+	VPINSRW         $0x05, 100(DI), X5, X5
+	VPINSRW         $0x06, 120(DI), X5, X5
+	VPINSRW         $0x07, 140(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y5, Y0, Y0
+	VPXOR           X6, X6, X6
+	VPINSRW         $0x00, 2(DI), X6, X6
+	VPINSRW         $0x01, 22(DI), X6, X6
+	VPINSRW         $0x02, 42(DI), X6, X6
+	VPINSRW         $0x03, 62(DI), X6, X6
+	VPINSRW         $0x04, 82(DI), X6, X6
+	VPINSRW         $0x05, 102(DI), X6, X6
+	VPINSRW         $0x06, 122(DI), X6, X6
+	VPINSRW         $0x07, 142(DI), X6, X6
+	VCVTPH2PS       X6, Y6
+	VFMADD231PS     Y4, Y6, Y0
+	VMULPS          256(SI), Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
 
 done:
 	VMOVSS X16, (AX)
@@ -2758,112 +2758,112 @@ row:
 	JL     rest
 
 eight:
-	VBROADCASTI128 6(DI), Y10
-	VBROADCASTI128 28(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           24(DI), R10
-	MOVL           2(DI), R9
-	SHLQ           $0x20, R10
-	ORQ            R10, R9
-	KMOVQ          R9, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 50(DI), Y10
-	VBROADCASTI128 72(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           68(DI), R10
-	MOVL           46(DI), R9
-	SHLQ           $0x20, R10
-	ORQ            R10, R9
-	KMOVQ          R9, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 94(DI), Y10
-	VBROADCASTI128 116(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           112(DI), R10
-	MOVL           90(DI), R9
-	SHLQ           $0x20, R10
-	ORQ            R10, R9
-	KMOVQ          R9, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 138(DI), Y10
-	VBROADCASTI128 160(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           156(DI), R10
-	MOVL           134(DI), R9
-	SHLQ           $0x20, R10
-	ORQ            R10, R9
-	KMOVQ          R9, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPSLLD         $0x04, Y4, Y1
-	VPSUBD         Y1, Y0, Y0
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 22(DI), X5, X5
-	VPINSRW        $0x02, 44(DI), X5, X5
-	VPINSRW        $0x03, 66(DI), X5, X5
-	VPINSRW        $0x04, 88(DI), X5, X5
-	VPINSRW        $0x05, 110(DI), X5, X5
-	VPINSRW        $0x06, 132(DI), X5, X5
-	VPINSRW        $0x07, 154(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VMULPS         256(SI), Y5, Y5
-	VMULPS         Y5, Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
-	ADDQ           $+176, DI
-	ADDQ           $+320, SI
-	SUBQ           $0x08, R8
-	JGE            eight
+	VBROADCASTI32X4 6(DI), Y10
+	VBROADCASTI32X4 28(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            24(DI), R10
+	MOVL            2(DI), R9
+	SHLQ            $0x20, R10
+	ORQ             R10, R9
+	KMOVQ           R9, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 50(DI), Y10
+	VBROADCASTI32X4 72(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            68(DI), R10
+	MOVL            46(DI), R9
+	SHLQ            $0x20, R10
+	ORQ             R10, R9
+	KMOVQ           R9, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 94(DI), Y10
+	VBROADCASTI32X4 116(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            112(DI), R10
+	MOVL            90(DI), R9
+	SHLQ            $0x20, R10
+	ORQ             R10, R9
+	KMOVQ           R9, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 138(DI), Y10
+	VBROADCASTI32X4 160(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            156(DI), R10
+	MOVL            134(DI), R9
+	SHLQ            $0x20, R10
+	ORQ             R10, R9
+	KMOVQ           R9, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPSLLD          $0x04, Y4, Y1
+	VPSUBD          Y1, Y0, Y0
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 22(DI), X5, X5
+	VPINSRW         $0x02, 44(DI), X5, X5
+	VPINSRW         $0x03, 66(DI), X5, X5
+	VPINSRW         $0x04, 88(DI), X5, X5
+	VPINSRW         $0x05, 110(DI), X5, X5
+	VPINSRW         $0x06, 132(DI), X5, X5
+	VPINSRW         $0x07, 154(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          256(SI), Y5, Y5
+	VMULPS          Y5, Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
+	ADDQ            $+176, DI
+	ADDQ            $+320, SI
+	SUBQ            $0x08, R8
+	JGE             eight
 
 rest:
 	ADDQ      $0x08, R8
@@ -2876,115 +2876,115 @@ rest:
 	LEAQ      (SP), R9
 
 copy:
-	MOVBLZX        (DI), R10
-	MOVB           R10, (R9)
-	INCQ           DI
-	INCQ           R9
-	DECQ           R8
-	JNZ            copy
-	LEAQ           (SP), DI
-	VBROADCASTI128 6(DI), Y10
-	VBROADCASTI128 28(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           24(DI), R9
-	MOVL           2(DI), R8
-	SHLQ           $0x20, R9
-	ORQ            R9, R8
-	KMOVQ          R8, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 50(DI), Y10
-	VBROADCASTI128 72(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           68(DI), R9
-	MOVL           46(DI), R8
-	SHLQ           $0x20, R9
-	ORQ            R9, R8
-	KMOVQ          R8, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 94(DI), Y10
-	VBROADCASTI128 116(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           112(DI), R9
-	MOVL           90(DI), R8
-	SHLQ           $0x20, R9
-	ORQ            R9, R8
-	KMOVQ          R8, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 138(DI), Y10
-	VBROADCASTI128 160(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           156(DI), R9
-	MOVL           134(DI), R8
-	SHLQ           $0x20, R9
-	ORQ            R9, R8
-	KMOVQ          R8, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPSLLD         $0x04, Y4, Y1
-	VPSUBD         Y1, Y0, Y0
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 22(DI), X5, X5
-	VPINSRW        $0x02, 44(DI), X5, X5
-	VPINSRW        $0x03, 66(DI), X5, X5
-	VPINSRW        $0x04, 88(DI), X5, X5
-	VPINSRW        $0x05, 110(DI), X5, X5
-	VPINSRW        $0x06, 132(DI), X5, X5
-	VPINSRW        $0x07, 154(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VMULPS         256(SI), Y5, Y5
-	VMULPS         Y5, Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
+	MOVBLZX         (DI), R10
+	MOVB            R10, (R9)
+	INCQ            DI
+	INCQ            R9
+	DECQ            R8
+	JNZ             copy
+	LEAQ            (SP), DI
+	VBROADCASTI32X4 6(DI), Y10
+	VBROADCASTI32X4 28(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            24(DI), R9
+	MOVL            2(DI), R8
+	SHLQ            $0x20, R9
+	ORQ             R9, R8
+	KMOVQ           R8, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 50(DI), Y10
+	VBROADCASTI32X4 72(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            68(DI), R9
+	MOVL            46(DI), R8
+	SHLQ            $0x20, R9
+	ORQ             R9, R8
+	KMOVQ           R8, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 94(DI), Y10
+	VBROADCASTI32X4 116(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            112(DI), R9
+	MOVL            90(DI), R8
+	SHLQ            $0x20, R9
+	ORQ             R9, R8
+	KMOVQ           R8, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 138(DI), Y10
+	VBROADCASTI32X4 160(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            156(DI), R9
+	MOVL            134(DI), R8
+	SHLQ            $0x20, R9
+	ORQ             R9, R8
+	KMOVQ           R8, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPSLLD          $0x04, Y4, Y1
+	VPSUBD          Y1, Y0, Y0
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 22(DI), X5, X5
+	VPINSRW         $0x02, 44(DI), X5, X5
+	VPINSRW         $0x03, 66(DI), X5, X5
+	VPINSRW         $0x04, 88(DI), X5, X5
+	VPINSRW         $0x05, 110(DI), X5, X5
+	VPINSRW         $0x06, 132(DI), X5, X5
+	VPINSRW         $0x07, 154(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          256(SI), Y5, Y5
+	VMULPS          Y5, Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
 
 done:
 	VMOVSS X16, (AX)
@@ -3017,122 +3017,122 @@ row:
 	JL     rest
 
 eight:
-	VBROADCASTI128 8(DI), Y10
-	VBROADCASTI128 32(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           28(DI), R10
-	MOVL           4(DI), R9
-	SHLQ           $0x20, R10
-	ORQ            R10, R9
-	KMOVQ          R9, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 56(DI), Y10
-	VBROADCASTI128 80(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           76(DI), R10
-	MOVL           52(DI), R9
-	SHLQ           $0x20, R10
-	ORQ            R10, R9
-	KMOVQ          R9, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 104(DI), Y10
-	VBROADCASTI128 128(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           124(DI), R10
-	MOVL           100(DI), R9
-	SHLQ           $0x20, R10
-	ORQ            R10, R9
-	KMOVQ          R9, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 152(DI), Y10
-	VBROADCASTI128 176(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           172(DI), R10
-	MOVL           148(DI), R9
-	SHLQ           $0x20, R10
-	ORQ            R10, R9
-	KMOVQ          R9, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 24(DI), X5, X5
-	VPINSRW        $0x02, 48(DI), X5, X5
-	VPINSRW        $0x03, 72(DI), X5, X5
-	VPINSRW        $0x04, 96(DI), X5, X5
-	VPINSRW        $0x05, 120(DI), X5, X5
-	VPINSRW        $0x06, 144(DI), X5, X5
-	VPINSRW        $0x07, 168(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y5, Y0, Y0
-	VPXOR          X6, X6, X6
-	VPINSRW        $0x00, 2(DI), X6, X6
-	VPINSRW        $0x01, 26(DI), X6, X6
-	VPINSRW        $0x02, 50(DI), X6, X6
-	VPINSRW        $0x03, 74(DI), X6, X6
-	VPINSRW        $0x04, 98(DI), X6, X6
-	VPINSRW        $0x05, 122(DI), X6, X6
-	VPINSRW        $0x06, 146(DI), X6, X6
-	VPINSRW        $0x07, 170(DI), X6, X6
-	VCVTPH2PS      X6, Y6
-	VFMADD231PS    Y4, Y6, Y0
-	VMULPS         256(SI), Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
-	ADDQ           $+192, DI
-	ADDQ           $+320, SI
-	SUBQ           $0x08, R8
-	JGE            eight
+	VBROADCASTI32X4 8(DI), Y10
+	VBROADCASTI32X4 32(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            28(DI), R10
+	MOVL            4(DI), R9
+	SHLQ            $0x20, R10
+	ORQ             R10, R9
+	KMOVQ           R9, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 56(DI), Y10
+	VBROADCASTI32X4 80(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            76(DI), R10
+	MOVL            52(DI), R9
+	SHLQ            $0x20, R10
+	ORQ             R10, R9
+	KMOVQ           R9, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 104(DI), Y10
+	VBROADCASTI32X4 128(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            124(DI), R10
+	MOVL            100(DI), R9
+	SHLQ            $0x20, R10
+	ORQ             R10, R9
+	KMOVQ           R9, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 152(DI), Y10
+	VBROADCASTI32X4 176(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            172(DI), R10
+	MOVL            148(DI), R9
+	SHLQ            $0x20, R10
+	ORQ             R10, R9
+	KMOVQ           R9, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 24(DI), X5, X5
+	VPINSRW         $0x02, 48(DI), X5, X5
+	VPINSRW         $0x03, 72(DI), X5, X5
+	VPINSRW         $0x04, 96(DI), X5, X5
+	VPINSRW         $0x05, 120(DI), X5, X5
+	VPINSRW         $0x06, 144(DI), X5, X5
+	VPINSRW         $0x07, 168(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y5, Y0, Y0
+	VPXOR           X6, X6, X6
+	VPINSRW         $0x00, 2(DI), X6, X6
+	VPINSRW         $0x01, 26(DI), X6, X6
+	VPINSRW         $0x02, 50(DI), X6, X6
+	VPINSRW         $0x03, 74(DI), X6, X6
+	VPINSRW         $0x04, 98(DI), X6, X6
+	VPINSRW         $0x05, 122(DI), X6, X6
+	VPINSRW         $0x06, 146(DI), X6, X6
+	VPINSRW         $0x07, 170(DI), X6, X6
+	VCVTPH2PS       X6, Y6
+	VFMADD231PS     Y4, Y6, Y0
+	VMULPS          256(SI), Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
+	ADDQ            $+192, DI
+	ADDQ            $+320, SI
+	SUBQ            $0x08, R8
+	JGE             eight
 
 rest:
 	ADDQ      $0x08, R8
@@ -3145,125 +3145,125 @@ rest:
 	LEAQ      (SP), R9
 
 copy:
-	MOVBLZX        (DI), R10
-	MOVB           R10, (R9)
-	INCQ           DI
-	INCQ           R9
-	DECQ           R8
-	JNZ            copy
-	LEAQ           (SP), DI
-	VBROADCASTI128 8(DI), Y10
-	VBROADCASTI128 32(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           28(DI), R9
-	MOVL           4(DI), R8
-	SHLQ           $0x20, R9
-	ORQ            R9, R8
-	KMOVQ          R8, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 56(DI), Y10
-	VBROADCASTI128 80(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           76(DI), R9
-	MOVL           52(DI), R8
-	SHLQ           $0x20, R9
-	ORQ            R9, R8
-	KMOVQ          R8, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 104(DI), Y10
-	VBROADCASTI128 128(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           124(DI), R9
-	MOVL           100(DI), R8
-	SHLQ           $0x20, R9
-	ORQ            R9, R8
-	KMOVQ          R8, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 152(DI), Y10
-	VBROADCASTI128 176(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	MOVL           172(DI), R9
-	MOVL           148(DI), R8
-	SHLQ           $0x20, R9
-	ORQ            R9, R8
-	KMOVQ          R8, K1
-	VPADDB         Z27, Z10, K1, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 24(DI), X5, X5
-	VPINSRW        $0x02, 48(DI), X5, X5
-	VPINSRW        $0x03, 72(DI), X5, X5
-	VPINSRW        $0x04, 96(DI), X5, X5
-	VPINSRW        $0x05, 120(DI), X5, X5
-	VPINSRW        $0x06, 144(DI), X5, X5
-	VPINSRW        $0x07, 168(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y5, Y0, Y0
-	VPXOR          X6, X6, X6
-	VPINSRW        $0x00, 2(DI), X6, X6
-	VPINSRW        $0x01, 26(DI), X6, X6
-	VPINSRW        $0x02, 50(DI), X6, X6
-	VPINSRW        $0x03, 74(DI), X6, X6
-	VPINSRW        $0x04, 98(DI), X6, X6
-	VPINSRW        $0x05, 122(DI), X6, X6
-	VPINSRW        $0x06, 146(DI), X6, X6
-	VPINSRW        $0x07, 170(DI), X6, X6
-	VCVTPH2PS      X6, Y6
-	VFMADD231PS    Y4, Y6, Y0
-	VMULPS         256(SI), Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
+	MOVBLZX         (DI), R10
+	MOVB            R10, (R9)
+	INCQ            DI
+	INCQ            R9
+	DECQ            R8
+	JNZ             copy
+	LEAQ            (SP), DI
+	VBROADCASTI32X4 8(DI), Y10
+	VBROADCASTI32X4 32(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            28(DI), R9
+	MOVL            4(DI), R8
+	SHLQ            $0x20, R9
+	ORQ             R9, R8
+	KMOVQ           R8, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 56(DI), Y10
+	VBROADCASTI32X4 80(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            76(DI), R9
+	MOVL            52(DI), R8
+	SHLQ            $0x20, R9
+	ORQ             R9, R8
+	KMOVQ           R8, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 104(DI), Y10
+	VBROADCASTI32X4 128(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            124(DI), R9
+	MOVL            100(DI), R8
+	SHLQ            $0x20, R9
+	ORQ             R9, R8
+	KMOVQ           R8, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 152(DI), Y10
+	VBROADCASTI32X4 176(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            172(DI), R9
+	MOVL            148(DI), R8
+	SHLQ            $0x20, R9
+	ORQ             R9, R8
+	KMOVQ           R8, K1
+	VPADDB          Z27, Z10, K1, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 24(DI), X5, X5
+	VPINSRW         $0x02, 48(DI), X5, X5
+	VPINSRW         $0x03, 72(DI), X5, X5
+	VPINSRW         $0x04, 96(DI), X5, X5
+	VPINSRW         $0x05, 120(DI), X5, X5
+	VPINSRW         $0x06, 144(DI), X5, X5
+	VPINSRW         $0x07, 168(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VCVTDQ2PS       Y4, Y4
+	VMULPS          Y5, Y0, Y0
+	VPXOR           X6, X6, X6
+	VPINSRW         $0x00, 2(DI), X6, X6
+	VPINSRW         $0x01, 26(DI), X6, X6
+	VPINSRW         $0x02, 50(DI), X6, X6
+	VPINSRW         $0x03, 74(DI), X6, X6
+	VPINSRW         $0x04, 98(DI), X6, X6
+	VPINSRW         $0x05, 122(DI), X6, X6
+	VPINSRW         $0x06, 146(DI), X6, X6
+	VPINSRW         $0x07, 170(DI), X6, X6
+	VCVTPH2PS       X6, Y6
+	VFMADD231PS     Y4, Y6, Y0
+	VMULPS          256(SI), Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
 
 done:
 	VMOVSS X16, (AX)
@@ -3489,92 +3489,92 @@ row:
 	JL     rest
 
 eight:
-	VBROADCASTI128 2(DI), Y10
-	VBROADCASTI128 20(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 38(DI), Y10
-	VBROADCASTI128 56(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 74(DI), Y10
-	VBROADCASTI128 92(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 110(DI), Y10
-	VBROADCASTI128 128(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPSLLD         $0x07, Y4, Y1
-	VPSUBD         Y1, Y0, Y0
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 18(DI), X5, X5
-	VPINSRW        $0x02, 36(DI), X5, X5
-	VPINSRW        $0x03, 54(DI), X5, X5
-	VPINSRW        $0x04, 72(DI), X5, X5
-	VPINSRW        $0x05, 90(DI), X5, X5
-	VPINSRW        $0x06, 108(DI), X5, X5
-	VPINSRW        $0x07, 126(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VMULPS         256(SI), Y5, Y5
-	VMULPS         Y5, Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
-	ADDQ           $+144, DI
-	ADDQ           $+320, SI
-	SUBQ           $0x08, R8
-	JGE            eight
+	VBROADCASTI32X4 2(DI), Y10
+	VBROADCASTI32X4 20(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 38(DI), Y10
+	VBROADCASTI32X4 56(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 74(DI), Y10
+	VBROADCASTI32X4 92(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 110(DI), Y10
+	VBROADCASTI32X4 128(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPSLLD          $0x07, Y4, Y1
+	VPSUBD          Y1, Y0, Y0
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 18(DI), X5, X5
+	VPINSRW         $0x02, 36(DI), X5, X5
+	VPINSRW         $0x03, 54(DI), X5, X5
+	VPINSRW         $0x04, 72(DI), X5, X5
+	VPINSRW         $0x05, 90(DI), X5, X5
+	VPINSRW         $0x06, 108(DI), X5, X5
+	VPINSRW         $0x07, 126(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          256(SI), Y5, Y5
+	VMULPS          Y5, Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
+	ADDQ            $+144, DI
+	ADDQ            $+320, SI
+	SUBQ            $0x08, R8
+	JGE             eight
 
 rest:
 	ADDQ      $0x08, R8
@@ -3587,95 +3587,95 @@ rest:
 	LEAQ      (SP), R9
 
 copy:
-	MOVBLZX        (DI), R10
-	MOVB           R10, (R9)
-	INCQ           DI
-	INCQ           R9
-	DECQ           R8
-	JNZ            copy
-	LEAQ           (SP), DI
-	VBROADCASTI128 2(DI), Y10
-	VBROADCASTI128 20(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 38(DI), Y10
-	VBROADCASTI128 56(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 74(DI), Y10
-	VBROADCASTI128 92(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 110(DI), Y10
-	VBROADCASTI128 128(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPSLLD         $0x07, Y4, Y1
-	VPSUBD         Y1, Y0, Y0
-	VPXOR          X5, X5, X5
-	VPINSRW        $0x00, (DI), X5, X5
-	VPINSRW        $0x01, 18(DI), X5, X5
-	VPINSRW        $0x02, 36(DI), X5, X5
-	VPINSRW        $0x03, 54(DI), X5, X5
-	VPINSRW        $0x04, 72(DI), X5, X5
-	VPINSRW        $0x05, 90(DI), X5, X5
-	VPINSRW        $0x06, 108(DI), X5, X5
-	VPINSRW        $0x07, 126(DI), X5, X5
-	VCVTPH2PS      X5, Y5
-	VCVTDQ2PS      Y0, Y0
-	VMULPS         256(SI), Y5, Y5
-	VMULPS         Y5, Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
+	MOVBLZX         (DI), R10
+	MOVB            R10, (R9)
+	INCQ            DI
+	INCQ            R9
+	DECQ            R8
+	JNZ             copy
+	LEAQ            (SP), DI
+	VBROADCASTI32X4 2(DI), Y10
+	VBROADCASTI32X4 20(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 38(DI), Y10
+	VBROADCASTI32X4 56(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 74(DI), Y10
+	VBROADCASTI32X4 92(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 110(DI), Y10
+	VBROADCASTI32X4 128(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPSLLD          $0x07, Y4, Y1
+	VPSUBD          Y1, Y0, Y0
+	VPXOR           X5, X5, X5
+	VPINSRW         $0x00, (DI), X5, X5
+	VPINSRW         $0x01, 18(DI), X5, X5
+	VPINSRW         $0x02, 36(DI), X5, X5
+	VPINSRW         $0x03, 54(DI), X5, X5
+	VPINSRW         $0x04, 72(DI), X5, X5
+	VPINSRW         $0x05, 90(DI), X5, X5
+	VPINSRW         $0x06, 108(DI), X5, X5
+	VPINSRW         $0x07, 126(DI), X5, X5
+	VCVTPH2PS       X5, Y5
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          256(SI), Y5, Y5
+	VMULPS          Y5, Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
 
 done:
 	VMOVSS X16, (AX)
@@ -3715,99 +3715,101 @@ row:
 	JL     rest
 
 eight:
-	VBROADCASTI128 1(DI), Y10
-	VBROADCASTI128 18(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 35(DI), Y10
-	VBROADCASTI128 52(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 69(DI), Y10
-	VBROADCASTI128 86(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 103(DI), Y10
-	VBROADCASTI128 120(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPSLLD         $0x07, Y4, Y1
-	VPSUBD         Y1, Y0, Y0
-	VPXOR          X5, X5, X5
-	VPINSRB        $0x00, (DI), X5, X5
-	VPINSRB        $0x01, 17(DI), X5, X5
-	VPINSRB        $0x02, 34(DI), X5, X5
-	VPINSRB        $0x03, 51(DI), X5, X5
-	VPINSRB        $0x04, 68(DI), X5, X5
-	VPINSRB        $0x05, 85(DI), X5, X5
-	VPINSRB        $0x06, 102(DI), X5, X5
-	VPINSRB        $0x07, 119(DI), X5, X5
-	VPMOVZXBD      X5, Y5
-	VPSLLVD        Y5, Y28, Y20
-	VPCMPUD        $0x02, Y27, Y5, K1
-	VPCMPUD        $0x00, Y29, Y5, K2
-	VPSUBD         Y27, Y5, Y5
-	VPSLLD         $0x17, Y5, Y5
-	VMOVDQU32      Y20, K1, Y5
-	VMOVDQU32      Y30, K2, Y5
-	VCVTDQ2PS      Y0, Y0
-	VMULPS         256(SI), Y5, Y5
-	VMULPS         Y5, Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
-	ADDQ           $+136, DI
-	ADDQ           $+320, SI
-	SUBQ           $0x08, R8
-	JGE            eight
+	VBROADCASTI32X4 1(DI), Y10
+	VBROADCASTI32X4 18(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 35(DI), Y10
+	VBROADCASTI32X4 52(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 69(DI), Y10
+	VBROADCASTI32X4 86(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 103(DI), Y10
+	VBROADCASTI32X4 120(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPSLLD          $0x07, Y4, Y1
+	VPSUBD          Y1, Y0, Y0
+	VPXOR           X5, X5, X5
+	VPINSRB         $0x00, (DI), X5, X5
+	VPINSRB         $0x01, 17(DI), X5, X5
+	VPINSRB         $0x02, 34(DI), X5, X5
+	VPINSRB         $0x03, 51(DI), X5, X5
+	VPINSRB         $0x04, 68(DI), X5, X5
+	VPINSRB         $0x05, 85(DI), X5, X5
+	VPINSRB         $0x06, 102(DI), X5, X5
+	VPINSRB         $0x07, 119(DI), X5, X5
+	VPMOVZXBD       X5, Y5
+	VPSLLD          $0x18, Z5, Z5
+	VPSRLD          $0x18, Z5, Z5
+	VPSLLVD         Z5, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z5, K1
+	VPCMPUD         $0x00, Z29, Z5, K3
+	VPSUBD          Z27, Z5, Z5
+	VPSLLD          $0x17, Z5, Z5
+	VMOVDQU32       Z20, K1, Z5
+	VMOVDQU32       Z30, K3, Z5
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          256(SI), Y5, Y5
+	VMULPS          Y5, Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
+	ADDQ            $+136, DI
+	ADDQ            $+320, SI
+	SUBQ            $0x08, R8
+	JGE             eight
 
 rest:
 	ADDQ      $0x08, R8
@@ -3820,102 +3822,104 @@ rest:
 	LEAQ      (SP), R9
 
 copy:
-	MOVBLZX        (DI), R10
-	MOVB           R10, (R9)
-	INCQ           DI
-	INCQ           R9
-	DECQ           R8
-	JNZ            copy
-	LEAQ           (SP), DI
-	VBROADCASTI128 1(DI), Y10
-	VBROADCASTI128 18(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z11, Z11, Z11
-	VPDPBUSD       (SI), Z10, Z11
-	VBROADCASTI128 35(DI), Y10
-	VBROADCASTI128 52(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z12, Z12, Z12
-	VPDPBUSD       64(SI), Z10, Z12
-	VBROADCASTI128 69(DI), Y10
-	VBROADCASTI128 86(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z13, Z13, Z13
-	VPDPBUSD       128(SI), Z10, Z13
-	VBROADCASTI128 103(DI), Y10
-	VBROADCASTI128 120(DI), Y9
-	VINSERTI64X4   $0x01, Y9, Z10, Z10
-	VPSRLVQ        Z24, Z10, Z10
-	VPANDD         Z25, Z10, Z10
-	VPSHUFB        Z10, Z26, Z10
-	VPXORD         Z14, Z14, Z14
-	VPDPBUSD       192(SI), Z10, Z14
-	VPUNPCKHDQ     Z12, Z11, Z0
-	VPUNPCKLDQ     Z12, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VPUNPCKHDQ     Z14, Z13, Z0
-	VPUNPCKLDQ     Z14, Z13, Z13
-	VPADDD         Z0, Z13, Z13
-	VPUNPCKHQDQ    Z13, Z11, Z0
-	VPUNPCKLQDQ    Z13, Z11, Z11
-	VPADDD         Z0, Z11, Z11
-	VEXTRACTI128   $0x01, Y11, X1
-	VPADDD         X11, X1, X1
-	VEXTRACTI64X4  $0x01, Z11, Y2
-	VEXTRACTI128   $0x01, Y2, X3
-	VPADDD         X3, X2, X2
-	VPUNPCKLDQ     X2, X1, X3
-	VPUNPCKHDQ     X2, X1, X1
-	VINSERTI128    $0x01, X1, Y3, Y0
-	VPMOVSXWD      288(SI), Y4
-	VPSLLD         $0x07, Y4, Y1
-	VPSUBD         Y1, Y0, Y0
-	VPXOR          X5, X5, X5
-	VPINSRB        $0x00, (DI), X5, X5
-	VPINSRB        $0x01, 17(DI), X5, X5
-	VPINSRB        $0x02, 34(DI), X5, X5
-	VPINSRB        $0x03, 51(DI), X5, X5
-	VPINSRB        $0x04, 68(DI), X5, X5
-	VPINSRB        $0x05, 85(DI), X5, X5
-	VPINSRB        $0x06, 102(DI), X5, X5
-	VPINSRB        $0x07, 119(DI), X5, X5
-	VPMOVZXBD      X5, Y5
-	VPSLLVD        Y5, Y28, Y20
-	VPCMPUD        $0x02, Y27, Y5, K1
-	VPCMPUD        $0x00, Y29, Y5, K2
-	VPSUBD         Y27, Y5, Y5
-	VPSLLD         $0x17, Y5, Y5
-	VMOVDQU32      Y20, K1, Y5
-	VMOVDQU32      Y30, K2, Y5
-	VCVTDQ2PS      Y0, Y0
-	VMULPS         256(SI), Y5, Y5
-	VMULPS         Y5, Y0, Y0
-	VXORPS         X7, X7, X7
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDSS         X0, X7, X7
-	VPERMILPS      $0x01, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X0, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X0, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X1, X7, X7
-	VPERMILPS      $0x01, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x02, X1, X2
-	VADDSS         X2, X7, X7
-	VPERMILPS      $0x03, X1, X2
-	VADDSS         X2, X7, X7
-	VADDSS         X7, X16, X16
+	MOVBLZX         (DI), R10
+	MOVB            R10, (R9)
+	INCQ            DI
+	INCQ            R9
+	DECQ            R8
+	JNZ             copy
+	LEAQ            (SP), DI
+	VBROADCASTI32X4 1(DI), Y10
+	VBROADCASTI32X4 18(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z11, Z11, Z11
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI32X4 35(DI), Y10
+	VBROADCASTI32X4 52(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z12, Z12, Z12
+	VPDPBUSD        64(SI), Z10, Z12
+	VBROADCASTI32X4 69(DI), Y10
+	VBROADCASTI32X4 86(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z13, Z13, Z13
+	VPDPBUSD        128(SI), Z10, Z13
+	VBROADCASTI32X4 103(DI), Y10
+	VBROADCASTI32X4 120(DI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	VPXORD          Z14, Z14, Z14
+	VPDPBUSD        192(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI128    $0x01, Y11, X1
+	VPADDD          X11, X1, X1
+	VEXTRACTI64X4   $0x01, Z11, Y2
+	VEXTRACTI128    $0x01, Y2, X3
+	VPADDD          X3, X2, X2
+	VPUNPCKLDQ      X2, X1, X3
+	VPUNPCKHDQ      X2, X1, X1
+	VINSERTI128     $0x01, X1, Y3, Y0
+	VPMOVSXWD       288(SI), Y4
+	VPSLLD          $0x07, Y4, Y1
+	VPSUBD          Y1, Y0, Y0
+	VPXOR           X5, X5, X5
+	VPINSRB         $0x00, (DI), X5, X5
+	VPINSRB         $0x01, 17(DI), X5, X5
+	VPINSRB         $0x02, 34(DI), X5, X5
+	VPINSRB         $0x03, 51(DI), X5, X5
+	VPINSRB         $0x04, 68(DI), X5, X5
+	VPINSRB         $0x05, 85(DI), X5, X5
+	VPINSRB         $0x06, 102(DI), X5, X5
+	VPINSRB         $0x07, 119(DI), X5, X5
+	VPMOVZXBD       X5, Y5
+	VPSLLD          $0x18, Z5, Z5
+	VPSRLD          $0x18, Z5, Z5
+	VPSLLVD         Z5, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z5, K1
+	VPCMPUD         $0x00, Z29, Z5, K3
+	VPSUBD          Z27, Z5, Z5
+	VPSLLD          $0x17, Z5, Z5
+	VMOVDQU32       Z20, K1, Z5
+	VMOVDQU32       Z30, K3, Z5
+	VCVTDQ2PS       Y0, Y0
+	VMULPS          256(SI), Y5, Y5
+	VMULPS          Y5, Y0, Y0
+	VXORPS          X7, X7, X7
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDSS          X0, X7, X7
+	VPERMILPS       $0x01, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X0, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X0, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X1, X7, X7
+	VPERMILPS       $0x01, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x02, X1, X2
+	VADDSS          X2, X7, X7
+	VPERMILPS       $0x03, X1, X2
+	VADDSS          X2, X7, X7
+	VADDSS          X7, X16, X16
 
 done:
 	VMOVSS X16, (AX)
@@ -3929,6 +3933,11903 @@ done:
 DATA fp4Levels<>+0(SB)/8, $0x8c88868483828180
 DATA fp4Levels<>+8(SB)/8, $0x74787a7c7d7e7f80
 GLOBL fp4Levels<>(SB), RODATA|NOPTR, $16
+
+// func q4kUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·q4kUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x0f0f0f0f, BX
+	VPBROADCASTD BX, Z31
+	MOVL         $0xaaaaaaaa, BX
+	KMOVD        BX, K2
+	MOVQ         $+2, BX
+
+half:
+	MOVQ         CX, SI
+	VMOVDQU8     16(SI), Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	VMOVDQU8     16(SI), Z0
+	VPSRLW       $0x04, Z0, Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z1
+	VPSRLW       $0x04, Z1, Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z2
+	VPSRLW       $0x04, Z2, Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z3
+	VPSRLW       $0x04, Z3, Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z4
+	VPSRLW       $0x04, Z4, Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z5
+	VPSRLW       $0x04, Z5, Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z6
+	VPSRLW       $0x04, Z6, Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z7
+	VPSRLW       $0x04, Z7, Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z8
+	VPSRLW       $0x04, Z8, Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z9
+	VPSRLW       $0x04, Z9, Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z10
+	VPSRLW       $0x04, Z10, Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z11
+	VPSRLW       $0x04, Z11, Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z12
+	VPSRLW       $0x04, Z12, Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z13
+	VPSRLW       $0x04, Z13, Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z14
+	VPSRLW       $0x04, Z14, Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z15
+	VPSRLW       $0x04, Z15, Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	VMOVDQU8     80(SI), Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	VMOVDQU8     80(SI), Z0
+	VPSRLW       $0x04, Z0, Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z1
+	VPSRLW       $0x04, Z1, Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z2
+	VPSRLW       $0x04, Z2, Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z3
+	VPSRLW       $0x04, Z3, Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z4
+	VPSRLW       $0x04, Z4, Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z5
+	VPSRLW       $0x04, Z5, Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z6
+	VPSRLW       $0x04, Z6, Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z7
+	VPSRLW       $0x04, Z7, Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z8
+	VPSRLW       $0x04, Z8, Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z9
+	VPSRLW       $0x04, Z9, Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z10
+	VPSRLW       $0x04, Z10, Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z11
+	VPSRLW       $0x04, Z11, Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z12
+	VPSRLW       $0x04, Z12, Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z13
+	VPSRLW       $0x04, Z13, Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z14
+	VPSRLW       $0x04, Z14, Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     80(SI), Z15
+	VPSRLW       $0x04, Z15, Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   4(CX)(Z15*1), K1, Z0
+	KXNORW       K1, K1, K1
+	VPGATHERDD   8(CX)(Z15*1), K1, Z1
+	KXNORW       K1, K1, K1
+	VPGATHERDD   12(CX)(Z15*1), K1, Z2
+	VPSLLD       $0x1a, Z0, Z3
+	VPSRLD       $0x1a, Z3, Z3
+	VMOVDQU32    Z3, 8192(AX)
+	VPSLLD       $0x12, Z0, Z3
+	VPSRLD       $0x1a, Z3, Z3
+	VMOVDQU32    Z3, 8448(AX)
+	VPSLLD       $0x0a, Z0, Z3
+	VPSRLD       $0x1a, Z3, Z3
+	VMOVDQU32    Z3, 8320(AX)
+	VPSLLD       $0x02, Z0, Z3
+	VPSRLD       $0x1a, Z3, Z3
+	VMOVDQU32    Z3, 8576(AX)
+	VPSLLD       $0x1c, Z2, Z3
+	VPSRLD       $0x1c, Z3, Z3
+	VPSLLD       $0x18, Z0, Z5
+	VPSRLD       $0x1e, Z5, Z5
+	VPSLLD       $0x04, Z5, Z5
+	VPORD        Z5, Z3, Z3
+	VMOVDQU32    Z3, 8704(AX)
+	VPSLLD       $0x14, Z2, Z3
+	VPSRLD       $0x1c, Z3, Z3
+	VPSLLD       $0x10, Z0, Z5
+	VPSRLD       $0x1e, Z5, Z5
+	VPSLLD       $0x04, Z5, Z5
+	VPORD        Z5, Z3, Z3
+	VMOVDQU32    Z3, 8960(AX)
+	VPSLLD       $0x0c, Z2, Z3
+	VPSRLD       $0x1c, Z3, Z3
+	VPSLLD       $0x08, Z0, Z5
+	VPSRLD       $0x1e, Z5, Z5
+	VPSLLD       $0x04, Z5, Z5
+	VPORD        Z5, Z3, Z3
+	VMOVDQU32    Z3, 8832(AX)
+	VPSLLD       $0x04, Z2, Z3
+	VPSRLD       $0x1c, Z3, Z3
+	VPSLLD       $0x00, Z0, Z5
+	VPSRLD       $0x1e, Z5, Z5
+	VPSLLD       $0x04, Z5, Z5
+	VPORD        Z5, Z3, Z3
+	VMOVDQU32    Z3, 9088(AX)
+	VPSLLD       $0x1a, Z1, Z3
+	VPSRLD       $0x1a, Z3, Z3
+	VPSLLD       $0x12, Z1, Z4
+	VPSRLD       $0x1a, Z4, Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPBLENDMW    Z4, Z3, K2, Z3
+	VMOVDQU32    Z3, 9216(AX)
+	VPSLLD       $0x0a, Z1, Z3
+	VPSRLD       $0x1a, Z3, Z3
+	VPSLLD       $0x02, Z1, Z4
+	VPSRLD       $0x1a, Z4, Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPBLENDMW    Z4, Z3, K2, Z3
+	VMOVDQU32    Z3, 9344(AX)
+	VPSLLD       $0x18, Z2, Z3
+	VPSRLD       $0x1c, Z3, Z3
+	VPSLLD       $0x18, Z1, Z5
+	VPSRLD       $0x1e, Z5, Z5
+	VPSLLD       $0x04, Z5, Z5
+	VPORD        Z5, Z3, Z3
+	VPSLLD       $0x10, Z2, Z4
+	VPSRLD       $0x1c, Z4, Z4
+	VPSLLD       $0x10, Z1, Z5
+	VPSRLD       $0x1e, Z5, Z5
+	VPSLLD       $0x04, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPBLENDMW    Z4, Z3, K2, Z3
+	VMOVDQU32    Z3, 9472(AX)
+	VPSLLD       $0x08, Z2, Z3
+	VPSRLD       $0x1c, Z3, Z3
+	VPSLLD       $0x08, Z1, Z5
+	VPSRLD       $0x1e, Z5, Z5
+	VPSLLD       $0x04, Z5, Z5
+	VPORD        Z5, Z3, Z3
+	VPSLLD       $0x00, Z2, Z4
+	VPSRLD       $0x1c, Z4, Z4
+	VPSLLD       $0x00, Z1, Z5
+	VPSRLD       $0x1e, Z5, Z5
+	VPSLLD       $0x04, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPSLLD       $0x10, Z4, Z4
+	VPBLENDMW    Z4, Z3, K2, Z3
+	VMOVDQU32    Z3, 9600(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPSRLD       $0x10, Z0, Z1
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 9728(AX)
+	VPMOVDW      Z1, Y1
+	VCVTPH2PS    Y1, Z1
+	VMOVUPS      Z1, 9856(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
+
+DATA unpackRows<>+0(SB)/8, $0x0000000100000000
+DATA unpackRows<>+8(SB)/8, $0x0000000300000002
+DATA unpackRows<>+16(SB)/8, $0x0000000500000004
+DATA unpackRows<>+24(SB)/8, $0x0000000700000006
+DATA unpackRows<>+32(SB)/8, $0x0000000900000008
+DATA unpackRows<>+40(SB)/8, $0x0000000b0000000a
+DATA unpackRows<>+48(SB)/8, $0x0000000d0000000c
+DATA unpackRows<>+56(SB)/8, $0x0000000f0000000e
+GLOBL unpackRows<>(SB), RODATA|NOPTR, $64
+
+// func q5kUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·q5kUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x0f0f0f0f, BX
+	VPBROADCASTD BX, Z31
+	MOVL         $0xaaaaaaaa, BX
+	KMOVD        BX, K2
+	MOVQ         $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VMOVDQU8        48(SI), Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VMOVDQU8        48(SI), Z0
+	VPSRLW          $0x04, Z0, Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z1
+	VPSRLW          $0x04, Z1, Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z2
+	VPSRLW          $0x04, Z2, Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z3
+	VPSRLW          $0x04, Z3, Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z4
+	VPSRLW          $0x04, Z4, Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z5
+	VPSRLW          $0x04, Z5, Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z6
+	VPSRLW          $0x04, Z6, Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z7
+	VPSRLW          $0x04, Z7, Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z8
+	VPSRLW          $0x04, Z8, Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z9
+	VPSRLW          $0x04, Z9, Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z10
+	VPSRLW          $0x04, Z10, Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z11
+	VPSRLW          $0x04, Z11, Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z12
+	VPSRLW          $0x04, Z12, Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z13
+	VPSRLW          $0x04, Z13, Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z14
+	VPSRLW          $0x04, Z14, Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        48(SI), Z15
+	VPSRLW          $0x04, Z15, Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VMOVDQU8        112(SI), Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VMOVDQU8        112(SI), Z0
+	VPSRLW          $0x04, Z0, Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z1
+	VPSRLW          $0x04, Z1, Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z2
+	VPSRLW          $0x04, Z2, Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z3
+	VPSRLW          $0x04, Z3, Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z4
+	VPSRLW          $0x04, Z4, Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z5
+	VPSRLW          $0x04, Z5, Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z6
+	VPSRLW          $0x04, Z6, Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z7
+	VPSRLW          $0x04, Z7, Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z8
+	VPSRLW          $0x04, Z8, Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z9
+	VPSRLW          $0x04, Z9, Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z10
+	VPSRLW          $0x04, Z10, Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z11
+	VPSRLW          $0x04, Z11, Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z12
+	VPSRLW          $0x04, Z12, Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z13
+	VPSRLW          $0x04, Z13, Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z14
+	VPSRLW          $0x04, Z14, Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        112(SI), Z15
+	VPSRLW          $0x04, Z15, Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 16(SI), Z18
+	VPROLVQ         q5kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, fifthBit<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      4(CX)(Z15*1), K1, Z0
+	KXNORW          K1, K1, K1
+	VPGATHERDD      8(CX)(Z15*1), K1, Z1
+	KXNORW          K1, K1, K1
+	VPGATHERDD      12(CX)(Z15*1), K1, Z2
+	VPSLLD          $0x1a, Z0, Z3
+	VPSRLD          $0x1a, Z3, Z3
+	VMOVDQU32       Z3, 8192(AX)
+	VPSLLD          $0x12, Z0, Z3
+	VPSRLD          $0x1a, Z3, Z3
+	VMOVDQU32       Z3, 8448(AX)
+	VPSLLD          $0x0a, Z0, Z3
+	VPSRLD          $0x1a, Z3, Z3
+	VMOVDQU32       Z3, 8320(AX)
+	VPSLLD          $0x02, Z0, Z3
+	VPSRLD          $0x1a, Z3, Z3
+	VMOVDQU32       Z3, 8576(AX)
+	VPSLLD          $0x1c, Z2, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x18, Z0, Z5
+	VPSRLD          $0x1e, Z5, Z5
+	VPSLLD          $0x04, Z5, Z5
+	VPORD           Z5, Z3, Z3
+	VMOVDQU32       Z3, 8704(AX)
+	VPSLLD          $0x14, Z2, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x10, Z0, Z5
+	VPSRLD          $0x1e, Z5, Z5
+	VPSLLD          $0x04, Z5, Z5
+	VPORD           Z5, Z3, Z3
+	VMOVDQU32       Z3, 8960(AX)
+	VPSLLD          $0x0c, Z2, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x08, Z0, Z5
+	VPSRLD          $0x1e, Z5, Z5
+	VPSLLD          $0x04, Z5, Z5
+	VPORD           Z5, Z3, Z3
+	VMOVDQU32       Z3, 8832(AX)
+	VPSLLD          $0x04, Z2, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x00, Z0, Z5
+	VPSRLD          $0x1e, Z5, Z5
+	VPSLLD          $0x04, Z5, Z5
+	VPORD           Z5, Z3, Z3
+	VMOVDQU32       Z3, 9088(AX)
+	VPSLLD          $0x1a, Z1, Z3
+	VPSRLD          $0x1a, Z3, Z3
+	VPSLLD          $0x12, Z1, Z4
+	VPSRLD          $0x1a, Z4, Z4
+	VPSLLD          $0x10, Z4, Z4
+	VPBLENDMW       Z4, Z3, K2, Z3
+	VMOVDQU32       Z3, 9216(AX)
+	VPSLLD          $0x0a, Z1, Z3
+	VPSRLD          $0x1a, Z3, Z3
+	VPSLLD          $0x02, Z1, Z4
+	VPSRLD          $0x1a, Z4, Z4
+	VPSLLD          $0x10, Z4, Z4
+	VPBLENDMW       Z4, Z3, K2, Z3
+	VMOVDQU32       Z3, 9344(AX)
+	VPSLLD          $0x18, Z2, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x18, Z1, Z5
+	VPSRLD          $0x1e, Z5, Z5
+	VPSLLD          $0x04, Z5, Z5
+	VPORD           Z5, Z3, Z3
+	VPSLLD          $0x10, Z2, Z4
+	VPSRLD          $0x1c, Z4, Z4
+	VPSLLD          $0x10, Z1, Z5
+	VPSRLD          $0x1e, Z5, Z5
+	VPSLLD          $0x04, Z5, Z5
+	VPORD           Z5, Z4, Z4
+	VPSLLD          $0x10, Z4, Z4
+	VPBLENDMW       Z4, Z3, K2, Z3
+	VMOVDQU32       Z3, 9472(AX)
+	VPSLLD          $0x08, Z2, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x08, Z1, Z5
+	VPSRLD          $0x1e, Z5, Z5
+	VPSLLD          $0x04, Z5, Z5
+	VPORD           Z5, Z3, Z3
+	VPSLLD          $0x00, Z2, Z4
+	VPSRLD          $0x1c, Z4, Z4
+	VPSLLD          $0x00, Z1, Z5
+	VPSRLD          $0x1e, Z5, Z5
+	VPSLLD          $0x04, Z5, Z5
+	VPORD           Z5, Z4, Z4
+	VPSLLD          $0x10, Z4, Z4
+	VPBLENDMW       Z4, Z3, K2, Z3
+	VMOVDQU32       Z3, 9600(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 9728(AX)
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9856(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+DATA q5kTurn0<>+0(SB)/8, $0x0000000000000004
+DATA q5kTurn0<>+8(SB)/8, $0x0000000000000004
+DATA q5kTurn0<>+16(SB)/8, $0x0000000000000004
+DATA q5kTurn0<>+24(SB)/8, $0x0000000000000004
+DATA q5kTurn0<>+32(SB)/8, $0x0000000000000002
+DATA q5kTurn0<>+40(SB)/8, $0x0000000000000002
+DATA q5kTurn0<>+48(SB)/8, $0x0000000000000002
+DATA q5kTurn0<>+56(SB)/8, $0x0000000000000002
+GLOBL q5kTurn0<>(SB), RODATA|NOPTR, $64
+
+DATA fifthBit<>+0(SB)/8, $0x1010101010101010
+GLOBL fifthBit<>(SB), RODATA|NOPTR, $8
+
+DATA q5kTurn1<>+0(SB)/8, $0x0000000000000003
+DATA q5kTurn1<>+8(SB)/8, $0x0000000000000003
+DATA q5kTurn1<>+16(SB)/8, $0x0000000000000003
+DATA q5kTurn1<>+24(SB)/8, $0x0000000000000003
+DATA q5kTurn1<>+32(SB)/8, $0x0000000000000001
+DATA q5kTurn1<>+40(SB)/8, $0x0000000000000001
+DATA q5kTurn1<>+48(SB)/8, $0x0000000000000001
+DATA q5kTurn1<>+56(SB)/8, $0x0000000000000001
+GLOBL q5kTurn1<>(SB), RODATA|NOPTR, $64
+
+DATA q5kTurn2<>+0(SB)/8, $0x0000000000000000
+DATA q5kTurn2<>+8(SB)/8, $0x0000000000000000
+DATA q5kTurn2<>+16(SB)/8, $0x0000000000000000
+DATA q5kTurn2<>+24(SB)/8, $0x0000000000000000
+DATA q5kTurn2<>+32(SB)/8, $0x000000000000003e
+DATA q5kTurn2<>+40(SB)/8, $0x000000000000003e
+DATA q5kTurn2<>+48(SB)/8, $0x000000000000003e
+DATA q5kTurn2<>+56(SB)/8, $0x000000000000003e
+GLOBL q5kTurn2<>(SB), RODATA|NOPTR, $64
+
+DATA q5kTurn3<>+0(SB)/8, $0x000000000000003f
+DATA q5kTurn3<>+8(SB)/8, $0x000000000000003f
+DATA q5kTurn3<>+16(SB)/8, $0x000000000000003f
+DATA q5kTurn3<>+24(SB)/8, $0x000000000000003f
+DATA q5kTurn3<>+32(SB)/8, $0x000000000000003d
+DATA q5kTurn3<>+40(SB)/8, $0x000000000000003d
+DATA q5kTurn3<>+48(SB)/8, $0x000000000000003d
+DATA q5kTurn3<>+56(SB)/8, $0x000000000000003d
+GLOBL q5kTurn3<>(SB), RODATA|NOPTR, $64
+
+// func q6kUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·q6kUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x0f0f0f0f, BX
+	VPBROADCASTD BX, Z31
+	MOVL         $0xaaaaaaaa, BX
+	KMOVD        BX, K2
+	MOVQ         $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VMOVDQU8        (SI), Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VMOVDQU8        (SI), Z0
+	VPSRLW          $0x04, Z0, Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z1
+	VPSRLW          $0x04, Z1, Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z2
+	VPSRLW          $0x04, Z2, Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z3
+	VPSRLW          $0x04, Z3, Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z4
+	VPSRLW          $0x04, Z4, Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z5
+	VPSRLW          $0x04, Z5, Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z6
+	VPSRLW          $0x04, Z6, Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z7
+	VPSRLW          $0x04, Z7, Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z8
+	VPSRLW          $0x04, Z8, Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z9
+	VPSRLW          $0x04, Z9, Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z10
+	VPSRLW          $0x04, Z10, Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z11
+	VPSRLW          $0x04, Z11, Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z12
+	VPSRLW          $0x04, Z12, Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z13
+	VPSRLW          $0x04, Z13, Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z14
+	VPSRLW          $0x04, Z14, Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        (SI), Z15
+	VPSRLW          $0x04, Z15, Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 128(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VMOVDQU8        64(SI), Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VMOVDQU8        64(SI), Z0
+	VPSRLW          $0x04, Z0, Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z1
+	VPSRLW          $0x04, Z1, Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z2
+	VPSRLW          $0x04, Z2, Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z3
+	VPSRLW          $0x04, Z3, Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z4
+	VPSRLW          $0x04, Z4, Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z5
+	VPSRLW          $0x04, Z5, Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z6
+	VPSRLW          $0x04, Z6, Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z7
+	VPSRLW          $0x04, Z7, Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z8
+	VPSRLW          $0x04, Z8, Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z9
+	VPSRLW          $0x04, Z9, Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z10
+	VPSRLW          $0x04, Z10, Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z11
+	VPSRLW          $0x04, Z11, Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z12
+	VPSRLW          $0x04, Z12, Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z13
+	VPSRLW          $0x04, Z13, Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z14
+	VPSRLW          $0x04, Z14, Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        64(SI), Z15
+	VPSRLW          $0x04, Z15, Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 160(SI), Z18
+	VPROLVQ         q6kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, upperBits<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      192(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 8192(AX)
+	VPSLLD          $0x05, Z1, Z10
+	VPSLLD          $0x10, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 8320(AX)
+	VPSLLD          $0x05, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10240(AX)
+	VPSLLD          $0x08, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 8448(AX)
+	VPSLLD          $0x05, Z1, Z10
+	VPSLLD          $0x00, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 8576(AX)
+	VPSLLD          $0x05, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10368(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      196(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 8704(AX)
+	VPSLLD          $0x05, Z1, Z10
+	VPSLLD          $0x10, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 8832(AX)
+	VPSLLD          $0x05, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10496(AX)
+	VPSLLD          $0x08, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 8960(AX)
+	VPSLLD          $0x05, Z1, Z10
+	VPSLLD          $0x00, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 9088(AX)
+	VPSLLD          $0x05, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10624(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      200(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 9216(AX)
+	VPSLLD          $0x05, Z1, Z10
+	VPSLLD          $0x10, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 9344(AX)
+	VPSLLD          $0x05, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10752(AX)
+	VPSLLD          $0x08, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 9472(AX)
+	VPSLLD          $0x05, Z1, Z10
+	VPSLLD          $0x00, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 9600(AX)
+	VPSLLD          $0x05, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10880(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      204(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 9728(AX)
+	VPSLLD          $0x05, Z1, Z10
+	VPSLLD          $0x10, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 9856(AX)
+	VPSLLD          $0x05, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 11008(AX)
+	VPSLLD          $0x08, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 9984(AX)
+	VPSLLD          $0x05, Z1, Z10
+	VPSLLD          $0x00, Z0, Z1
+	VPSRAD          $0x18, Z1, Z1
+	VMOVDQU32       Z1, 10112(AX)
+	VPSLLD          $0x05, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 11136(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      206(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 11264(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+DATA q6kTurn0<>+0(SB)/8, $0x0000000000000004
+DATA q6kTurn0<>+8(SB)/8, $0x0000000000000004
+DATA q6kTurn0<>+16(SB)/8, $0x0000000000000004
+DATA q6kTurn0<>+24(SB)/8, $0x0000000000000004
+DATA q6kTurn0<>+32(SB)/8, $0x0000000000000002
+DATA q6kTurn0<>+40(SB)/8, $0x0000000000000002
+DATA q6kTurn0<>+48(SB)/8, $0x0000000000000002
+DATA q6kTurn0<>+56(SB)/8, $0x0000000000000002
+GLOBL q6kTurn0<>(SB), RODATA|NOPTR, $64
+
+DATA upperBits<>+0(SB)/8, $0x3030303030303030
+GLOBL upperBits<>(SB), RODATA|NOPTR, $8
+
+DATA q6kTurn1<>+0(SB)/8, $0x0000000000000000
+DATA q6kTurn1<>+8(SB)/8, $0x0000000000000000
+DATA q6kTurn1<>+16(SB)/8, $0x0000000000000000
+DATA q6kTurn1<>+24(SB)/8, $0x0000000000000000
+DATA q6kTurn1<>+32(SB)/8, $0x000000000000003e
+DATA q6kTurn1<>+40(SB)/8, $0x000000000000003e
+DATA q6kTurn1<>+48(SB)/8, $0x000000000000003e
+DATA q6kTurn1<>+56(SB)/8, $0x000000000000003e
+GLOBL q6kTurn1<>(SB), RODATA|NOPTR, $64
+
+// func q2kUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·q2kUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x03030303, BX
+	VPBROADCASTD BX, Z31
+	MOVL         $0xaaaaaaaa, BX
+	KMOVD        BX, K2
+	MOVQ         $+2, BX
+
+half:
+	MOVQ         CX, SI
+	VMOVDQU8     16(SI), Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	VMOVDQU8     16(SI), Z0
+	VPSRLW       $0x02, Z0, Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z1
+	VPSRLW       $0x02, Z1, Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z2
+	VPSRLW       $0x02, Z2, Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z3
+	VPSRLW       $0x02, Z3, Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z4
+	VPSRLW       $0x02, Z4, Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z5
+	VPSRLW       $0x02, Z5, Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z6
+	VPSRLW       $0x02, Z6, Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z7
+	VPSRLW       $0x02, Z7, Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z8
+	VPSRLW       $0x02, Z8, Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z9
+	VPSRLW       $0x02, Z9, Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z10
+	VPSRLW       $0x02, Z10, Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z11
+	VPSRLW       $0x02, Z11, Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z12
+	VPSRLW       $0x02, Z12, Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z13
+	VPSRLW       $0x02, Z13, Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z14
+	VPSRLW       $0x02, Z14, Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z15
+	VPSRLW       $0x02, Z15, Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	VMOVDQU8     16(SI), Z0
+	VPSRLW       $0x04, Z0, Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z1
+	VPSRLW       $0x04, Z1, Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z2
+	VPSRLW       $0x04, Z2, Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z3
+	VPSRLW       $0x04, Z3, Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z4
+	VPSRLW       $0x04, Z4, Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z5
+	VPSRLW       $0x04, Z5, Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z6
+	VPSRLW       $0x04, Z6, Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z7
+	VPSRLW       $0x04, Z7, Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z8
+	VPSRLW       $0x04, Z8, Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z9
+	VPSRLW       $0x04, Z9, Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z10
+	VPSRLW       $0x04, Z10, Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z11
+	VPSRLW       $0x04, Z11, Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z12
+	VPSRLW       $0x04, Z12, Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z13
+	VPSRLW       $0x04, Z13, Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z14
+	VPSRLW       $0x04, Z14, Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z15
+	VPSRLW       $0x04, Z15, Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	VMOVDQU8     16(SI), Z0
+	VPSRLW       $0x06, Z0, Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z1
+	VPSRLW       $0x06, Z1, Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z2
+	VPSRLW       $0x06, Z2, Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z3
+	VPSRLW       $0x06, Z3, Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z4
+	VPSRLW       $0x06, Z4, Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z5
+	VPSRLW       $0x06, Z5, Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z6
+	VPSRLW       $0x06, Z6, Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z7
+	VPSRLW       $0x06, Z7, Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z8
+	VPSRLW       $0x06, Z8, Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z9
+	VPSRLW       $0x06, Z9, Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z10
+	VPSRLW       $0x06, Z10, Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z11
+	VPSRLW       $0x06, Z11, Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z12
+	VPSRLW       $0x06, Z12, Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z13
+	VPSRLW       $0x06, Z13, Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z14
+	VPSRLW       $0x06, Z14, Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     16(SI), Z15
+	VPSRLW       $0x06, Z15, Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPSLLD       $0x1c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 8192(AX)
+	VPSLLD       $0x18, Z0, Z10
+	VPSRLD       $0x1c, Z10, Z10
+	VPSLLD       $0x14, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 8320(AX)
+	VPSLLD       $0x10, Z0, Z11
+	VPSRLD       $0x1c, Z11, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 10240(AX)
+	VPSLLD       $0x0c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 8704(AX)
+	VPSLLD       $0x08, Z0, Z10
+	VPSRLD       $0x1c, Z10, Z10
+	VPSLLD       $0x04, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 8832(AX)
+	VPSLLD       $0x00, Z0, Z11
+	VPSRLD       $0x1c, Z11, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 10368(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   4(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x1c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 9216(AX)
+	VPSLLD       $0x18, Z0, Z10
+	VPSRLD       $0x1c, Z10, Z10
+	VPSLLD       $0x14, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 9344(AX)
+	VPSLLD       $0x10, Z0, Z11
+	VPSRLD       $0x1c, Z11, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 10496(AX)
+	VPSLLD       $0x0c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 9728(AX)
+	VPSLLD       $0x08, Z0, Z10
+	VPSRLD       $0x1c, Z10, Z10
+	VPSLLD       $0x04, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 9856(AX)
+	VPSLLD       $0x00, Z0, Z11
+	VPSRLD       $0x1c, Z11, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 10624(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   8(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x1c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 8448(AX)
+	VPSLLD       $0x18, Z0, Z10
+	VPSRLD       $0x1c, Z10, Z10
+	VPSLLD       $0x14, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 8576(AX)
+	VPSLLD       $0x10, Z0, Z11
+	VPSRLD       $0x1c, Z11, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 10752(AX)
+	VPSLLD       $0x0c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 8960(AX)
+	VPSLLD       $0x08, Z0, Z10
+	VPSRLD       $0x1c, Z10, Z10
+	VPSLLD       $0x04, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 9088(AX)
+	VPSLLD       $0x00, Z0, Z11
+	VPSRLD       $0x1c, Z11, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 10880(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   12(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x1c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 9472(AX)
+	VPSLLD       $0x18, Z0, Z10
+	VPSRLD       $0x1c, Z10, Z10
+	VPSLLD       $0x14, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 9600(AX)
+	VPSLLD       $0x10, Z0, Z11
+	VPSRLD       $0x1c, Z11, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 11008(AX)
+	VPSLLD       $0x0c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 9984(AX)
+	VPSLLD       $0x08, Z0, Z10
+	VPSRLD       $0x1c, Z10, Z10
+	VPSLLD       $0x04, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VMOVDQU32    Z1, 10112(AX)
+	VPSLLD       $0x00, Z0, Z11
+	VPSRLD       $0x1c, Z11, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 11136(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   80(CX)(Z15*1), K1, Z0
+	VPSRLD       $0x10, Z0, Z1
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 11264(AX)
+	VPMOVDW      Z1, Y1
+	VCVTPH2PS    Y1, Z1
+	VMOVUPS      Z1, 11392(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
+
+// func q3kUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·q3kUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x03030303, BX
+	VPBROADCASTD BX, Z31
+	MOVL         $0xaaaaaaaa, BX
+	KMOVD        BX, K2
+	MOVQ         $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VMOVDQU8        32(SI), Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn0<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VMOVDQU8        32(SI), Z0
+	VPSRLW          $0x02, Z0, Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z1
+	VPSRLW          $0x02, Z1, Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z2
+	VPSRLW          $0x02, Z2, Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z3
+	VPSRLW          $0x02, Z3, Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z4
+	VPSRLW          $0x02, Z4, Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z5
+	VPSRLW          $0x02, Z5, Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z6
+	VPSRLW          $0x02, Z6, Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z7
+	VPSRLW          $0x02, Z7, Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z8
+	VPSRLW          $0x02, Z8, Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z9
+	VPSRLW          $0x02, Z9, Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z10
+	VPSRLW          $0x02, Z10, Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z11
+	VPSRLW          $0x02, Z11, Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z12
+	VPSRLW          $0x02, Z12, Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z13
+	VPSRLW          $0x02, Z13, Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z14
+	VPSRLW          $0x02, Z14, Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z15
+	VPSRLW          $0x02, Z15, Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn1<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VMOVDQU8        32(SI), Z0
+	VPSRLW          $0x04, Z0, Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z1
+	VPSRLW          $0x04, Z1, Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z2
+	VPSRLW          $0x04, Z2, Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z3
+	VPSRLW          $0x04, Z3, Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z4
+	VPSRLW          $0x04, Z4, Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z5
+	VPSRLW          $0x04, Z5, Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z6
+	VPSRLW          $0x04, Z6, Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z7
+	VPSRLW          $0x04, Z7, Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z8
+	VPSRLW          $0x04, Z8, Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z9
+	VPSRLW          $0x04, Z9, Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z10
+	VPSRLW          $0x04, Z10, Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z11
+	VPSRLW          $0x04, Z11, Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z12
+	VPSRLW          $0x04, Z12, Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z13
+	VPSRLW          $0x04, Z13, Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z14
+	VPSRLW          $0x04, Z14, Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z15
+	VPSRLW          $0x04, Z15, Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn2<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VMOVDQU8        32(SI), Z0
+	VPSRLW          $0x06, Z0, Z0
+	VPANDD          Z31, Z0, Z0
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z0
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z1
+	VPSRLW          $0x06, Z1, Z1
+	VPANDD          Z31, Z1, Z1
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z1
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z2
+	VPSRLW          $0x06, Z2, Z2
+	VPANDD          Z31, Z2, Z2
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z2
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z3
+	VPSRLW          $0x06, Z3, Z3
+	VPANDD          Z31, Z3, Z3
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z3
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z4
+	VPSRLW          $0x06, Z4, Z4
+	VPANDD          Z31, Z4, Z4
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z4
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z5
+	VPSRLW          $0x06, Z5, Z5
+	VPANDD          Z31, Z5, Z5
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z5
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z6
+	VPSRLW          $0x06, Z6, Z6
+	VPANDD          Z31, Z6, Z6
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z6
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z7
+	VPSRLW          $0x06, Z7, Z7
+	VPANDD          Z31, Z7, Z7
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z7
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z8
+	VPSRLW          $0x06, Z8, Z8
+	VPANDD          Z31, Z8, Z8
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z8
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z9
+	VPSRLW          $0x06, Z9, Z9
+	VPANDD          Z31, Z9, Z9
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z9
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z10
+	VPSRLW          $0x06, Z10, Z10
+	VPANDD          Z31, Z10, Z10
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z10
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z11
+	VPSRLW          $0x06, Z11, Z11
+	VPANDD          Z31, Z11, Z11
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z11
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z12
+	VPSRLW          $0x06, Z12, Z12
+	VPANDD          Z31, Z12, Z12
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z12
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z13
+	VPSRLW          $0x06, Z13, Z13
+	VPANDD          Z31, Z13, Z13
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z13
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z14
+	VPSRLW          $0x06, Z14, Z14
+	VPANDD          Z31, Z14, Z14
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z14
+	ADDQ            DX, SI
+	VMOVDQU8        32(SI), Z15
+	VPSRLW          $0x06, Z15, Z15
+	VPANDD          Z31, Z15, Z15
+	VBROADCASTI64X4 (SI), Z18
+	VPROLVQ         q3kTurn3<>+0(SB), Z18, Z17
+	VPTERNLOGD.BCST $0xf8, thirdBit<>+0(SB), Z17, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      96(CX)(Z15*1), K1, Z0
+	KXNORW          K1, K1, K1
+	VPGATHERDD      100(CX)(Z15*1), K1, Z1
+	KXNORW          K1, K1, K1
+	VPGATHERDD      104(CX)(Z15*1), K1, Z2
+	MOVL            $0x00000020, SI
+	VPBROADCASTD    SI, Z5
+	VPSLLD          $0x1c, Z0, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x1e, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8192(AX)
+	VPSLLD          $0x02, Z3, Z10
+	VPSLLD          $0x14, Z0, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x16, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8320(AX)
+	VPSLLD          $0x02, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10240(AX)
+	VPSLLD          $0x0c, Z0, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x0e, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8704(AX)
+	VPSLLD          $0x02, Z3, Z10
+	VPSLLD          $0x04, Z0, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x06, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8832(AX)
+	VPSLLD          $0x02, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10368(AX)
+	VPSLLD          $0x1c, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x1c, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 9216(AX)
+	VPSLLD          $0x02, Z3, Z10
+	VPSLLD          $0x14, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x14, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 9344(AX)
+	VPSLLD          $0x02, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10496(AX)
+	VPSLLD          $0x0c, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x0c, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 9728(AX)
+	VPSLLD          $0x02, Z3, Z10
+	VPSLLD          $0x04, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x04, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 9856(AX)
+	VPSLLD          $0x02, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10624(AX)
+	VPSLLD          $0x18, Z0, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x1a, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8448(AX)
+	VPSLLD          $0x02, Z3, Z10
+	VPSLLD          $0x10, Z0, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x12, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8576(AX)
+	VPSLLD          $0x02, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10752(AX)
+	VPSLLD          $0x08, Z0, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x0a, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8960(AX)
+	VPSLLD          $0x02, Z3, Z10
+	VPSLLD          $0x00, Z0, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x02, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 9088(AX)
+	VPSLLD          $0x02, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 10880(AX)
+	VPSLLD          $0x18, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x18, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 9472(AX)
+	VPSLLD          $0x02, Z3, Z10
+	VPSLLD          $0x10, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x10, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 9600(AX)
+	VPSLLD          $0x02, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 11008(AX)
+	VPSLLD          $0x08, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x08, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 9984(AX)
+	VPSLLD          $0x02, Z3, Z10
+	VPSLLD          $0x00, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x00, Z2, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 10112(AX)
+	VPSLLD          $0x02, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 11136(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      106(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 11264(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+DATA q3kTurn0<>+0(SB)/8, $0x0000000000000002
+DATA q3kTurn0<>+8(SB)/8, $0x0000000000000002
+DATA q3kTurn0<>+16(SB)/8, $0x0000000000000002
+DATA q3kTurn0<>+24(SB)/8, $0x0000000000000002
+DATA q3kTurn0<>+32(SB)/8, $0x000000000000003e
+DATA q3kTurn0<>+40(SB)/8, $0x000000000000003e
+DATA q3kTurn0<>+48(SB)/8, $0x000000000000003e
+DATA q3kTurn0<>+56(SB)/8, $0x000000000000003e
+GLOBL q3kTurn0<>(SB), RODATA|NOPTR, $64
+
+DATA thirdBit<>+0(SB)/8, $0x0404040404040404
+GLOBL thirdBit<>(SB), RODATA|NOPTR, $8
+
+DATA q3kTurn1<>+0(SB)/8, $0x0000000000000001
+DATA q3kTurn1<>+8(SB)/8, $0x0000000000000001
+DATA q3kTurn1<>+16(SB)/8, $0x0000000000000001
+DATA q3kTurn1<>+24(SB)/8, $0x0000000000000001
+DATA q3kTurn1<>+32(SB)/8, $0x000000000000003d
+DATA q3kTurn1<>+40(SB)/8, $0x000000000000003d
+DATA q3kTurn1<>+48(SB)/8, $0x000000000000003d
+DATA q3kTurn1<>+56(SB)/8, $0x000000000000003d
+GLOBL q3kTurn1<>(SB), RODATA|NOPTR, $64
+
+DATA q3kTurn2<>+0(SB)/8, $0x0000000000000000
+DATA q3kTurn2<>+8(SB)/8, $0x0000000000000000
+DATA q3kTurn2<>+16(SB)/8, $0x0000000000000000
+DATA q3kTurn2<>+24(SB)/8, $0x0000000000000000
+DATA q3kTurn2<>+32(SB)/8, $0x000000000000003c
+DATA q3kTurn2<>+40(SB)/8, $0x000000000000003c
+DATA q3kTurn2<>+48(SB)/8, $0x000000000000003c
+DATA q3kTurn2<>+56(SB)/8, $0x000000000000003c
+GLOBL q3kTurn2<>(SB), RODATA|NOPTR, $64
+
+DATA q3kTurn3<>+0(SB)/8, $0x000000000000003f
+DATA q3kTurn3<>+8(SB)/8, $0x000000000000003f
+DATA q3kTurn3<>+16(SB)/8, $0x000000000000003f
+DATA q3kTurn3<>+24(SB)/8, $0x000000000000003f
+DATA q3kTurn3<>+32(SB)/8, $0x000000000000003b
+DATA q3kTurn3<>+40(SB)/8, $0x000000000000003b
+DATA q3kTurn3<>+48(SB)/8, $0x000000000000003b
+DATA q3kTurn3<>+56(SB)/8, $0x000000000000003b
+GLOBL q3kTurn3<>(SB), RODATA|NOPTR, $64
+
+// func tq20Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·tq20Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x03030303, BX
+	VPBROADCASTD BX, Z31
+	MOVL         $0xaaaaaaaa, BX
+	KMOVD        BX, K2
+	MOVQ         $+2, BX
+
+half:
+	MOVQ         CX, SI
+	VMOVDQU8     (SI), Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	VMOVDQU8     (SI), Z0
+	VPSRLW       $0x02, Z0, Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z1
+	VPSRLW       $0x02, Z1, Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z2
+	VPSRLW       $0x02, Z2, Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z3
+	VPSRLW       $0x02, Z3, Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z4
+	VPSRLW       $0x02, Z4, Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z5
+	VPSRLW       $0x02, Z5, Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z6
+	VPSRLW       $0x02, Z6, Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z7
+	VPSRLW       $0x02, Z7, Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z8
+	VPSRLW       $0x02, Z8, Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z9
+	VPSRLW       $0x02, Z9, Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z10
+	VPSRLW       $0x02, Z10, Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z11
+	VPSRLW       $0x02, Z11, Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z12
+	VPSRLW       $0x02, Z12, Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z13
+	VPSRLW       $0x02, Z13, Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z14
+	VPSRLW       $0x02, Z14, Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z15
+	VPSRLW       $0x02, Z15, Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	VMOVDQU8     (SI), Z0
+	VPSRLW       $0x04, Z0, Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z1
+	VPSRLW       $0x04, Z1, Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z2
+	VPSRLW       $0x04, Z2, Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z3
+	VPSRLW       $0x04, Z3, Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z4
+	VPSRLW       $0x04, Z4, Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z5
+	VPSRLW       $0x04, Z5, Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z6
+	VPSRLW       $0x04, Z6, Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z7
+	VPSRLW       $0x04, Z7, Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z8
+	VPSRLW       $0x04, Z8, Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z9
+	VPSRLW       $0x04, Z9, Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z10
+	VPSRLW       $0x04, Z10, Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z11
+	VPSRLW       $0x04, Z11, Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z12
+	VPSRLW       $0x04, Z12, Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z13
+	VPSRLW       $0x04, Z13, Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z14
+	VPSRLW       $0x04, Z14, Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z15
+	VPSRLW       $0x04, Z15, Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	VMOVDQU8     (SI), Z0
+	VPSRLW       $0x06, Z0, Z0
+	VPANDD       Z31, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z1
+	VPSRLW       $0x06, Z1, Z1
+	VPANDD       Z31, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z2
+	VPSRLW       $0x06, Z2, Z2
+	VPANDD       Z31, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z3
+	VPSRLW       $0x06, Z3, Z3
+	VPANDD       Z31, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z4
+	VPSRLW       $0x06, Z4, Z4
+	VPANDD       Z31, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z5
+	VPSRLW       $0x06, Z5, Z5
+	VPANDD       Z31, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z6
+	VPSRLW       $0x06, Z6, Z6
+	VPANDD       Z31, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z7
+	VPSRLW       $0x06, Z7, Z7
+	VPANDD       Z31, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z8
+	VPSRLW       $0x06, Z8, Z8
+	VPANDD       Z31, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z9
+	VPSRLW       $0x06, Z9, Z9
+	VPANDD       Z31, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z10
+	VPSRLW       $0x06, Z10, Z10
+	VPANDD       Z31, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z11
+	VPSRLW       $0x06, Z11, Z11
+	VPANDD       Z31, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z12
+	VPSRLW       $0x06, Z12, Z12
+	VPANDD       Z31, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z13
+	VPSRLW       $0x06, Z13, Z13
+	VPANDD       Z31, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z14
+	VPSRLW       $0x06, Z14, Z14
+	VPANDD       Z31, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU8     (SI), Z15
+	VPSRLW       $0x06, Z15, Z15
+	VPANDD       Z31, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	MOVL         $0x00000001, SI
+	VPBROADCASTD SI, Z0
+	VMOVDQU32    Z0, 8192(AX)
+	VPSLLD       $0x00, Z0, Z10
+	MOVL         $0x00000001, SI
+	VPBROADCASTD SI, Z0
+	VMOVDQU32    Z0, 8320(AX)
+	VPSLLD       $0x00, Z0, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 9216(AX)
+	MOVL         $0x00000001, SI
+	VPBROADCASTD SI, Z0
+	VMOVDQU32    Z0, 8448(AX)
+	VPSLLD       $0x00, Z0, Z10
+	MOVL         $0x00000001, SI
+	VPBROADCASTD SI, Z0
+	VMOVDQU32    Z0, 8576(AX)
+	VPSLLD       $0x00, Z0, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 9344(AX)
+	MOVL         $0x00000001, SI
+	VPBROADCASTD SI, Z0
+	VMOVDQU32    Z0, 8704(AX)
+	VPSLLD       $0x00, Z0, Z10
+	MOVL         $0x00000001, SI
+	VPBROADCASTD SI, Z0
+	VMOVDQU32    Z0, 8832(AX)
+	VPSLLD       $0x00, Z0, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 9472(AX)
+	MOVL         $0x00000001, SI
+	VPBROADCASTD SI, Z0
+	VMOVDQU32    Z0, 8960(AX)
+	VPSLLD       $0x00, Z0, Z10
+	MOVL         $0x00000001, SI
+	VPBROADCASTD SI, Z0
+	VMOVDQU32    Z0, 9088(AX)
+	VPSLLD       $0x00, Z0, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVDQU32    Z10, 9600(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   62(CX)(Z15*1), K1, Z0
+	VPSRLD       $0x10, Z0, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 9728(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
+
+// func iq4xsUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·iq4xsUnpack(SB), NOSPLIT, $0-24
+	MOVQ            panel+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	VMOVDQU32       nibbleShifts<>+0(SB), Z24
+	MOVL            $0x0f0f0f0f, BX
+	VPBROADCASTD    BX, Z25
+	VBROADCASTI32X4 iq4nlLevels<>+0(SB), Z26
+	MOVL            $0xaaaaaaaa, BX
+	KMOVD           BX, K2
+	MOVQ            $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VBROADCASTI64X4 8(SI), Z0
+	VSHUFI64X2      $0x50, Z0, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z1
+	VSHUFI64X2      $0x50, Z1, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z2
+	VSHUFI64X2      $0x50, Z2, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z3
+	VSHUFI64X2      $0x50, Z3, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z4
+	VSHUFI64X2      $0x50, Z4, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z5
+	VSHUFI64X2      $0x50, Z5, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z6
+	VSHUFI64X2      $0x50, Z6, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z7
+	VSHUFI64X2      $0x50, Z7, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z8
+	VSHUFI64X2      $0x50, Z8, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z10
+	VSHUFI64X2      $0x50, Z10, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z11
+	VSHUFI64X2      $0x50, Z11, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z12
+	VSHUFI64X2      $0x50, Z12, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z13
+	VSHUFI64X2      $0x50, Z13, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z14
+	VSHUFI64X2      $0x50, Z14, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI64X4 8(SI), Z15
+	VSHUFI64X2      $0x50, Z15, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VBROADCASTI64X4 40(SI), Z0
+	VSHUFI64X2      $0x50, Z0, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z1
+	VSHUFI64X2      $0x50, Z1, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z2
+	VSHUFI64X2      $0x50, Z2, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z3
+	VSHUFI64X2      $0x50, Z3, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z4
+	VSHUFI64X2      $0x50, Z4, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z5
+	VSHUFI64X2      $0x50, Z5, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z6
+	VSHUFI64X2      $0x50, Z6, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z7
+	VSHUFI64X2      $0x50, Z7, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z8
+	VSHUFI64X2      $0x50, Z8, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z10
+	VSHUFI64X2      $0x50, Z10, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z11
+	VSHUFI64X2      $0x50, Z11, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z12
+	VSHUFI64X2      $0x50, Z12, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z13
+	VSHUFI64X2      $0x50, Z13, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z14
+	VSHUFI64X2      $0x50, Z14, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI64X4 40(SI), Z15
+	VSHUFI64X2      $0x50, Z15, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VBROADCASTI64X4 72(SI), Z0
+	VSHUFI64X2      $0x50, Z0, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z1
+	VSHUFI64X2      $0x50, Z1, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z2
+	VSHUFI64X2      $0x50, Z2, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z3
+	VSHUFI64X2      $0x50, Z3, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z4
+	VSHUFI64X2      $0x50, Z4, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z5
+	VSHUFI64X2      $0x50, Z5, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z6
+	VSHUFI64X2      $0x50, Z6, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z7
+	VSHUFI64X2      $0x50, Z7, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z8
+	VSHUFI64X2      $0x50, Z8, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z10
+	VSHUFI64X2      $0x50, Z10, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z11
+	VSHUFI64X2      $0x50, Z11, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z12
+	VSHUFI64X2      $0x50, Z12, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z13
+	VSHUFI64X2      $0x50, Z13, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z14
+	VSHUFI64X2      $0x50, Z14, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI64X4 72(SI), Z15
+	VSHUFI64X2      $0x50, Z15, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VBROADCASTI64X4 104(SI), Z0
+	VSHUFI64X2      $0x50, Z0, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z1
+	VSHUFI64X2      $0x50, Z1, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z2
+	VSHUFI64X2      $0x50, Z2, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z3
+	VSHUFI64X2      $0x50, Z3, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z4
+	VSHUFI64X2      $0x50, Z4, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z5
+	VSHUFI64X2      $0x50, Z5, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z6
+	VSHUFI64X2      $0x50, Z6, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z7
+	VSHUFI64X2      $0x50, Z7, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z8
+	VSHUFI64X2      $0x50, Z8, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z9
+	VSHUFI64X2      $0x50, Z9, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z10
+	VSHUFI64X2      $0x50, Z10, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z11
+	VSHUFI64X2      $0x50, Z11, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z12
+	VSHUFI64X2      $0x50, Z12, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z13
+	VSHUFI64X2      $0x50, Z13, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z14
+	VSHUFI64X2      $0x50, Z14, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI64X4 104(SI), Z15
+	VSHUFI64X2      $0x50, Z15, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	KXNORW          K1, K1, K1
+	VPGATHERDD      4(CX)(Z15*1), K1, Z1
+	MOVL            $0x00000020, SI
+	VPBROADCASTD    SI, Z5
+	VPSLLD          $0x1c, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x0e, Z0, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8192(AX)
+	VPSLLD          $0x07, Z3, Z10
+	VPSLLD          $0x18, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x0c, Z0, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8320(AX)
+	VPSLLD          $0x07, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 9216(AX)
+	VPSLLD          $0x14, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x0a, Z0, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8448(AX)
+	VPSLLD          $0x07, Z3, Z10
+	VPSLLD          $0x10, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x08, Z0, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8576(AX)
+	VPSLLD          $0x07, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 9344(AX)
+	VPSLLD          $0x0c, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x06, Z0, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8704(AX)
+	VPSLLD          $0x07, Z3, Z10
+	VPSLLD          $0x08, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x04, Z0, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8832(AX)
+	VPSLLD          $0x07, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 9472(AX)
+	VPSLLD          $0x04, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x02, Z0, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 8960(AX)
+	VPSLLD          $0x07, Z3, Z10
+	VPSLLD          $0x00, Z1, Z3
+	VPSRLD          $0x1c, Z3, Z3
+	VPSLLD          $0x00, Z0, Z4
+	VPSRLD          $0x1e, Z4, Z4
+	VPSLLD          $0x04, Z4, Z4
+	VPORD           Z4, Z3, Z3
+	VPSUBD          Z5, Z3, Z3
+	VMOVDQU32       Z3, 9088(AX)
+	VPSLLD          $0x07, Z3, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVDQU32       Z10, 9600(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 9728(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func q40Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·q40Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	VMOVDQU32    nibbleShifts<>+0(SB), Z24
+	MOVL         $0x0f0f0f0f, BX
+	VPBROADCASTD BX, Z25
+	MOVQ         $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VBROADCASTI32X4 2(SI), Y0
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y1
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y2
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y3
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y4
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y5
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y6
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y7
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y8
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y9
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y10
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y11
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y12
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y13
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y14
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y15
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 38(SI), Y0
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y1
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y2
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y3
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y4
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y5
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y6
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y7
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y8
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y9
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y10
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y11
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y12
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y13
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y14
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y15
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 74(SI), Y0
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y1
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y2
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y3
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y4
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y5
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y6
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y7
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y8
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y9
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y10
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y11
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y12
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y13
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y14
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y15
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 110(SI), Y0
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y1
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y2
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y3
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y4
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y5
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y6
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y7
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y8
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y9
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y10
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y11
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y12
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y13
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y14
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y15
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8192(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      18(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8320(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      36(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8448(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      54(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8576(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      72(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8704(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      90(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8832(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      108(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8960(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      126(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 9088(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func q41Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·q41Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	VMOVDQU32    nibbleShifts<>+0(SB), Z24
+	MOVL         $0x0f0f0f0f, BX
+	VPBROADCASTD BX, Z25
+	MOVQ         $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VBROADCASTI32X4 4(SI), Y0
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y1
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y2
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y3
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y4
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y5
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y6
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y7
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y8
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y9
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y10
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y11
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y12
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y13
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y14
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 4(SI), Y15
+	VBROADCASTI32X4 24(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 44(SI), Y0
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y1
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y2
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y3
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y4
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y5
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y6
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y7
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y8
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y9
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y10
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y11
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y12
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y13
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y14
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 44(SI), Y15
+	VBROADCASTI32X4 64(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 84(SI), Y0
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y1
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y2
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y3
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y4
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y5
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y6
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y7
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y8
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y9
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y10
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y11
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y12
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y13
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y14
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 84(SI), Y15
+	VBROADCASTI32X4 104(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 124(SI), Y0
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y1
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y2
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y3
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y4
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y5
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y6
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y7
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y8
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y9
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y10
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y11
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y12
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y13
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y14
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 124(SI), Y15
+	VBROADCASTI32X4 144(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9216(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8192(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      20(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9344(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8320(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      40(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9472(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8448(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      60(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9600(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8576(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      80(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9728(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8704(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      100(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9856(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8832(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      120(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9984(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8960(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      140(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 10112(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 9088(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func q50Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·q50Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	VMOVDQU32    nibbleShifts<>+0(SB), Z24
+	MOVL         $0x0f0f0f0f, BX
+	VPBROADCASTD BX, Z25
+	MOVL         $0x10101010, BX
+	VPBROADCASTD BX, Z27
+	MOVQ         $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VBROADCASTI32X4 6(SI), Y0
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z0, K1, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y1
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z1, K1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y2
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z2, K1, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y3
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z3, K1, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y4
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z4, K1, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y5
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z5, K1, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y6
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z6, K1, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y7
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z7, K1, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y8
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z8, K1, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y9
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z9, K1, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y10
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z10, K1, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y11
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z11, K1, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y12
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z12, K1, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y13
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z13, K1, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y14
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	MOVL            24(SI), R8
+	MOVL            2(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z14, K1, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 6(SI), Y15
+	VBROADCASTI32X4 28(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	MOVL            24(SI), DI
+	MOVL            2(SI), SI
+	SHLQ            $0x20, DI
+	ORQ             DI, SI
+	KMOVQ           SI, K1
+	VPADDB          Z27, Z15, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 50(SI), Y0
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z0, K1, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y1
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z1, K1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y2
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z2, K1, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y3
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z3, K1, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y4
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z4, K1, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y5
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z5, K1, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y6
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z6, K1, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y7
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z7, K1, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y8
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z8, K1, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y9
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z9, K1, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y10
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z10, K1, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y11
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z11, K1, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y12
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z12, K1, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y13
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z13, K1, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y14
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	MOVL            68(SI), R8
+	MOVL            46(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z14, K1, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 50(SI), Y15
+	VBROADCASTI32X4 72(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	MOVL            68(SI), DI
+	MOVL            46(SI), SI
+	SHLQ            $0x20, DI
+	ORQ             DI, SI
+	KMOVQ           SI, K1
+	VPADDB          Z27, Z15, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 94(SI), Y0
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z0, K1, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y1
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z1, K1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y2
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z2, K1, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y3
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z3, K1, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y4
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z4, K1, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y5
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z5, K1, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y6
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z6, K1, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y7
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z7, K1, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y8
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z8, K1, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y9
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z9, K1, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y10
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z10, K1, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y11
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z11, K1, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y12
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z12, K1, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y13
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z13, K1, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y14
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	MOVL            112(SI), R8
+	MOVL            90(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z14, K1, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 94(SI), Y15
+	VBROADCASTI32X4 116(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	MOVL            112(SI), DI
+	MOVL            90(SI), SI
+	SHLQ            $0x20, DI
+	ORQ             DI, SI
+	KMOVQ           SI, K1
+	VPADDB          Z27, Z15, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 138(SI), Y0
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z0, K1, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y1
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z1, K1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y2
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z2, K1, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y3
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z3, K1, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y4
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z4, K1, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y5
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z5, K1, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y6
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z6, K1, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y7
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z7, K1, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y8
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z8, K1, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y9
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z9, K1, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y10
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z10, K1, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y11
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z11, K1, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y12
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z12, K1, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y13
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z13, K1, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y14
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	MOVL            156(SI), R8
+	MOVL            134(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z14, K1, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 138(SI), Y15
+	VBROADCASTI32X4 160(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	MOVL            156(SI), DI
+	MOVL            134(SI), SI
+	SHLQ            $0x20, DI
+	ORQ             DI, SI
+	KMOVQ           SI, K1
+	VPADDB          Z27, Z15, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8192(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      22(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8320(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      44(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8448(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      66(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8576(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      88(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8704(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      110(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8832(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      132(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8960(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      154(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 9088(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func q51Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·q51Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	VMOVDQU32    nibbleShifts<>+0(SB), Z24
+	MOVL         $0x0f0f0f0f, BX
+	VPBROADCASTD BX, Z25
+	MOVL         $0x10101010, BX
+	VPBROADCASTD BX, Z27
+	MOVQ         $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VBROADCASTI32X4 8(SI), Y0
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z0, K1, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y1
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z1, K1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y2
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z2, K1, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y3
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z3, K1, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y4
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z4, K1, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y5
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z5, K1, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y6
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z6, K1, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y7
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z7, K1, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y8
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z8, K1, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y9
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z9, K1, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y10
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z10, K1, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y11
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z11, K1, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y12
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z12, K1, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y13
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z13, K1, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y14
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	MOVL            28(SI), R8
+	MOVL            4(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z14, K1, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 8(SI), Y15
+	VBROADCASTI32X4 32(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	MOVL            28(SI), DI
+	MOVL            4(SI), SI
+	SHLQ            $0x20, DI
+	ORQ             DI, SI
+	KMOVQ           SI, K1
+	VPADDB          Z27, Z15, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 56(SI), Y0
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z0, K1, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y1
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z1, K1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y2
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z2, K1, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y3
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z3, K1, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y4
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z4, K1, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y5
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z5, K1, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y6
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z6, K1, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y7
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z7, K1, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y8
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z8, K1, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y9
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z9, K1, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y10
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z10, K1, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y11
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z11, K1, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y12
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z12, K1, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y13
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z13, K1, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y14
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	MOVL            76(SI), R8
+	MOVL            52(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z14, K1, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 56(SI), Y15
+	VBROADCASTI32X4 80(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	MOVL            76(SI), DI
+	MOVL            52(SI), SI
+	SHLQ            $0x20, DI
+	ORQ             DI, SI
+	KMOVQ           SI, K1
+	VPADDB          Z27, Z15, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 104(SI), Y0
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z0, K1, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y1
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z1, K1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y2
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z2, K1, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y3
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z3, K1, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y4
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z4, K1, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y5
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z5, K1, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y6
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z6, K1, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y7
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z7, K1, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y8
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z8, K1, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y9
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z9, K1, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y10
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z10, K1, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y11
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z11, K1, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y12
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z12, K1, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y13
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z13, K1, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y14
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	MOVL            124(SI), R8
+	MOVL            100(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z14, K1, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 104(SI), Y15
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	MOVL            124(SI), DI
+	MOVL            100(SI), SI
+	SHLQ            $0x20, DI
+	ORQ             DI, SI
+	KMOVQ           SI, K1
+	VPADDB          Z27, Z15, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 152(SI), Y0
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z0, K1, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y1
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z1, K1, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y2
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z2, K1, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y3
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z3, K1, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y4
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z4, K1, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y5
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z5, K1, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y6
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z6, K1, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y7
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z7, K1, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y8
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z8, K1, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y9
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z9, K1, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y10
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z10, K1, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y11
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z11, K1, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y12
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z12, K1, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y13
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z13, K1, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y14
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	MOVL            172(SI), R8
+	MOVL            148(SI), DI
+	SHLQ            $0x20, R8
+	ORQ             R8, DI
+	KMOVQ           DI, K1
+	VPADDB          Z27, Z14, K1, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 152(SI), Y15
+	VBROADCASTI32X4 176(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	MOVL            172(SI), DI
+	MOVL            148(SI), SI
+	SHLQ            $0x20, DI
+	ORQ             DI, SI
+	KMOVQ           SI, K1
+	VPADDB          Z27, Z15, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9216(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8192(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      24(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9344(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8320(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9472(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8448(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      72(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9600(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8576(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      96(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9728(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8704(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      120(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9856(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8832(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      144(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 9984(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8960(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      168(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z1
+	VPMOVDW         Z1, Y1
+	VCVTPH2PS       Y1, Z1
+	VMOVUPS         Z1, 10112(AX)
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 9088(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func q80Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512F
+TEXT ·q80Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x80808080, BX
+	VPBROADCASTD BX, Z24
+	MOVQ         $+2, BX
+
+half:
+	MOVQ         CX, SI
+	VMOVDQU      2(SI), Y0
+	VINSERTI64X4 $0x01, 36(SI), Z0, Z0
+	VPXORD       Z24, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y1
+	VINSERTI64X4 $0x01, 36(SI), Z1, Z1
+	VPXORD       Z24, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y2
+	VINSERTI64X4 $0x01, 36(SI), Z2, Z2
+	VPXORD       Z24, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y3
+	VINSERTI64X4 $0x01, 36(SI), Z3, Z3
+	VPXORD       Z24, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y4
+	VINSERTI64X4 $0x01, 36(SI), Z4, Z4
+	VPXORD       Z24, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y5
+	VINSERTI64X4 $0x01, 36(SI), Z5, Z5
+	VPXORD       Z24, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y6
+	VINSERTI64X4 $0x01, 36(SI), Z6, Z6
+	VPXORD       Z24, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y7
+	VINSERTI64X4 $0x01, 36(SI), Z7, Z7
+	VPXORD       Z24, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y8
+	VINSERTI64X4 $0x01, 36(SI), Z8, Z8
+	VPXORD       Z24, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y9
+	VINSERTI64X4 $0x01, 36(SI), Z9, Z9
+	VPXORD       Z24, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y10
+	VINSERTI64X4 $0x01, 36(SI), Z10, Z10
+	VPXORD       Z24, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y11
+	VINSERTI64X4 $0x01, 36(SI), Z11, Z11
+	VPXORD       Z24, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y12
+	VINSERTI64X4 $0x01, 36(SI), Z12, Z12
+	VPXORD       Z24, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y13
+	VINSERTI64X4 $0x01, 36(SI), Z13, Z13
+	VPXORD       Z24, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y14
+	VINSERTI64X4 $0x01, 36(SI), Z14, Z14
+	VPXORD       Z24, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU      2(SI), Y15
+	VINSERTI64X4 $0x01, 36(SI), Z15, Z15
+	VPXORD       Z24, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	VMOVDQU      70(SI), Y0
+	VINSERTI64X4 $0x01, 104(SI), Z0, Z0
+	VPXORD       Z24, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y1
+	VINSERTI64X4 $0x01, 104(SI), Z1, Z1
+	VPXORD       Z24, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y2
+	VINSERTI64X4 $0x01, 104(SI), Z2, Z2
+	VPXORD       Z24, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y3
+	VINSERTI64X4 $0x01, 104(SI), Z3, Z3
+	VPXORD       Z24, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y4
+	VINSERTI64X4 $0x01, 104(SI), Z4, Z4
+	VPXORD       Z24, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y5
+	VINSERTI64X4 $0x01, 104(SI), Z5, Z5
+	VPXORD       Z24, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y6
+	VINSERTI64X4 $0x01, 104(SI), Z6, Z6
+	VPXORD       Z24, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y7
+	VINSERTI64X4 $0x01, 104(SI), Z7, Z7
+	VPXORD       Z24, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y8
+	VINSERTI64X4 $0x01, 104(SI), Z8, Z8
+	VPXORD       Z24, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y9
+	VINSERTI64X4 $0x01, 104(SI), Z9, Z9
+	VPXORD       Z24, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y10
+	VINSERTI64X4 $0x01, 104(SI), Z10, Z10
+	VPXORD       Z24, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y11
+	VINSERTI64X4 $0x01, 104(SI), Z11, Z11
+	VPXORD       Z24, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y12
+	VINSERTI64X4 $0x01, 104(SI), Z12, Z12
+	VPXORD       Z24, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y13
+	VINSERTI64X4 $0x01, 104(SI), Z13, Z13
+	VPXORD       Z24, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y14
+	VINSERTI64X4 $0x01, 104(SI), Z14, Z14
+	VPXORD       Z24, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU      70(SI), Y15
+	VINSERTI64X4 $0x01, 104(SI), Z15, Z15
+	VPXORD       Z24, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	VMOVDQU      138(SI), Y0
+	VINSERTI64X4 $0x01, 172(SI), Z0, Z0
+	VPXORD       Z24, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y1
+	VINSERTI64X4 $0x01, 172(SI), Z1, Z1
+	VPXORD       Z24, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y2
+	VINSERTI64X4 $0x01, 172(SI), Z2, Z2
+	VPXORD       Z24, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y3
+	VINSERTI64X4 $0x01, 172(SI), Z3, Z3
+	VPXORD       Z24, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y4
+	VINSERTI64X4 $0x01, 172(SI), Z4, Z4
+	VPXORD       Z24, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y5
+	VINSERTI64X4 $0x01, 172(SI), Z5, Z5
+	VPXORD       Z24, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y6
+	VINSERTI64X4 $0x01, 172(SI), Z6, Z6
+	VPXORD       Z24, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y7
+	VINSERTI64X4 $0x01, 172(SI), Z7, Z7
+	VPXORD       Z24, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y8
+	VINSERTI64X4 $0x01, 172(SI), Z8, Z8
+	VPXORD       Z24, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y9
+	VINSERTI64X4 $0x01, 172(SI), Z9, Z9
+	VPXORD       Z24, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y10
+	VINSERTI64X4 $0x01, 172(SI), Z10, Z10
+	VPXORD       Z24, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y11
+	VINSERTI64X4 $0x01, 172(SI), Z11, Z11
+	VPXORD       Z24, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y12
+	VINSERTI64X4 $0x01, 172(SI), Z12, Z12
+	VPXORD       Z24, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y13
+	VINSERTI64X4 $0x01, 172(SI), Z13, Z13
+	VPXORD       Z24, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y14
+	VINSERTI64X4 $0x01, 172(SI), Z14, Z14
+	VPXORD       Z24, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU      138(SI), Y15
+	VINSERTI64X4 $0x01, 172(SI), Z15, Z15
+	VPXORD       Z24, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	VMOVDQU      206(SI), Y0
+	VINSERTI64X4 $0x01, 240(SI), Z0, Z0
+	VPXORD       Z24, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y1
+	VINSERTI64X4 $0x01, 240(SI), Z1, Z1
+	VPXORD       Z24, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y2
+	VINSERTI64X4 $0x01, 240(SI), Z2, Z2
+	VPXORD       Z24, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y3
+	VINSERTI64X4 $0x01, 240(SI), Z3, Z3
+	VPXORD       Z24, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y4
+	VINSERTI64X4 $0x01, 240(SI), Z4, Z4
+	VPXORD       Z24, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y5
+	VINSERTI64X4 $0x01, 240(SI), Z5, Z5
+	VPXORD       Z24, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y6
+	VINSERTI64X4 $0x01, 240(SI), Z6, Z6
+	VPXORD       Z24, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y7
+	VINSERTI64X4 $0x01, 240(SI), Z7, Z7
+	VPXORD       Z24, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y8
+	VINSERTI64X4 $0x01, 240(SI), Z8, Z8
+	VPXORD       Z24, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y9
+	VINSERTI64X4 $0x01, 240(SI), Z9, Z9
+	VPXORD       Z24, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y10
+	VINSERTI64X4 $0x01, 240(SI), Z10, Z10
+	VPXORD       Z24, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y11
+	VINSERTI64X4 $0x01, 240(SI), Z11, Z11
+	VPXORD       Z24, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y12
+	VINSERTI64X4 $0x01, 240(SI), Z12, Z12
+	VPXORD       Z24, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y13
+	VINSERTI64X4 $0x01, 240(SI), Z13, Z13
+	VPXORD       Z24, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y14
+	VINSERTI64X4 $0x01, 240(SI), Z14, Z14
+	VPXORD       Z24, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU      206(SI), Y15
+	VINSERTI64X4 $0x01, 240(SI), Z15, Z15
+	VPXORD       Z24, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8192(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   34(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8320(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   68(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8448(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   102(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8576(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   136(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8704(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   170(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8832(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   204(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8960(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   238(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 9088(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
+
+// func iq4nlUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·iq4nlUnpack(SB), NOSPLIT, $0-24
+	MOVQ            panel+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	VMOVDQU32       nibbleShifts<>+0(SB), Z24
+	MOVL            $0x0f0f0f0f, BX
+	VPBROADCASTD    BX, Z25
+	VBROADCASTI32X4 iq4nlLevels<>+0(SB), Z26
+	MOVQ            $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VBROADCASTI32X4 2(SI), Y0
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y1
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y2
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y3
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y4
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y5
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y6
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y7
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y8
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y9
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y10
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y11
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y12
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y13
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y14
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 2(SI), Y15
+	VBROADCASTI32X4 20(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 38(SI), Y0
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y1
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y2
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y3
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y4
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y5
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y6
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y7
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y8
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y9
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y10
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y11
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y12
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y13
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y14
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 38(SI), Y15
+	VBROADCASTI32X4 56(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 74(SI), Y0
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y1
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y2
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y3
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y4
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y5
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y6
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y7
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y8
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y9
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y10
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y11
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y12
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y13
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y14
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 74(SI), Y15
+	VBROADCASTI32X4 92(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 110(SI), Y0
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y1
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y2
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y3
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y4
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y5
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y6
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y7
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y8
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y9
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y10
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y11
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y12
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y13
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y14
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 110(SI), Y15
+	VBROADCASTI32X4 128(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8192(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      18(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8320(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      36(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8448(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      54(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8576(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      72(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8704(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      90(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8832(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      108(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 8960(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      126(CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 9088(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func mxfp4Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·mxfp4Unpack(SB), NOSPLIT, $0-24
+	MOVQ            panel+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	VMOVDQU32       nibbleShifts<>+0(SB), Z24
+	MOVL            $0x0f0f0f0f, BX
+	VPBROADCASTD    BX, Z25
+	VBROADCASTI32X4 fp4Levels<>+0(SB), Z26
+	MOVL            $0x00000001, BX
+	VPBROADCASTD    BX, Z27
+	MOVL            $0x00200000, BX
+	VPBROADCASTD    BX, Z28
+	MOVL            $0x000000ff, BX
+	VPBROADCASTD    BX, Z29
+	MOVL            $0x7fc00000, BX
+	VPBROADCASTD    BX, Z30
+	MOVQ            $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VBROADCASTI32X4 1(SI), Y0
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y1
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y2
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y3
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y4
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y5
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y6
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y7
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y8
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y9
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y10
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y11
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y12
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y13
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y14
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 1(SI), Y15
+	VBROADCASTI32X4 18(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 35(SI), Y0
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y1
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y2
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y3
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y4
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y5
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y6
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y7
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y8
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y9
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y10
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y11
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y12
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y13
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y14
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 35(SI), Y15
+	VBROADCASTI32X4 52(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 69(SI), Y0
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y1
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y2
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y3
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y4
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y5
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y6
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y7
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y8
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y9
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y10
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y11
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y12
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y13
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y14
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 69(SI), Y15
+	VBROADCASTI32X4 86(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 103(SI), Y0
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z0, Z0
+	VPSRLVQ         Z24, Z0, Z0
+	VPANDD          Z25, Z0, Z0
+	VPSHUFB         Z0, Z26, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y1
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z1, Z1
+	VPSRLVQ         Z24, Z1, Z1
+	VPANDD          Z25, Z1, Z1
+	VPSHUFB         Z1, Z26, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y2
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z2, Z2
+	VPSRLVQ         Z24, Z2, Z2
+	VPANDD          Z25, Z2, Z2
+	VPSHUFB         Z2, Z26, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y3
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z3, Z3
+	VPSRLVQ         Z24, Z3, Z3
+	VPANDD          Z25, Z3, Z3
+	VPSHUFB         Z3, Z26, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y4
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z4, Z4
+	VPSRLVQ         Z24, Z4, Z4
+	VPANDD          Z25, Z4, Z4
+	VPSHUFB         Z4, Z26, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y5
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z5, Z5
+	VPSRLVQ         Z24, Z5, Z5
+	VPANDD          Z25, Z5, Z5
+	VPSHUFB         Z5, Z26, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y6
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z6, Z6
+	VPSRLVQ         Z24, Z6, Z6
+	VPANDD          Z25, Z6, Z6
+	VPSHUFB         Z6, Z26, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y7
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z7, Z7
+	VPSRLVQ         Z24, Z7, Z7
+	VPANDD          Z25, Z7, Z7
+	VPSHUFB         Z7, Z26, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y8
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z8, Z8
+	VPSRLVQ         Z24, Z8, Z8
+	VPANDD          Z25, Z8, Z8
+	VPSHUFB         Z8, Z26, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y9
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z9, Z9
+	VPSRLVQ         Z24, Z9, Z9
+	VPANDD          Z25, Z9, Z9
+	VPSHUFB         Z9, Z26, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y10
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z10, Z10
+	VPSRLVQ         Z24, Z10, Z10
+	VPANDD          Z25, Z10, Z10
+	VPSHUFB         Z10, Z26, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y11
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z11, Z11
+	VPSRLVQ         Z24, Z11, Z11
+	VPANDD          Z25, Z11, Z11
+	VPSHUFB         Z11, Z26, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y12
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z12, Z12
+	VPSRLVQ         Z24, Z12, Z12
+	VPANDD          Z25, Z12, Z12
+	VPSHUFB         Z12, Z26, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y13
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z13, Z13
+	VPSRLVQ         Z24, Z13, Z13
+	VPANDD          Z25, Z13, Z13
+	VPSHUFB         Z13, Z26, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y14
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z14, Z14
+	VPSRLVQ         Z24, Z14, Z14
+	VPANDD          Z25, Z14, Z14
+	VPSHUFB         Z14, Z26, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 103(SI), Y15
+	VBROADCASTI32X4 120(SI), Y20
+	VINSERTI64X4    $0x01, Y20, Z15, Z15
+	VPSRLVQ         Z24, Z15, Z15
+	VPANDD          Z25, Z15, Z15
+	VPSHUFB         Z15, Z26, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z0
+	VPSRLD          $0x18, Z0, Z0
+	VPSLLVD         Z0, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z0, K1
+	VPCMPUD         $0x00, Z29, Z0, K3
+	VPSUBD          Z27, Z0, Z0
+	VPSLLD          $0x17, Z0, Z0
+	VMOVDQU32       Z20, K1, Z0
+	VMOVDQU32       Z30, K3, Z0
+	VMOVUPS         Z0, 8192(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      17(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z0
+	VPSRLD          $0x18, Z0, Z0
+	VPSLLVD         Z0, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z0, K1
+	VPCMPUD         $0x00, Z29, Z0, K3
+	VPSUBD          Z27, Z0, Z0
+	VPSLLD          $0x17, Z0, Z0
+	VMOVDQU32       Z20, K1, Z0
+	VMOVDQU32       Z30, K3, Z0
+	VMOVUPS         Z0, 8320(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      34(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z0
+	VPSRLD          $0x18, Z0, Z0
+	VPSLLVD         Z0, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z0, K1
+	VPCMPUD         $0x00, Z29, Z0, K3
+	VPSUBD          Z27, Z0, Z0
+	VPSLLD          $0x17, Z0, Z0
+	VMOVDQU32       Z20, K1, Z0
+	VMOVDQU32       Z30, K3, Z0
+	VMOVUPS         Z0, 8448(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      51(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z0
+	VPSRLD          $0x18, Z0, Z0
+	VPSLLVD         Z0, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z0, K1
+	VPCMPUD         $0x00, Z29, Z0, K3
+	VPSUBD          Z27, Z0, Z0
+	VPSLLD          $0x17, Z0, Z0
+	VMOVDQU32       Z20, K1, Z0
+	VMOVDQU32       Z30, K3, Z0
+	VMOVUPS         Z0, 8576(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      68(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z0
+	VPSRLD          $0x18, Z0, Z0
+	VPSLLVD         Z0, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z0, K1
+	VPCMPUD         $0x00, Z29, Z0, K3
+	VPSUBD          Z27, Z0, Z0
+	VPSLLD          $0x17, Z0, Z0
+	VMOVDQU32       Z20, K1, Z0
+	VMOVDQU32       Z30, K3, Z0
+	VMOVUPS         Z0, 8704(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      85(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z0
+	VPSRLD          $0x18, Z0, Z0
+	VPSLLVD         Z0, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z0, K1
+	VPCMPUD         $0x00, Z29, Z0, K3
+	VPSUBD          Z27, Z0, Z0
+	VPSLLD          $0x17, Z0, Z0
+	VMOVDQU32       Z20, K1, Z0
+	VMOVDQU32       Z30, K3, Z0
+	VMOVUPS         Z0, 8832(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      102(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z0
+	VPSRLD          $0x18, Z0, Z0
+	VPSLLVD         Z0, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z0, K1
+	VPCMPUD         $0x00, Z29, Z0, K3
+	VPSUBD          Z27, Z0, Z0
+	VPSLLD          $0x17, Z0, Z0
+	VMOVDQU32       Z20, K1, Z0
+	VMOVDQU32       Z30, K3, Z0
+	VMOVUPS         Z0, 8960(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      119(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z0
+	VPSRLD          $0x18, Z0, Z0
+	VPSLLVD         Z0, Z28, Z20
+	VPCMPUD         $0x02, Z27, Z0, K1
+	VPCMPUD         $0x00, Z29, Z0, K3
+	VPSUBD          Z27, Z0, Z0
+	VPSLLD          $0x17, Z0, Z0
+	VMOVDQU32       Z20, K1, Z0
+	VMOVDQU32       Z30, K3, Z0
+	VMOVUPS         Z0, 9088(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
 
 // func tileBias16x6(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI

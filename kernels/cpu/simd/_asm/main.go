@@ -27,7 +27,10 @@ func main() {
 	q3kRows()
 	tq20Rows()
 	iq4xsRows()
-	smallRows()
+	for _, f := range smallFormats() {
+		f.rows()
+	}
+	unpackers()
 	for _, group := range []int{16, 32} {
 		superTiles(group, false)
 		superTiles(group, true)

@@ -15,11 +15,11 @@ type small struct {
 	// constants sets registers from 24 on, before the loop.
 	constants func()
 	// pair sets the bytes of v to the codes of the blocks at a and b, without a sign. It may change
-	// register 9 and 20 to 23.
+	// the registers 20 to 23.
 	pair func(a, b Mem, v reg.VecPhysical)
-	// scales sets the words of y to the scales of the eight blocks at p, and may change the registers
-	// 20 to 23. If it is nil, a block begins with a half.
-	scales func(p reg.Register, y reg.VecPhysical)
+	// word changes the first word of blocks to their scales, and may change the registers 20 to 23.
+	// If it is nil, a block begins with a half. Only the first byte of the word counts.
+	word func(v reg.VecPhysical)
 }
 
 // smallRows multiplies rows of the format by one row of activations. Eight blocks of a row are taken
@@ -110,8 +110,13 @@ func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 		VPSUBD(t, reg.Y0, reg.Y0)
 	}
 	d := reg.Y5
-	if f.scales != nil {
-		f.scales(p, d)
+	if f.word != nil {
+		VPXOR(reg.X5, reg.X5, reg.X5)
+		for i := range 8 {
+			VPINSRB(Imm(uint64(i)), at(p, i*f.bytes), reg.X5, reg.X5)
+		}
+		VPMOVZXBD(reg.X5, d)
+		f.word(zmm(5))
 	} else {
 		f.halves(p, 0, d)
 	}
@@ -153,9 +158,9 @@ func (f *small) halves(p reg.Register, offset int, y reg.VecPhysical) {
 // nibbles sets v to the low halves and then the high halves of 16 bytes at offset o of a, and then
 // those of b.
 func nibbles(a, b Mem, o int, v reg.VecPhysical) {
-	VBROADCASTI128(a.Offset(o), v.AsY())
-	VBROADCASTI128(b.Offset(o), reg.Y9)
-	VINSERTI64X4(Imm(1), reg.Y9, v, v)
+	VBROADCASTI32X4(a.Offset(o), v.AsY())
+	VBROADCASTI32X4(b.Offset(o), reg.Y20)
+	VINSERTI64X4(Imm(1), reg.Y20, v, v)
 	VPSRLVQ(zmm(24), v, v)
 	VPANDD(zmm(25), v, v)
 }
@@ -181,8 +186,8 @@ func levels(name string, list [16]int) (constants func(), look func(v reg.VecPhy
 // iq4nlLevels are the levels of IQ4_NL and IQ4_XS.
 var iq4nlLevels = [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
-// smallRows has the functions for all formats of small blocks.
-func smallRows() {
+// smallFormats returns the formats of small blocks that have functions.
+func smallFormats() []*small {
 	fifth := func(o int) func(a, b Mem, v reg.VecPhysical) {
 		return func(a, b Mem, v reg.VecPhysical) {
 			nibbles(a, b, o+4, v)
@@ -201,7 +206,7 @@ func smallRows() {
 	}
 	nl, nlLook := levels("iq4nl", iq4nlLevels)
 	fp4, fp4Look := levels("fp4", [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12})
-	for _, f := range []*small{
+	return []*small{
 		{name: "q40", bytes: 18, bias: 8, constants: nibbleConstants, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 2, v) }},
 		{name: "q41", bytes: 20, term: 2, constants: nibbleConstants, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 4, v) }},
 		{name: "q50", bytes: 22, bias: 16, constants: fifthConstants, pair: fifth(2)},
@@ -218,27 +223,21 @@ func smallRows() {
 			broadcast(0x00200000, zmm(28))
 			broadcast(255, zmm(29))
 			broadcast(0x7fc00000, zmm(30))
-		}, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 1, v); fp4Look(v) }, scales: e8m0},
-	} {
-		f.rows()
+		}, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 1, v); fp4Look(v) }, word: e8m0},
 	}
 }
 
-// e8m0 sets the words of y to 2^(e-128) of the first byte e of eight blocks of MXFP4 at p. The
-// values of the bytes 0 and 1 are subnormal, and byte 255 is a NaN.
-func e8m0(p reg.Register, y reg.VecPhysical) {
-	x := y.AsX()
-	VPXOR(x, x, x)
-	for i := range 8 {
-		VPINSRB(Imm(uint64(i)), at(p, 17*i), x, x)
-	}
-	VPMOVZXBD(x, y)
-	low := reg.Y20
-	VPSLLVD(y, reg.Y28, low)
-	VPCMPUD(Imm(2), reg.Y27, y, reg.K1) // e <= 1
-	VPCMPUD(Imm(0), reg.Y29, y, reg.K2) // e == 255
-	VPSUBD(reg.Y27, y, y)
-	VPSLLD(Imm(23), y, y)
-	VMOVDQU32(low, reg.K1, y)
-	VMOVDQU32(reg.Y30, reg.K2, y)
+// e8m0 changes the words of v to 2^(e-128), where e is the first byte. The values of the bytes 0 and
+// 1 are subnormal, and byte 255 is a NaN.
+func e8m0(v reg.VecPhysical) {
+	low := zmm(20)
+	VPSLLD(Imm(24), v, v)
+	VPSRLD(Imm(24), v, v)
+	VPSLLVD(v, zmm(28), low)
+	VPCMPUD(Imm(2), zmm(27), v, reg.K1) // e <= 1
+	VPCMPUD(Imm(0), zmm(29), v, reg.K3) // e == 255
+	VPSUBD(zmm(27), v, v)
+	VPSLLD(Imm(23), v, v)
+	VMOVDQU32(low, reg.K1, v)
+	VMOVDQU32(zmm(30), reg.K3, v)
 }

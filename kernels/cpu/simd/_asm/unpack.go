@@ -1,0 +1,352 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// An unpacker makes a panel of 32 rows; see pack in package simd. It takes 16 rows at a time: 64
+// codes of each are in a zmm, and the transpose of the 16 zmm is 16 steps of the panel.
+
+type unpacker struct {
+	name string
+	// constants sets registers from 24 on.
+	constants func()
+	// codes sets v to the codes 64u to 64u+63, in the order of the activations, of the block at p. It
+	// may change the registers 16 to 23, and the mask K1.
+	codes func(p reg.Register, u int, v reg.VecPhysical)
+	// scales writes the other parts of 16 rows to the panel at q. The gather g loads words of the
+	// rows.
+	scales func(q reg.Register, g *gather)
+}
+
+// gather loads a word of 32 bits of each of 16 rows.
+type gather struct {
+	w     reg.Register
+	index reg.VecPhysical // in bytes
+}
+
+// load sets v to the words at the given offset. It changes K1.
+func (g *gather) load(offset int, v reg.VecPhysical) {
+	KXNORW(reg.K1, reg.K1, reg.K1)
+	VPGATHERDD(Mem{Base: g.w, Index: g.index, Scale: 1, Disp: offset}, reg.K1, v)
+}
+
+func (f *unpacker) generate() {
+	TEXT(f.name+"Unpack", NOSPLIT, "func(panel, w *byte, rowBytes int)")
+	q, w, rowBytes := Load(Param("panel"), GP64()), Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
+	f.constants()
+	left, p := GP64(), GP64()
+	MOVQ(I32(2), left)
+	Label("half")
+	for u := range 4 {
+		var rows [16]reg.VecPhysical
+		MOVQ(w, p)
+		for i := range rows {
+			rows[i] = zmm(i)
+			f.codes(p, u, rows[i])
+			if i < 15 {
+				ADDQ(rowBytes, p)
+			}
+		}
+		for s, v := range transpose(rows, zmm(16)) {
+			VMOVDQU32(v, at(q, 128*(16*u+s)))
+		}
+	}
+	index := zmm(15)
+	VPBROADCASTD(rowBytes.(reg.GP).As32(), index)
+	VPMULLD(table("unpackRows", dwords(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)), index, index)
+	f.scales(q, &gather{w, index})
+	SHLQ(Imm(4), rowBytes)
+	ADDQ(rowBytes, w)
+	SHRQ(Imm(4), rowBytes)
+	ADDQ(I32(64), q)
+	DECQ(left)
+	JNZ(LabelRef("half"))
+	VZEROUPPER()
+	RET()
+}
+
+// transpose returns the columns of 16 vectors of 16 words. It needs the free register t.
+func transpose(a [16]reg.VecPhysical, t reg.VecPhysical) [16]reg.VecPhysical {
+	// pair replaces a[x] and a[y] by low and high of both.
+	pair := func(low, high func(...Op), x, y int) {
+		high(a[y], a[x], t)
+		low(a[y], a[x], a[x])
+		a[y], t = t, a[y]
+	}
+	words := [2]func(...Op){func(o ...Op) { VPUNPCKLDQ(o...) }, func(o ...Op) { VPUNPCKHDQ(o...) }}
+	doubles := [2]func(...Op){func(o ...Op) { VPUNPCKLQDQ(o...) }, func(o ...Op) { VPUNPCKHQDQ(o...) }}
+	lanes := func(imm uint64) func(...Op) {
+		return func(o ...Op) { VSHUFI32X4(append([]Op{Imm(imm)}, o...)...) }
+	}
+	even, odd := lanes(0x88), lanes(0xdd)
+	for i := 0; i < 16; i += 2 {
+		pair(words[0], words[1], i, i+1)
+	}
+	for i := 0; i < 16; i += 4 {
+		pair(doubles[0], doubles[1], i, i+2)
+		pair(doubles[0], doubles[1], i+1, i+3)
+		a[i+1], a[i+2] = a[i+2], a[i+1]
+	}
+	var out [16]reg.VecPhysical
+	for e := range 4 {
+		pair(even, odd, e, 4+e)
+		pair(even, odd, 8+e, 12+e)
+		pair(even, odd, e, 8+e)
+		pair(even, odd, 4+e, 12+e)
+		out[e], out[8+e], out[4+e], out[12+e] = a[e], a[8+e], a[4+e], a[12+e]
+	}
+	return out
+}
+
+// The offsets of a panel of super-blocks.
+func panelPairs(groups int) int { return panelScales + 128*groups }
+func panelD(groups int) int     { return panelPairs(groups) + 128*groups/2 }
+
+// storeScale writes the scale v of the group at the given position.
+func storeScale(q reg.Register, position int, v reg.VecPhysical) {
+	VMOVDQU32(v, at(q, panelScales+128*position))
+}
+
+// storePair writes the pair of words low and high, which are at least 0 or whose upper halves are of
+// no importance, of the groups 2i and 2i+1. It changes both.
+func storePair(q reg.Register, groups, i int, low, high reg.VecPhysical) {
+	VPSLLD(Imm(16), high, high)
+	VPBLENDMW(high, low, reg.K2, low)
+	VMOVDQU32(low, at(q, panelPairs(groups)+128*i))
+}
+
+// oddWords sets the mask that storePair needs.
+func oddWords() {
+	t := GP32()
+	MOVL(U32(0xaaaaaaaa), t)
+	KMOVD(t, reg.K2)
+}
+
+// storeHalf writes the f32 of the halves in the lower words of v. It changes v.
+func storeHalf(v reg.VecPhysical, to Mem) {
+	VPMOVDW(v, v.AsY())
+	VCVTPH2PS(v.AsY(), v)
+	VMOVUPS(v, to)
+}
+
+// field sets v to bits bits of the words of u, from bit on.
+func field(u reg.VecPhysical, bit, bits int, v reg.VecPhysical) {
+	VPSLLD(Imm(uint64(32-bits-bit)), u, v)
+	VPSRLD(Imm(uint64(32-bits)), v, v)
+}
+
+var halvesOrder = [8]int{0, 2, 1, 3, 4, 6, 5, 7}
+var quartersOrder = [8]int{0, 2, 4, 6, 1, 3, 5, 7}
+
+// kScales is the scales of Q4_K and Q5_K, whose 12 bytes are at offset 4.
+func kScales(q reg.Register, g *gather) {
+	u := [3]reg.VecPhysical{zmm(0), zmm(1), zmm(2)}
+	for i, v := range u {
+		g.load(4+4*i, v)
+	}
+	scale := func(u0, shift int, j int, v reg.VecPhysical) {
+		if j < 4 {
+			field(u[u0], 8*j, 6, v)
+			return
+		}
+		j -= 4
+		t := zmm(5)
+		field(u[2], 8*j+shift, 4, v)
+		field(u[u0], 8*j+6, 2, t)
+		VPSLLD(Imm(4), t, t)
+		VPORD(t, v, v)
+	}
+	for j := range 8 {
+		scale(0, 0, j, zmm(3))
+		storeScale(q, halvesOrder[j], zmm(3))
+	}
+	for i := range 4 {
+		scale(1, 4, 2*i, zmm(3))
+		scale(1, 4, 2*i+1, zmm(4))
+		storePair(q, 8, i, zmm(3), zmm(4))
+	}
+	g.load(0, zmm(0))
+	VPSRLD(Imm(16), zmm(0), zmm(1))
+	storeHalf(zmm(0), at(q, panelD(8)))
+	storeHalf(zmm(1), at(q, panelD(8)+128))
+}
+
+// biased writes the scale v of the group g of n, at its position, and keeps it for the pair of
+// groups, in which it is multiplied by 1<<shift.
+func biased(q reg.Register, n, g, position, shift int, v reg.VecPhysical) {
+	storeScale(q, position, v)
+	keep := zmm(10 + g%2)
+	VPSLLD(Imm(uint64(shift)), v, keep)
+	if g%2 == 1 {
+		storePair(q, n, g/2, zmm(10), zmm(11))
+	}
+}
+
+// signedByte sets v to byte j of the words of u.
+func signedByte(u reg.VecPhysical, j int, v reg.VecPhysical) {
+	VPSLLD(Imm(uint64(24-8*j)), u, v)
+	VPSRAD(Imm(24), v, v)
+}
+
+// turned sets q to q | the bits of b that mask selects, after a rotation of b.
+func turned(b, q reg.VecPhysical, turns, mask Mem) {
+	t := zmm(17)
+	VPROLVQ(turns, b, t)
+	VPTERNLOGD_BCST(Imm(0xf8), mask, t, q)
+}
+
+// turns returns a table of rotations to the left, of the lower and of the upper half.
+func turns(name string, low, high int) Mem {
+	return table(name, append(repeat(dwords(uint32(low)&63, 0), 4), repeat(dwords(uint32(high)&63, 0), 4)...))
+}
+
+// word returns a table of one word, twice.
+func word(name string, w uint32) Mem { return table(name, dwords(w, w)) }
+
+func unpackers() {
+	low := func() { broadcast(0x0f0f0f0f, zmm(31)); oddWords() }
+	twos := func() { broadcast(0x03030303, zmm(31)); oddWords() }
+	// nibble sets v to the low or the high halves of 64 bytes.
+	nibble := func(m Mem, high bool, v reg.VecPhysical) {
+		VMOVDQU8(m, v)
+		if high {
+			VPSRLW(Imm(4), v, v)
+		}
+		VPANDD(zmm(31), v, v)
+	}
+	code2 := func(m Mem, k int, v reg.VecPhysical) {
+		VMOVDQU8(m, v)
+		if k > 0 {
+			VPSRLW(Imm(uint64(2*k)), v, v)
+		}
+		VPANDD(zmm(31), v, v)
+	}
+	levels, look := levels("iq4nl", iq4nlLevels)
+	list := []*unpacker{
+		{name: "q4k", constants: low, scales: kScales, codes: func(p reg.Register, u int, v reg.VecPhysical) {
+			nibble(at(p, 16+64*(u/2)), u%2 == 1, v)
+		}},
+		{name: "q5k", constants: low, scales: kScales, codes: func(p reg.Register, u int, v reg.VecPhysical) {
+			nibble(at(p, 48+64*(u/2)), u%2 == 1, v)
+			VBROADCASTI64X4(at(p, 16), zmm(18))
+			g := 4*(u/2) + u%2
+			turned(zmm(18), v, turns(fmt.Sprintf("q5kTurn%d", u), 4-g, 2-g), word("fifthBit", 0x10101010))
+		}},
+		{name: "q6k", constants: low, codes: func(p reg.Register, u int, v reg.VecPhysical) {
+			nibble(at(p, 64*(u/2)), u%2 == 1, v)
+			VBROADCASTI64X4(at(p, 128+32*(u/2)), zmm(18))
+			turned(zmm(18), v, turns(fmt.Sprintf("q6kTurn%d", u%2), 4-4*(u%2), 2-4*(u%2)), word("upperBits", 0x30303030))
+		}, scales: func(q reg.Register, g *gather) {
+			for i := range 4 {
+				g.load(192+4*i, zmm(0))
+				for j := range 4 {
+					signedByte(zmm(0), j, zmm(1))
+					biased(q, 16, 4*i+j, 4*i+j, 5, zmm(1))
+				}
+			}
+			g.load(206, zmm(0))
+			VPSRLD(Imm(16), zmm(0), zmm(0))
+			storeHalf(zmm(0), at(q, panelD(16)))
+		}},
+		{name: "q2k", constants: twos, codes: func(p reg.Register, u int, v reg.VecPhysical) {
+			code2(at(p, 16), u, v)
+		}, scales: func(q reg.Register, g *gather) {
+			for i := range 4 {
+				g.load(4*i, zmm(0))
+				for j := range 4 {
+					n := 4*i + j
+					field(zmm(0), 8*j, 4, zmm(1))
+					storeScale(q, 2*quartersOrder[n/2]+n%2, zmm(1))
+					field(zmm(0), 8*j+4, 4, zmm(10+j%2))
+					if j%2 == 1 {
+						storePair(q, 16, n/2, zmm(10), zmm(11))
+					}
+				}
+			}
+			g.load(80, zmm(0))
+			VPSRLD(Imm(16), zmm(0), zmm(1))
+			storeHalf(zmm(0), at(q, panelD(16)))
+			storeHalf(zmm(1), at(q, panelD(16)+128))
+		}},
+		{name: "q3k", constants: twos, codes: func(p reg.Register, u int, v reg.VecPhysical) {
+			code2(at(p, 32), u, v)
+			VBROADCASTI64X4(at(p, 0), zmm(18))
+			turned(zmm(18), v, turns(fmt.Sprintf("q3kTurn%d", u), 2-u, -2-u), word("thirdBit", 0x04040404))
+		}, scales: func(q reg.Register, g *gather) {
+			words := [3]reg.VecPhysical{zmm(0), zmm(1), zmm(2)}
+			for i, v := range words {
+				g.load(96+4*i, v)
+			}
+			broadcast(32, zmm(5))
+			for n := range 16 {
+				field(words[n%8/4], n%4*8+n/8*4, 4, zmm(3))
+				field(words[2], n%4*8+n/4*2, 2, zmm(4))
+				VPSLLD(Imm(4), zmm(4), zmm(4))
+				VPORD(zmm(4), zmm(3), zmm(3))
+				VPSUBD(zmm(5), zmm(3), zmm(3))
+				biased(q, 16, n, 2*quartersOrder[n/2]+n%2, 2, zmm(3))
+			}
+			g.load(106, zmm(0))
+			VPSRLD(Imm(16), zmm(0), zmm(0))
+			storeHalf(zmm(0), at(q, panelD(16)))
+		}},
+		{name: "tq20", constants: twos, codes: func(p reg.Register, u int, v reg.VecPhysical) {
+			code2(at(p, 0), u, v)
+		}, scales: func(q reg.Register, g *gather) {
+			for n := range 8 {
+				broadcast(1, zmm(0))
+				biased(q, 8, n, n, 0, zmm(0))
+			}
+			g.load(62, zmm(0))
+			VPSRLD(Imm(16), zmm(0), zmm(0))
+			storeHalf(zmm(0), at(q, panelD(8)))
+		}},
+		{name: "iq4xs", constants: func() { levels(); oddWords() }, codes: func(p reg.Register, u int, v reg.VecPhysical) {
+			VBROADCASTI64X4(at(p, 8+32*u), v)
+			VSHUFI64X2(Imm(0x50), v, v, v)
+			VPSRLVQ(zmm(24), v, v)
+			VPANDD(zmm(25), v, v)
+			look(v)
+		}, scales: func(q reg.Register, g *gather) {
+			g.load(0, zmm(0))
+			g.load(4, zmm(1))
+			broadcast(32, zmm(5))
+			for n := range 8 {
+				field(zmm(1), 4*n, 4, zmm(3))
+				field(zmm(0), 16+2*n, 2, zmm(4))
+				VPSLLD(Imm(4), zmm(4), zmm(4))
+				VPORD(zmm(4), zmm(3), zmm(3))
+				VPSUBD(zmm(5), zmm(3), zmm(3))
+				biased(q, 8, n, n, 7, zmm(3))
+			}
+			storeHalf(zmm(0), at(q, panelD(8)))
+		}},
+	}
+	for _, f := range smallFormats() {
+		list = append(list, &unpacker{name: f.name, constants: f.constants, codes: func(p reg.Register, u int, v reg.VecPhysical) {
+			f.pair(at(p, 2*u*f.bytes), at(p, (2*u+1)*f.bytes), v)
+		}, scales: func(q reg.Register, g *gather) {
+			for b := range 8 {
+				g.load(b*f.bytes, zmm(0))
+				if f.word != nil {
+					f.word(zmm(0))
+					VMOVUPS(zmm(0), at(q, panelScales+128*b))
+					continue
+				}
+				if f.term > 0 {
+					VPSRLD(Imm(16), zmm(0), zmm(1))
+					storeHalf(zmm(1), at(q, panelScales+8*128+128*b))
+				}
+				storeHalf(zmm(0), at(q, panelScales+128*b))
+			}
+		}})
+	}
+	for _, f := range list {
+		f.generate()
+	}
+}
