@@ -4,6 +4,17 @@ package simd
 
 //go:generate go run -C _asm . -out ../simd_amd64.s
 
+// quantizeSuper512 quantizes stretches of 256 activations, which follow each other in x, to stretches
+// that are stride bytes apart, as QuantizeSuper does. It needs AVX-512 F, BW, DQ and VL.
+//
+//go:noescape
+func quantizeSuper512(dst *byte, stride int, x *float32, stretches int, order *byte)
+
+// quantizeSmall512 is quantizeSuper512 for QuantizeSmall.
+//
+//go:noescape
+func quantizeSmall512(dst *byte, stride int, x *float32, stretches int)
+
 // q4kRowsVBMI sets out[i], for each of the rows of Q4_K that are rowBytes apart, to
 //
 //	DotSuper(dtype.Q4_K, row i, act, ActBytes, &Halves)

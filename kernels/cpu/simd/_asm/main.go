@@ -20,6 +20,8 @@ const (
 
 func main() {
 	ConstraintExpr("amd64,!noasm")
+	quantizeSuper()
+	quantizeSmall()
 	q4kRows()
 	q5kRows()
 	q6kRows()
@@ -98,19 +100,6 @@ func broadcast(word uint32, v reg.VecPhysical) {
 	VPBROADCASTD(t, v)
 }
 
-// unpackAdd sets a to the sums of pairs of words of a and b: of neighbours, or of words at distance
-// two if wide. It changes t.
-func unpackAdd(a, b, t reg.VecPhysical, wide bool) {
-	if wide {
-		VPUNPCKHQDQ(b, a, t)
-		VPUNPCKLQDQ(b, a, a)
-	} else {
-		VPUNPCKHDQ(b, a, t)
-		VPUNPCKLDQ(b, a, a)
-	}
-	VPADDD(t, a, a)
-}
-
 // rowLoop is the body of a function that multiplies rows by a row of activations. blocks adds n
 // super-blocks, 4 or 1, of the given number of bytes, to the sum in X5.
 func rowLoop(bytes int, blocks func(p, act reg.Register, sum reg.VecPhysical, n int)) {
@@ -150,16 +139,8 @@ func rowLoop(bytes int, blocks func(p, act reg.Register, sum reg.VecPhysical, n 
 	RET()
 }
 
-// sumLanes sets word r of X0 to the sum of the words of total[r]. It changes Y1 and total.
-func sumLanes(total [4]reg.VecPhysical) {
-	unpackAdd(total[0], total[1], zmm(0), false)
-	unpackAdd(total[2], total[3], zmm(0), false)
-	unpackAdd(total[0], total[2], zmm(0), true)
-	VEXTRACTI64X4(Imm(1), total[0], reg.Y1)
-	VPADDD(total[0].AsY(), reg.Y1, reg.Y0)
-	VEXTRACTI128(Imm(1), reg.Y0, reg.X1)
-	VPADDD(reg.X1, reg.X0, reg.X0)
-}
+// sumLanes sets word r of X0 to the sum of the words of total[r]. It changes X1, zmm0 and total.
+func sumLanes(total [4]reg.VecPhysical) { reduce(addWords, total, zmm(0)) }
 
 // addLanes adds the first n words of X0, times the scales of n stretches of activations, to the sum,
 // one after the other. It changes X1 to X3.

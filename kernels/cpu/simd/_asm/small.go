@@ -85,9 +85,7 @@ func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 		VPXORD(v, v, v)
 		VPDPBUSD(at(act, 64*i), q, v)
 	}
-	unpackAdd(total[0], total[1], zmm(0), false)
-	unpackAdd(total[2], total[3], zmm(0), false)
-	unpackAdd(total[0], total[2], zmm(0), true)
+	combine(addWords, total, zmm(0))
 	// The lanes 0 and 1 have parts of the blocks 0, 2, 4 and 6, the lanes 2 and 3 of the others.
 	VEXTRACTI128(Imm(1), zmm(11).AsY(), reg.X1)
 	VPADDD(zmm(11).AsX(), reg.X1, reg.X1)
