@@ -13,8 +13,6 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-type tile func(c *float32, panel, act *byte, tiles int)
-
 // Tiles of every format have the bits of the definition.
 func TestTiles(t *testing.T) {
 	if !slices.Contains(isa.Supported(), isa.AVX512) {

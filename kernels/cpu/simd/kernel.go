@@ -1,0 +1,169 @@
+package simd
+
+import (
+	"unsafe"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/internal/isa"
+)
+
+// Kernel multiplies rows of weights in one format by rows of activations of 8 bits. It is
+// immutable. All kernels of a format have the same bits.
+type Kernel struct {
+	d    dtype.DType
+	form *form
+	rows rows   // nil means the definition
+	pack packer // nil means pack
+	tile [4]tile
+	act  quantizer
+}
+
+type (
+	// rows multiplies rows of weights by one row of activations.
+	rows func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+	// packer makes a panel of 32 rows.
+	packer func(panel, w *byte, rowBytes int)
+	// tile multiplies a panel by rows of activations, and adds the products.
+	tile func(c *float32, panel, act *byte, tiles int)
+	// quantizer quantizes stretches of 256 activations.
+	quantizer struct {
+		super func(dst *byte, stride int, x *float32, stretches int, order *byte)
+		small func(dst *byte, stride int, x *float32, stretches int)
+	}
+)
+
+// tileSizes are the numbers of rows of activations of the tiles of a kernel.
+var tileSizes = [4]int{6, 4, 2, 1}
+
+// KernelOf returns the kernel of the format d for the level, and whether there is one. The level is
+// supported.
+func KernelOf(d dtype.DType, level isa.Level) (*Kernel, bool) {
+	if !d.Valid() || forms[d].order == nil {
+		return nil, false
+	}
+	k := &Kernel{d: d, form: &forms[d]}
+	k.vectorise(level)
+	return k, true
+}
+
+// ActSize returns the number of bytes of a row of k activations.
+func ActSize(k int) int { return (k + 255) / 256 * ActBytes }
+
+// Quantize makes the activations x [m][n] those of 8 bits, stretch by stretch: dst is
+// [stretches][m][ActBytes]. n is a multiple of the format's block size, and of 32.
+func (k *Kernel) Quantize(dst []byte, x []float32, m, n int) {
+	for i := range m {
+		k.quantizeRow(dst[i*ActBytes:], m*ActBytes, x[i*n:][:n])
+	}
+}
+
+// quantizeRow quantizes a row to stretches that are stride bytes apart.
+func (k *Kernel) quantizeRow(dst []byte, stride int, x []float32) {
+	super := k.form.group > 0
+	if whole := len(x) / 256; whole > 0 && (super && k.act.super != nil || !super && k.act.small != nil) {
+		_ = dst[(whole-1)*stride:][:ActBytes]
+		if super {
+			k.act.super(&dst[0], stride, &x[0], whole, &k.form.order[0])
+		} else {
+			k.act.small(&dst[0], stride, &x[0], whole)
+		}
+		x = x[256*whole:]
+		if len(x) == 0 {
+			return
+		}
+		dst = dst[whole*stride:]
+	}
+	for at := 0; len(x) > 0; at += stride {
+		n := min(256, len(x))
+		if super {
+			QuantizeSuper(dst[at:], x[:n], k.form.order)
+		} else {
+			QuantizeSmall(dst[at:], x[:n])
+		}
+		x = x[n:]
+	}
+}
+
+// Row sets out to the products of len(out) rows of weights, n elements each and rowBytes apart, with
+// one row of activations, whose stretches follow each other.
+func (k *Kernel) Row(out []float32, w []byte, rowBytes, n int, act []byte) {
+	blocks := n / k.d.BlockSize()
+	size := blocks * k.d.Size()
+	if len(out) == 0 {
+		return
+	}
+	_ = w[(len(out)-1)*rowBytes:][:size]
+	_ = act[:ActSize(n)]
+	if k.rows != nil {
+		k.rows(&out[0], &w[0], rowBytes, len(out), blocks, &act[0])
+		return
+	}
+	for i := range out {
+		out[i] = k.dot(w[i*rowBytes:][:size], act, ActBytes)
+	}
+}
+
+// dot is the product of a row of weights and a row of activations.
+func (k *Kernel) dot(w, act []byte, stride int) float32 {
+	if k.form.group > 0 {
+		return DotSuper(k.d, w, act, stride, k.form.order)
+	}
+	return DotSmall(k.d, w, act, stride)
+}
+
+// Scratch is the memory of a lane for Panel, besides 128 bytes for each row of activations. It is
+// aligned to 64 bytes.
+type Scratch struct {
+	panel []byte
+	sums  []float32
+}
+
+// ScratchBytes returns the number of bytes that NewScratch needs for m rows of activations.
+func ScratchBytes(m int) int { return PanelBytes + 64 + 4*PanelRows*m }
+
+// NewScratch divides memory, which has ScratchBytes(m) bytes and is aligned to 4.
+func NewScratch(memory []byte, m int) Scratch {
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(memory))) & 63)
+	memory = memory[skip:]
+	sums := memory[PanelBytes:]
+	return Scratch{memory[:PanelBytes], unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(sums))), PanelRows*m)}
+}
+
+// Panel multiplies up to PanelRows rows of weights, n elements each and rowBytes apart, by the m rows
+// of activations of Quantize. The product of activations i and row r is sums[i*PanelRows+r], in the
+// result, which is valid until the next use of s. Tiles are worth their preparation for about 4 rows
+// of activations or more.
+func (k *Kernel) Panel(s Scratch, w []byte, rowBytes, rows, n int, act []byte, m int) (sums []float32) {
+	sums = s.sums[:PanelRows*m]
+	clear(sums)
+	size := n / k.d.BlockSize() * k.d.Size()
+	_ = w[(rows-1)*rowBytes:][:size]
+	_ = act[:m*ActSize(n)]
+	if k.tile[0] == nil {
+		for i := range m {
+			for r := range rows {
+				sums[i*PanelRows+r] = k.dot(w[r*rowBytes:][:size], act[i*ActBytes:], m*ActBytes)
+			}
+		}
+		return sums
+	}
+	step := 256 / k.d.BlockSize() * k.d.Size()
+	for b := 0; 256*b < n; b++ {
+		if left := n - 256*b; k.pack != nil && rows == PanelRows && left >= 256 {
+			k.pack(&s.panel[0], &w[b*step], rowBytes)
+		} else {
+			pack(s.panel, k.d, w[b*step:], rowBytes, rows, left)
+		}
+		a, c := act[b*m*ActBytes:], sums
+		for i, size := range tileSizes {
+			if count := len(c) / PanelRows / size; count > 0 {
+				k.tile[i](&c[0], &s.panel[0], &a[0], count)
+				if c = c[count*size*PanelRows:]; len(c) == 0 {
+					break
+				}
+				a = a[count*size*ActBytes:]
+			}
+		}
+	}
+	return sums
+}

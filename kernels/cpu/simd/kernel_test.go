@@ -1,0 +1,48 @@
+package simd
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/internal/isa"
+)
+
+// Every kernel of every level has the bits of the definition, for one row of activations and for
+// any number of them, for rows of any number of blocks, and for panels that are not full.
+func TestKernels(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 18))
+	for d := dtype.DType(1); d < dtype.Count; d++ {
+		if _, ok := KernelOf(d, isa.Generic); !ok {
+			continue
+		}
+		for _, c := range []struct{ blocks, rows, m int }{{1, 1, 1}, {3, 32, 3}, {9, 31, 7}} {
+			n := c.blocks * d.BlockSize()
+			rowBytes := c.blocks * d.Size()
+			w := randomRows(t, r, d, c.rows*c.blocks)
+			x := row(r, n*c.m)
+			for _, level := range isa.Supported() {
+				k, _ := KernelOf(d, level)
+				act, one := make([]byte, c.m*ActSize(n)), make([]byte, ActSize(n))
+				k.Quantize(act, x, c.m, n)
+				s := NewScratch(make([]byte, ScratchBytes(c.m)), c.m)
+				sums := k.Panel(s, w, rowBytes, c.rows, n, act, c.m)
+				out := make([]float32, c.rows)
+				for i := range c.m {
+					k.Quantize(one, x[i*n:], 1, n)
+					k.Row(out, w, rowBytes, n, one)
+					for j := range c.rows {
+						want := k.dot(w[j*rowBytes:][:rowBytes], one, ActBytes)
+						if math.Float32bits(out[j]) != math.Float32bits(want) {
+							t.Fatalf("%s, %s: %d blocks, row %d: %v, want %v", d, level, c.blocks, j, out[j], want)
+						}
+						if got := sums[i*PanelRows+j]; math.Float32bits(got) != math.Float32bits(want) {
+							t.Fatalf("%s, %s: %d blocks, %d rows, activations %d of %d, row %d: %v, want %v", d, level, c.blocks, c.rows, i, c.m, j, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
