@@ -34,6 +34,21 @@ func q5kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 //go:noescape
 func q6kRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
+// q4kRowsVNNI is q4kRowsVBMI without the need for VBMI and GFNI.
+//
+//go:noescape
+func q4kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q5kRowsVNNI is q5kRowsVBMI without the need for VBMI and GFNI.
+//
+//go:noescape
+func q5kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// q6kRowsVNNI is q6kRowsVBMI without the need for VBMI and GFNI.
+//
+//go:noescape
+func q6kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
 // q2kRowsVNNI is q4kRowsVBMI for Q2_K and Quarters, without the need for VBMI and GFNI.
 //
 //go:noescape

@@ -41,6 +41,7 @@ func (k *Kernel) vectorise(level isa.Level) {
 }
 
 var rows512 = [dtype.Count]rows{
+	dtype.Q4_K: q4kRowsVNNI, dtype.Q5_K: q5kRowsVNNI, dtype.Q6_K: q6kRowsVNNI,
 	dtype.Q2_K: q2kRowsVNNI, dtype.Q3_K: q3kRowsVNNI, dtype.TQ2_0: tq20RowsVNNI,
 	dtype.Q4_0: q40RowsVNNI, dtype.Q4_1: q41RowsVNNI, dtype.Q5_0: q50RowsVNNI, dtype.Q5_1: q51RowsVNNI,
 	dtype.Q8_0: q80RowsVNNI, dtype.IQ4_NL: iq4nlRowsVNNI, dtype.MXFP4: mxfp4RowsVNNI,

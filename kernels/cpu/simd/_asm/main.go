@@ -22,9 +22,11 @@ func main() {
 	ConstraintExpr("amd64,!noasm")
 	quantizeSuper()
 	quantizeSmall()
-	q4kRows()
-	q5kRows()
-	q6kRows()
+	for _, vbmi := range []bool{false, true} {
+		q4kRows(vbmi)
+		q5kRows(vbmi)
+		q6kRows(vbmi)
+	}
 	q2kRows()
 	q3kRows()
 	tq20Rows()

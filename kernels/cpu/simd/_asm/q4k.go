@@ -9,17 +9,19 @@ import (
 // q4kRows multiplies rows of Q4_K by one row of activations. Four super-blocks of a row are taken at
 // once, so that the weights are one sequential stream. Their headers share a zmm, in which all
 // scales are unpacked together. The block sums come into the lanes of an xmm.
-func q4kRows() {
-	TEXT("q4kRowsVBMI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
-	k := q4kConsts()
+//
+// With VBMI and GFNI, a permutation of bytes spreads the scales, and one instruction shifts bytes.
+func q4kRows(vbmi bool) {
+	TEXT("q4kRows"+level(vbmi), NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	k := q4kConsts(vbmi)
 	k.bytes, k.codes = 144, 16
 	rowLoop(k.bytes, k.blocks)
 }
 
 // q5kRows is q4kRows for Q5_K, which has a fifth bit of each code.
-func q5kRows() {
-	TEXT("q5kRowsVBMI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
-	k := q4kConsts()
+func q5kRows(vbmi bool) {
+	TEXT("q5kRows"+level(vbmi), NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	k := q4kConsts(vbmi)
 	k.bytes, k.codes, k.fifth = 176, 48, true
 	for i := range k.turns {
 		// Bit g of a byte belongs to group g, and comes to bit 4.
@@ -33,6 +35,7 @@ func q5kRows() {
 // q4k are the constants of q4kRows and q5kRows.
 type q4k struct {
 	bytes, codes int // of a super-block, and where its codes begin
+	vbmi         bool
 
 	// fifth says that the bytes 16 to 47 have the fifth bits.
 	fifth bool
@@ -46,15 +49,17 @@ type q4k struct {
 	even                               reg.OpmaskPhysical
 }
 
-func q4kConsts() *q4k {
+func q4kConsts(vbmi bool) *q4k {
 	k := &q4k{
-		low: zmm(31), shift4: zmm(30), zero: zmm(20), words: [4]reg.VecPhysical{zmm(26), zmm(27), zmm(28), zmm(29)},
+		vbmi: vbmi,
+		low:  zmm(31), shift4: zmm(30), zero: zmm(20), words: [4]reg.VecPhysical{zmm(26), zmm(27), zmm(28), zmm(29)},
 		pick: zmm(25), pickHigh: zmm(24), mask: zmm(23), high: zmm(22), shifts: zmm(21), halves: zmm(19), lanes: zmm(18), even: reg.K1,
 	}
 	broadcast(0x0f0f0f0f, k.low)
 	t := GP64()
-	MOVQ(U64(0x1020408000000000), t) // the matrix of a shift right by 4
-	VPBROADCASTQ(t, k.shift4)
+	if vbmi {
+		shiftMatrix(k.shift4)
+	}
 	for i, v := range k.words {
 		g := []byte{0, 1, 4, 5}[i]
 		VMOVDQU32(table("q4kWords"+string(rune('0'+i)), append(repeat([]byte{g, 0}, 16), repeat([]byte{g + 2, 0}, 16)...)), v)
@@ -74,8 +79,10 @@ func q4kConsts() *q4k {
 	}
 	VMOVDQU32(table("q4kHalves", words), k.halves)
 	VMOVDQU32(table("q4kLanes", append(dwords(0, 4, 8, 12), make([]byte, 48)...)), k.lanes)
-	MOVQ(U64(0x5555555555555555), t)
-	KMOVQ(t, k.even)
+	if vbmi {
+		MOVQ(U64(0x5555555555555555), t)
+		KMOVQ(t, k.even)
+	}
 	return k
 }
 
@@ -99,7 +106,12 @@ func (k *q4k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 			continue
 		}
 		scales := zmm(10)
-		VSHUFI32X4(Imm(uint64(0x55*r)), codes, codes, scales)
+		if k.vbmi {
+			VSHUFI32X4(Imm(uint64(0x55*r)), codes, codes, scales)
+		} else {
+			VEXTRACTI32X4(Imm(uint64(r)), codes, scales.AsX())
+			VPMOVZXBW(scales.AsX(), scales.AsY())
+		}
 		bits, f := zmm(6), zmm(3)
 		if k.fifth {
 			VBROADCASTI64X4(at(p, k.bytes*r+16), bits)
@@ -107,8 +119,7 @@ func (k *q4k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 		for h := range 2 {
 			low, high := zmm(8), zmm(7)
 			VMOVDQU8(at(p, k.bytes*r+k.codes+64*h), low)
-			VGF2P8AFFINEQB(Imm(0), k.shift4, low, high)
-			VPANDD(k.low, low, low)
+			halvesOf(k.vbmi, low, high, k.low, k.shift4)
 			for i, q := range []reg.VecPhysical{low, high} {
 				if k.fifth {
 					VPROLVQ(k.turns[2*h+i], bits, f)
@@ -116,7 +127,11 @@ func (k *q4k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 				}
 				s := zmm(9)
 				VPMADDUBSW(at(act, actBytes*r+128*h+64*i), q, q)
-				VPERMB_Z(scales, k.words[2*h+i], k.even, s)
+				if k.vbmi {
+					VPERMB_Z(scales, k.words[2*h+i], k.even, s)
+				} else {
+					VPERMW(scales, k.words[2*h+i], s)
+				}
 				VPDPWSSD(s, q, v)
 			}
 		}
@@ -142,4 +157,31 @@ func (k *q4k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 	VMULPS(reg.X1, reg.X0, reg.X0)
 	VFNMADD231PS(reg.X2, reg.X4, reg.X0)
 	addLanes(act, sum, n)
+}
+
+// level returns the end of the name of a function.
+func level(vbmi bool) string {
+	if vbmi {
+		return "VBMI"
+	}
+	return "VNNI"
+}
+
+// shiftMatrix sets v to the matrix of a shift of bytes to the right by 4.
+func shiftMatrix(v reg.VecPhysical) {
+	t := GP64()
+	MOVQ(U64(0x1020408000000000), t)
+	VPBROADCASTQ(t, v)
+}
+
+// halvesOf divides the bytes of low into their halves. mask has 15 in each byte. With VBMI, matrix is
+// that of shiftMatrix.
+func halvesOf(vbmi bool, low, high, mask, matrix reg.VecPhysical) {
+	if vbmi {
+		VGF2P8AFFINEQB(Imm(0), matrix, low, high)
+	} else {
+		VPSRLW(Imm(4), low, high)
+		VPANDD(mask, high, high)
+	}
+	VPANDD(mask, low, low)
 }

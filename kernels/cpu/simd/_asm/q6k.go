@@ -10,24 +10,17 @@ const q6kBytes = 210
 
 // q6kRows multiplies rows of Q6_K by one row of activations, as q4kRows does. The codes are taken
 // without their offset of 32, which the sums of the activations make good.
-func q6kRows() {
-	TEXT("q6kRowsVBMI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
-	k := &q6k{low: zmm(31), shift4: zmm(30), high: zmm(29), fields: [2]reg.VecPhysical{zmm(28), zmm(27)}, lanes: zmm(18)}
+func q6kRows(vbmi bool) {
+	TEXT("q6kRows"+level(vbmi), NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	k := &q6k{vbmi: vbmi, low: zmm(31), shift4: zmm(30), high: zmm(29), turns: [2]reg.VecPhysical{zmm(28), zmm(27)}}
 	broadcast(0x0f0f0f0f, k.low)
 	broadcast(0x30303030, k.high)
-	t := GP64()
-	MOVQ(U64(0x1020408000000000), t) // the matrix of a shift right by 4
-	VPBROADCASTQ(t, k.shift4)
-	// Byte j of a word of 64 bits gets the 8 bits from offset 8j+o on, so that the upper two bits of
-	// a code come to their place above its lower four.
-	for i, v := range k.fields {
-		var b []byte
-		for half := range 2 {
-			for j := range 32 {
-				b = append(b, byte(8*(j%8)-4+2*half+4*i)&63)
-			}
-		}
-		VMOVDQU8(table("q6kFields"+string(rune('0'+i)), b), v)
+	if vbmi {
+		shiftMatrix(k.shift4)
+	}
+	// A rotation brings the upper two bits of a code to their place above its lower four.
+	for i, v := range k.turns {
+		VMOVDQU32(turns("q6kTurn"+string(rune('0'+i)), 4-4*i, 2-4*i), v)
 	}
 	for i := range k.words {
 		// Scales 4i to 4i+3 as words, 8 times each.
@@ -38,16 +31,15 @@ func q6kRows() {
 		}
 		VMOVDQU16(table("q6kWords"+string(rune('0'+i)), b), k.words[i])
 	}
-	VMOVDQU32(table("q6kLanes", append(dwords(0, 4, 8, 12), make([]byte, 48)...)), k.lanes)
 	rowLoop(q6kBytes, k.blocks)
 }
 
 // q6k are the constants of q6kRows.
 type q6k struct {
+	vbmi              bool
 	low, shift4, high reg.VecPhysical
-	fields            [2]reg.VecPhysical
+	turns             [2]reg.VecPhysical
 	words             [4]reg.VecPhysical
-	lanes             reg.VecPhysical
 }
 
 // blocks adds n super-blocks, 4 or 1, at p to the sum.
@@ -67,11 +59,10 @@ func (k *q6k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 			low, high, bits := zmm(8), zmm(7), zmm(6)
 			VMOVDQU8(at(p, q6kBytes*r+64*h), low)
 			VBROADCASTI64X4(at(p, q6kBytes*r+128+32*h), bits)
-			VGF2P8AFFINEQB(Imm(0), k.shift4, low, high)
-			VPANDD(k.low, low, low)
+			halvesOf(k.vbmi, low, high, k.low, k.shift4)
 			for i, q := range []reg.VecPhysical{low, high} {
 				f, s := zmm(4), zmm(3)
-				VPMULTISHIFTQB(bits, k.fields[i], f)
+				VPROLVQ(k.turns[i], bits, f)
 				VPTERNLOGD(Imm(0xf8), k.high, f, q) // q | f&high
 				VPMADDUBSW(at(act, actBytes*r+128*h+64*i), q, q)
 				VPERMW(scales, k.words[2*h+i], s)
