@@ -9,11 +9,17 @@ import (
 
 // vectorise sets the functions of the level.
 func (k *Kernel) vectorise(level isa.Level) {
+	if level >= isa.AVX2 {
+		k.rows = rowsAVX2[k.d]
+	}
 	if level < isa.AVX512 {
 		return
 	}
 	k.act = quantizer{quantizeSuper512, quantizeSmall512}
-	k.rows, k.pack = rows512[k.d], packers512[k.d]
+	k.pack = packers512[k.d]
+	if rows512[k.d] != nil {
+		k.rows = rows512[k.d]
+	}
 	if level >= isa.AVX512VBMI && rowsVBMI[k.d] != nil {
 		k.rows = rowsVBMI[k.d]
 	}
@@ -38,6 +44,10 @@ func (k *Kernel) vectorise(level isa.Level) {
 	case f.bias == 128:
 		k.tile = [4]tile{tileSmall128x6, tileSmall128x4, tileSmall128x2, tileSmall128x1}
 	}
+}
+
+var rowsAVX2 = [dtype.Count]rows{
+	dtype.Q4_K: q4kRowsAVX2, dtype.Q5_K: q5kRowsAVX2, dtype.Q6_K: q6kRowsAVX2,
 }
 
 var rows512 = [dtype.Count]rows{

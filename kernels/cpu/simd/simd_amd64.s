@@ -482,7 +482,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -819,7 +819,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -1160,7 +1160,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -1504,7 +1504,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -1750,7 +1750,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -2035,7 +2035,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -2299,7 +2299,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -2607,7 +2607,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -2998,7 +2998,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -3175,7 +3175,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD Z5, Z5, Z5
+	VXORPS X5, X5, X5
 	SUBQ   $0x04, R8
 	JL     rest
 
@@ -3573,6 +3573,1591 @@ DATA iq4xsWords3<>+40(SB)/8, $0x0000000700000007
 DATA iq4xsWords3<>+48(SB)/8, $0x0000000700000007
 DATA iq4xsWords3<>+56(SB)/8, $0x0000000700000007
 GLOBL iq4xsWords3<>(SB), RODATA|NOPTR, $64
+
+// func q4kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q4kRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      144(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     608(SI), X0, X13
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      160(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      160(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      192(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      192(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      224(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      224(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      256(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      256(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VMOVDQU      288(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     928(SI), X0, X14
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      304(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      304(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      336(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      336(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      368(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      368(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      400(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      400(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VMOVDQU      432(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     1248(SI), X0, X15
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      448(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      448(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      480(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      480(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      512(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      512(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      544(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      544(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPINSRD      $0x01, 144(DI), X1, X1
+	VPINSRD      $0x02, 288(DI), X1, X1
+	VPINSRD      $0x03, 432(DI), X1, X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+576, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y13, Y13, Y13
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y14, Y14, Y14
+	VPXOR        Y11, Y11, Y11
+	VPXOR        Y15, Y15, Y15
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+144, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA lowHalves<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA lowHalves<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA lowHalves<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA lowHalves<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL lowHalves<>(SB), RODATA|NOPTR, $32
+
+DATA word0<>+0(SB)/8, $0x0100010001000100
+DATA word0<>+8(SB)/8, $0x0100010001000100
+DATA word0<>+16(SB)/8, $0x0100010001000100
+DATA word0<>+24(SB)/8, $0x0100010001000100
+GLOBL word0<>(SB), RODATA|NOPTR, $32
+
+DATA word1<>+0(SB)/8, $0x0302030203020302
+DATA word1<>+8(SB)/8, $0x0302030203020302
+DATA word1<>+16(SB)/8, $0x0302030203020302
+DATA word1<>+24(SB)/8, $0x0302030203020302
+GLOBL word1<>(SB), RODATA|NOPTR, $32
+
+DATA word2<>+0(SB)/8, $0x0504050405040504
+DATA word2<>+8(SB)/8, $0x0504050405040504
+DATA word2<>+16(SB)/8, $0x0504050405040504
+DATA word2<>+24(SB)/8, $0x0504050405040504
+GLOBL word2<>(SB), RODATA|NOPTR, $32
+
+DATA word3<>+0(SB)/8, $0x0706070607060706
+DATA word3<>+8(SB)/8, $0x0706070607060706
+DATA word3<>+16(SB)/8, $0x0706070607060706
+DATA word3<>+24(SB)/8, $0x0706070607060706
+GLOBL word3<>(SB), RODATA|NOPTR, $32
+
+DATA word4<>+0(SB)/8, $0x0908090809080908
+DATA word4<>+8(SB)/8, $0x0908090809080908
+DATA word4<>+16(SB)/8, $0x0908090809080908
+DATA word4<>+24(SB)/8, $0x0908090809080908
+GLOBL word4<>(SB), RODATA|NOPTR, $32
+
+DATA word5<>+0(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA word5<>+8(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA word5<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA word5<>+24(SB)/8, $0x0b0a0b0a0b0a0b0a
+GLOBL word5<>(SB), RODATA|NOPTR, $32
+
+DATA word6<>+0(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA word6<>+8(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA word6<>+16(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA word6<>+24(SB)/8, $0x0d0c0d0c0d0c0d0c
+GLOBL word6<>(SB), RODATA|NOPTR, $32
+
+DATA word7<>+0(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA word7<>+8(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA word7<>+16(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA word7<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
+GLOBL word7<>(SB), RODATA|NOPTR, $32
+
+// func q5kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q5kRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y6
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      144(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      144(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      176(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     608(SI), X0, X13
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      192(DI), Y6
+	VMOVDQU      224(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      224(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      256(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      256(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      288(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      288(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      320(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      320(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VMOVDQU      352(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     928(SI), X0, X14
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      368(DI), Y6
+	VMOVDQU      400(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      400(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      432(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      432(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      464(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      464(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      496(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      496(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VMOVDQU      528(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     1248(SI), X0, X15
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      544(DI), Y6
+	VMOVDQU      576(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      576(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      608(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      608(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      640(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      640(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      672(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      672(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPINSRD      $0x01, 176(DI), X1, X1
+	VPINSRD      $0x02, 352(DI), X1, X1
+	VPINSRD      $0x03, 528(DI), X1, X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+704, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y6
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      144(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      144(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y13, Y13, Y13
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y14, Y14, Y14
+	VPXOR        Y11, Y11, Y11
+	VPXOR        Y15, Y15, Y15
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+176, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA fifthBits<>+0(SB)/8, $0x1010101010101010
+DATA fifthBits<>+8(SB)/8, $0x1010101010101010
+DATA fifthBits<>+16(SB)/8, $0x1010101010101010
+DATA fifthBits<>+24(SB)/8, $0x1010101010101010
+GLOBL fifthBits<>(SB), RODATA|NOPTR, $32
+
+// func q6kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q6kRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VPMOVSXBW    192(DI), Y2
+	VPMADDWD     256(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y8, Y8
+	VPERMQ       $0x44, Y2, Y6
+	VPERMQ       $0xee, Y2, Y7
+	VMOVDQU      (DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      96(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      96(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPMOVSXBW    402(DI), Y2
+	VPMADDWD     576(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y9, Y9
+	VPERMQ       $0x44, Y2, Y6
+	VPERMQ       $0xee, Y2, Y7
+	VMOVDQU      210(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      242(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      210(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      242(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      274(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      306(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      274(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      306(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPMOVSXBW    612(DI), Y2
+	VPMADDWD     896(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y10, Y10
+	VPERMQ       $0x44, Y2, Y6
+	VPERMQ       $0xee, Y2, Y7
+	VMOVDQU      420(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      452(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      420(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      452(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      484(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      516(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      484(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      516(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPMOVSXBW    822(DI), Y2
+	VPMADDWD     1216(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y11, Y11
+	VPERMQ       $0x44, Y2, Y6
+	VPERMQ       $0xee, Y2, Y7
+	VMOVDQU      630(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      662(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      630(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      662(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      694(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      726(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      694(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      726(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 208(DI), X1, X1
+	VPINSRW      $0x01, 418(DI), X1, X1
+	VPINSRW      $0x02, 628(DI), X1, X1
+	VPINSRW      $0x03, 838(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+840, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VPMOVSXBW    192(DI), Y2
+	VPMADDWD     256(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y8, Y8
+	VPERMQ       $0x44, Y2, Y6
+	VPERMQ       $0xee, Y2, Y7
+	VMOVDQU      (DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      96(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      96(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 208(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+210, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA upperBits2<>+0(SB)/8, $0x3030303030303030
+DATA upperBits2<>+8(SB)/8, $0x3030303030303030
+DATA upperBits2<>+16(SB)/8, $0x3030303030303030
+DATA upperBits2<>+24(SB)/8, $0x3030303030303030
+GLOBL upperBits2<>(SB), RODATA|NOPTR, $32
+
+DATA words0<>+0(SB)/8, $0x0100010001000100
+DATA words0<>+8(SB)/8, $0x0100010001000100
+DATA words0<>+16(SB)/8, $0x0302030203020302
+DATA words0<>+24(SB)/8, $0x0302030203020302
+GLOBL words0<>(SB), RODATA|NOPTR, $32
+
+DATA words1<>+0(SB)/8, $0x0504050405040504
+DATA words1<>+8(SB)/8, $0x0504050405040504
+DATA words1<>+16(SB)/8, $0x0706070607060706
+DATA words1<>+24(SB)/8, $0x0706070607060706
+GLOBL words1<>(SB), RODATA|NOPTR, $32
+
+DATA words2<>+0(SB)/8, $0x0908090809080908
+DATA words2<>+8(SB)/8, $0x0908090809080908
+DATA words2<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA words2<>+24(SB)/8, $0x0b0a0b0a0b0a0b0a
+GLOBL words2<>(SB), RODATA|NOPTR, $32
+
+DATA words3<>+0(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA words3<>+8(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA words3<>+16(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA words3<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
+GLOBL words3<>(SB), RODATA|NOPTR, $32
 
 // func q40RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C

@@ -31,6 +31,9 @@ func main() {
 	q3kRows()
 	tq20Rows()
 	iq4xsRows()
+	q4kRowsAVX2(false)
+	q4kRowsAVX2(true)
+	q6kRowsAVX2()
 	for _, f := range smallFormats() {
 		f.rows()
 	}
@@ -113,7 +116,7 @@ func rowLoop(bytes int, blocks func(p, act reg.Register, sum reg.VecPhysical, n 
 	Load(Param("act"), act)
 	Load(Param("blocks"), n)
 	MOVQ(w, p)
-	VPXORD(zmm(5), zmm(5), zmm(5))
+	VXORPS(sum, sum, sum)
 	SUBQ(Imm(4), n)
 	JL(LabelRef("rest"))
 	Label("four")

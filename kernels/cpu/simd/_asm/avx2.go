@@ -1,0 +1,182 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// The functions of this file need AVX2, FMA and F16C only.
+
+var ymms = [...]reg.VecPhysical{
+	reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
+}
+
+func ymm(i int) reg.VecPhysical { return ymms[i] }
+
+// bytes2 returns a table of 32 equal bytes.
+func bytes2(name string, b byte) Mem { return table(name, repeat([]byte{b}, 32)) }
+
+// wordIndex returns a table for VPSHUFB that takes word g of each lane everywhere, or word g in the
+// lower lane and word h in the upper one.
+func wordIndex(name string, g, h int) Mem {
+	return table(name, append(repeat([]byte{byte(2 * g), byte(2*g + 1)}, 8), repeat([]byte{byte(2 * h), byte(2*h + 1)}, 8)...))
+}
+
+// sumWords sets word r of X0 to the sum of the words of v[r], which are ymm 8 to 11. It changes v and
+// Y1.
+func sumWords(v [4]reg.VecPhysical) {
+	VPHADDD(v[1], v[0], v[0])
+	VPHADDD(v[3], v[2], v[2])
+	VPHADDD(v[2], v[0], v[0])
+	VEXTRACTI128(Imm(1), v[0], reg.X1)
+	VPADDD(v[0].AsX(), reg.X1, reg.X0)
+}
+
+// totals are the sums of four super-blocks.
+var totals = [4]reg.VecPhysical{ymm(8), ymm(9), ymm(10), ymm(11)}
+
+// q4kRowsAVX2 multiplies rows of Q4_K, or of Q5_K if fifth.
+func q4kRowsAVX2(fifth bool) {
+	name, bytes, codes := "q4k", 144, 16
+	if fifth {
+		name, bytes, codes = "q5k", 176, 48
+	}
+	TEXT(name+"RowsAVX2", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	pick, pickHigh := table("q4kPick", nil), table("q4kPickHigh", nil)
+	mask, high, shifts := table("q4kMask", nil), table("q4kHigh", nil), table("q4kShifts", nil)
+	low := bytes2("lowHalves", 15)
+	mins := [4]reg.VecPhysical{ymm(12), ymm(13), ymm(14), ymm(15)}
+	rowLoop(bytes, func(p, act reg.Register, sum reg.VecPhysical, n int) {
+		for r, v := range totals {
+			VPXOR(v, v, v)
+			if r >= n {
+				VPXOR(mins[r], mins[r], mins[r])
+				continue
+			}
+			x, t, scales := reg.X0, reg.X1, ymm(2)
+			VMOVDQU(at(p, bytes*r), x)
+			VPSHUFB(pick, x, t)
+			VPSRLVD(shifts, t, t)
+			VPAND(mask, t, t)
+			VPSHUFB(pickHigh, x, x)
+			VPSRLD(Imm(2), x, x)
+			VPAND(high, x, x)
+			VPOR(x, t, t)
+			VPMOVZXBW(t, scales)
+			VEXTRACTI128(Imm(1), scales, x)
+			VPMADDWD(at(act, actBytes*r+actSums32), x, mins[r].AsX())
+			VPERMQ(Imm(0x44), scales, scales)
+			if fifth {
+				VMOVDQU(at(p, bytes*r+16), ymm(6))
+			}
+			for g := range 8 {
+				q, s := ymm(3), ymm(4)
+				VMOVDQU(at(p, bytes*r+codes+32*(g/2)), q)
+				if g%2 == 1 {
+					VPSRLW(Imm(4), q, q)
+				}
+				VPAND(low, q, q)
+				if fifth {
+					f := ymm(7)
+					switch {
+					case g < 4:
+						VPSLLW(Imm(uint64(4-g)), ymm(6), f)
+					default:
+						VPSRLW(Imm(uint64(g-4)), ymm(6), f)
+					}
+					VPAND(bytes2("fifthBits", 16), f, f)
+					VPOR(f, q, q)
+				}
+				VPMADDUBSW(at(act, actBytes*r+32*halvesOrder[g]), q, q)
+				VPSHUFB(wordIndex("word"+string(rune('0'+g)), g, g), scales, s)
+				VPMADDWD(s, q, q)
+				VPADDD(q, v, v)
+			}
+		}
+		sumWords(mins)
+		VCVTDQ2PS(reg.X0, reg.X4)
+		sumWords(totals)
+		VCVTDQ2PS(reg.X0, reg.X0)
+		halfPairs(p, bytes, 0, n)
+		VMULPS(reg.X1, reg.X0, reg.X0)
+		VFNMADD231PS(reg.X2, reg.X4, reg.X0)
+		addLanes(act, sum, n)
+	})
+}
+
+// halfPairs sets the words of X1 and X2 to the two halves at the given offset of n super-blocks.
+func halfPairs(p reg.Register, bytes, offset, n int) {
+	VMOVD(at(p, offset), reg.X1)
+	for r := 1; r < n; r++ {
+		VPINSRD(Imm(uint64(r)), at(p, bytes*r+offset), reg.X1, reg.X1)
+	}
+	VPSRLD(Imm(16), reg.X1, reg.X2)
+	VPSLLD(Imm(16), reg.X1, reg.X1)
+	VPSRLD(Imm(16), reg.X1, reg.X1)
+	VPACKUSDW(reg.X2, reg.X1, reg.X1)
+	VCVTPH2PS(reg.X1, reg.Y1)
+	VEXTRACTF128(Imm(1), reg.Y1, reg.X2)
+}
+
+// halfWords sets the words of X1 to the halves at the given offset of n super-blocks.
+func halfWords(p reg.Register, bytes, offset, n int) {
+	VPXOR(reg.X1, reg.X1, reg.X1)
+	for r := range n {
+		VPINSRW(Imm(uint64(r)), at(p, bytes*r+offset), reg.X1, reg.X1)
+	}
+	VCVTPH2PS(reg.X1, reg.X1)
+}
+
+// q6kRowsAVX2 multiplies rows of Q6_K.
+func q6kRowsAVX2() {
+	const bytes = 210
+	TEXT("q6kRowsAVX2", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	low, upper := bytes2("lowHalves", 15), bytes2("upperBits2", 0x30)
+	rowLoop(bytes, func(p, act reg.Register, sum reg.VecPhysical, n int) {
+		for r, v := range totals {
+			VPXOR(v, v, v)
+			if r >= n {
+				continue
+			}
+			scales, offset := ymm(2), ymm(3)
+			VPMOVSXBW(at(p, bytes*r+192), scales)
+			VPMADDWD(at(act, actBytes*r+actSums16), scales, offset)
+			VPSLLD(Imm(5), offset, offset)
+			VPSUBD(offset, v, v)
+			// The words of each lane are the scales of 8 groups of 16.
+			both := [2]reg.VecPhysical{ymm(6), ymm(7)}
+			VPERMQ(Imm(0x44), scales, both[0])
+			VPERMQ(Imm(0xee), scales, both[1])
+			for g := range 8 {
+				h, k := g/4, g%4
+				q, f, s := ymm(3), ymm(4), ymm(12)
+				VMOVDQU(at(p, bytes*r+64*h+32*(k%2)), q)
+				if k > 1 {
+					VPSRLW(Imm(4), q, q)
+				}
+				VPAND(low, q, q)
+				VMOVDQU(at(p, bytes*r+128+32*h), f)
+				switch k {
+				case 0:
+					VPSLLW(Imm(4), f, f)
+				case 1:
+					VPSLLW(Imm(2), f, f)
+				case 3:
+					VPSRLW(Imm(2), f, f)
+				}
+				VPAND(upper, f, f)
+				VPOR(f, q, q)
+				VPMADDUBSW(at(act, actBytes*r+32*g), q, q)
+				VPSHUFB(wordIndex("words"+string(rune('0'+k)), 2*k, 2*k+1), both[h], s)
+				VPMADDWD(s, q, q)
+				VPADDD(q, v, v)
+			}
+		}
+		sumWords(totals)
+		VCVTDQ2PS(reg.X0, reg.X0)
+		halfWords(p, bytes, 208, n)
+		VMULPS(reg.X1, reg.X0, reg.X0)
+		addLanes(act, sum, n)
+	})
+}
