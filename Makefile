@@ -111,10 +111,11 @@ fmt:
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt would change:" $$files; exit 1; fi
 
-# The generator is a module of its own, whose test compares the assembly with its output. The
-# assembly is outside of that module, so a cached result would not see a change of it.
+# The generators are modules of their own, whose tests compare the assembly with their output. The
+# assembly is outside of those modules, so a cached result would not see a change of it.
 generated:
 	cd quant/_asm && $(GO) vet . && $(GO) test -count=1 .
+	cd kernels/cpu/_asm && $(GO) vet ./... && $(GO) test -count=1 .
 
 $(GOTEST):
 	@$(GO) build -o $@ ./tests/gotest

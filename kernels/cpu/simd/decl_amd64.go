@@ -2,7 +2,7 @@
 
 package simd
 
-//go:generate go run -C _asm . -out ../simd_amd64.s
+//go:generate go run -C ../_asm ./simd -out ../simd/simd_amd64.s
 
 // quantizeSuper512 quantizes stretches of 256 activations, which follow each other in x, to stretches
 // that are stride bytes apart, as QuantizeSuper does. It needs AVX-512 F, BW, DQ and VL.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	. "github.com/fucina-go/fucina/kernels/cpu/_asm/gen"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -46,19 +47,19 @@ func (f *unpacker) generate() {
 		var rows [16]reg.VecPhysical
 		MOVQ(w, p)
 		for i := range rows {
-			rows[i] = zmm(i)
+			rows[i] = Z(i)
 			f.codes(p, u, rows[i])
 			if i < 15 {
 				ADDQ(rowBytes, p)
 			}
 		}
-		for s, v := range transpose(rows, zmm(16)) {
-			VMOVDQU32(v, at(q, 128*(16*u+s)))
+		for s, v := range transpose(rows, Z(16)) {
+			VMOVDQU32(v, At(q, 128*(16*u+s)))
 		}
 	}
-	index := zmm(15)
+	index := Z(15)
 	VPBROADCASTD(rowBytes.(reg.GP).As32(), index)
-	VPMULLD(table("unpackRows", dwords(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)), index, index)
+	VPMULLD(Table("unpackRows", Dwords(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)), index, index)
 	f.scales(q, &gather{w, index})
 	SHLQ(Imm(4), rowBytes)
 	ADDQ(rowBytes, w)
@@ -109,7 +110,7 @@ func panelD(groups int) int     { return panelPairs(groups) + 128*groups/2 }
 
 // storeScale writes the scale v of the group at the given position.
 func storeScale(q reg.Register, position int, v reg.VecPhysical) {
-	VMOVDQU32(v, at(q, panelScales+128*position))
+	VMOVDQU32(v, At(q, panelScales+128*position))
 }
 
 // storePair writes the pair of words low and high, which are at least 0 or whose upper halves are of
@@ -117,7 +118,7 @@ func storeScale(q reg.Register, position int, v reg.VecPhysical) {
 func storePair(q reg.Register, groups, i int, low, high reg.VecPhysical) {
 	VPSLLD(Imm(16), high, high)
 	VPBLENDMW(high, low, reg.K2, low)
-	VMOVDQU32(low, at(q, panelPairs(groups)+128*i))
+	VMOVDQU32(low, At(q, panelPairs(groups)+128*i))
 }
 
 // oddWords sets the mask that storePair needs.
@@ -145,7 +146,7 @@ var quartersOrder = [8]int{0, 2, 4, 6, 1, 3, 5, 7}
 
 // kScales is the scales of Q4_K and Q5_K, whose 12 bytes are at offset 4.
 func kScales(q reg.Register, g *gather) {
-	u := [3]reg.VecPhysical{zmm(0), zmm(1), zmm(2)}
+	u := [3]reg.VecPhysical{Z(0), Z(1), Z(2)}
 	for i, v := range u {
 		g.load(4+4*i, v)
 	}
@@ -155,35 +156,35 @@ func kScales(q reg.Register, g *gather) {
 			return
 		}
 		j -= 4
-		t := zmm(5)
+		t := Z(5)
 		field(u[2], 8*j+shift, 4, v)
 		field(u[u0], 8*j+6, 2, t)
 		VPSLLD(Imm(4), t, t)
 		VPORD(t, v, v)
 	}
 	for j := range 8 {
-		scale(0, 0, j, zmm(3))
-		storeScale(q, halvesOrder[j], zmm(3))
+		scale(0, 0, j, Z(3))
+		storeScale(q, halvesOrder[j], Z(3))
 	}
 	for i := range 4 {
-		scale(1, 4, 2*i, zmm(3))
-		scale(1, 4, 2*i+1, zmm(4))
-		storePair(q, 8, i, zmm(3), zmm(4))
+		scale(1, 4, 2*i, Z(3))
+		scale(1, 4, 2*i+1, Z(4))
+		storePair(q, 8, i, Z(3), Z(4))
 	}
-	g.load(0, zmm(0))
-	VPSRLD(Imm(16), zmm(0), zmm(1))
-	storeHalf(zmm(0), at(q, panelD(8)))
-	storeHalf(zmm(1), at(q, panelD(8)+128))
+	g.load(0, Z(0))
+	VPSRLD(Imm(16), Z(0), Z(1))
+	storeHalf(Z(0), At(q, panelD(8)))
+	storeHalf(Z(1), At(q, panelD(8)+128))
 }
 
 // biased writes the scale v of the group g of n, at its position, and keeps it for the pair of
 // groups, in which it is multiplied by 1<<shift.
 func biased(q reg.Register, n, g, position, shift int, v reg.VecPhysical) {
 	storeScale(q, position, v)
-	keep := zmm(10 + g%2)
+	keep := Z(10 + g%2)
 	VPSLLD(Imm(uint64(shift)), v, keep)
 	if g%2 == 1 {
-		storePair(q, n, g/2, zmm(10), zmm(11))
+		storePair(q, n, g/2, Z(10), Z(11))
 	}
 }
 
@@ -195,154 +196,154 @@ func signedByte(u reg.VecPhysical, j int, v reg.VecPhysical) {
 
 // turned sets q to q | the bits of b that mask selects, after a rotation of b.
 func turned(b, q reg.VecPhysical, turns, mask Mem) {
-	t := zmm(17)
+	t := Z(17)
 	VPROLVQ(turns, b, t)
 	VPTERNLOGD_BCST(Imm(0xf8), mask, t, q)
 }
 
 // turns returns a table of rotations to the left, of the lower and of the upper half.
 func turns(name string, low, high int) Mem {
-	return table(name, append(repeat(dwords(uint32(low)&63, 0), 4), repeat(dwords(uint32(high)&63, 0), 4)...))
+	return Table(name, append(Repeat(Dwords(uint32(low)&63, 0), 4), Repeat(Dwords(uint32(high)&63, 0), 4)...))
 }
 
 // word returns a table of one word, twice.
-func word(name string, w uint32) Mem { return table(name, dwords(w, w)) }
+func word(name string, w uint32) Mem { return Table(name, Dwords(w, w)) }
 
 func unpackers() {
-	low := func() { broadcast(0x0f0f0f0f, zmm(31)); oddWords() }
-	twos := func() { broadcast(0x03030303, zmm(31)); oddWords() }
+	low := func() { Broadcast(0x0f0f0f0f, Z(31)); oddWords() }
+	twos := func() { Broadcast(0x03030303, Z(31)); oddWords() }
 	// nibble sets v to the low or the high halves of 64 bytes.
 	nibble := func(m Mem, high bool, v reg.VecPhysical) {
 		VMOVDQU8(m, v)
 		if high {
 			VPSRLW(Imm(4), v, v)
 		}
-		VPANDD(zmm(31), v, v)
+		VPANDD(Z(31), v, v)
 	}
 	code2 := func(m Mem, k int, v reg.VecPhysical) {
 		VMOVDQU8(m, v)
 		if k > 0 {
 			VPSRLW(Imm(uint64(2*k)), v, v)
 		}
-		VPANDD(zmm(31), v, v)
+		VPANDD(Z(31), v, v)
 	}
 	levels, look := levels("iq4nl", iq4nlLevels)
 	list := []*unpacker{
 		{name: "q4k", constants: low, scales: kScales, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-			nibble(at(p, 16+64*(u/2)), u%2 == 1, v)
+			nibble(At(p, 16+64*(u/2)), u%2 == 1, v)
 		}},
 		{name: "q5k", constants: low, scales: kScales, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-			nibble(at(p, 48+64*(u/2)), u%2 == 1, v)
-			VBROADCASTI64X4(at(p, 16), zmm(18))
+			nibble(At(p, 48+64*(u/2)), u%2 == 1, v)
+			VBROADCASTI64X4(At(p, 16), Z(18))
 			g := 4*(u/2) + u%2
-			turned(zmm(18), v, turns(fmt.Sprintf("q5kTurn%d", u), 4-g, 2-g), word("fifthBit", 0x10101010))
+			turned(Z(18), v, turns(fmt.Sprintf("q5kTurn%d", u), 4-g, 2-g), word("fifthBit", 0x10101010))
 		}},
 		{name: "q6k", constants: low, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-			nibble(at(p, 64*(u/2)), u%2 == 1, v)
-			VBROADCASTI64X4(at(p, 128+32*(u/2)), zmm(18))
-			turned(zmm(18), v, turns(fmt.Sprintf("q6kTurn%d", u%2), 4-4*(u%2), 2-4*(u%2)), word("upperBits", 0x30303030))
+			nibble(At(p, 64*(u/2)), u%2 == 1, v)
+			VBROADCASTI64X4(At(p, 128+32*(u/2)), Z(18))
+			turned(Z(18), v, turns(fmt.Sprintf("q6kTurn%d", u%2), 4-4*(u%2), 2-4*(u%2)), word("upperBits", 0x30303030))
 		}, scales: func(q reg.Register, g *gather) {
 			for i := range 4 {
-				g.load(192+4*i, zmm(0))
+				g.load(192+4*i, Z(0))
 				for j := range 4 {
-					signedByte(zmm(0), j, zmm(1))
-					biased(q, 16, 4*i+j, 4*i+j, 5, zmm(1))
+					signedByte(Z(0), j, Z(1))
+					biased(q, 16, 4*i+j, 4*i+j, 5, Z(1))
 				}
 			}
-			g.load(206, zmm(0))
-			VPSRLD(Imm(16), zmm(0), zmm(0))
-			storeHalf(zmm(0), at(q, panelD(16)))
+			g.load(206, Z(0))
+			VPSRLD(Imm(16), Z(0), Z(0))
+			storeHalf(Z(0), At(q, panelD(16)))
 		}},
 		{name: "q2k", constants: twos, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-			code2(at(p, 16), u, v)
+			code2(At(p, 16), u, v)
 		}, scales: func(q reg.Register, g *gather) {
 			for i := range 4 {
-				g.load(4*i, zmm(0))
+				g.load(4*i, Z(0))
 				for j := range 4 {
 					n := 4*i + j
-					field(zmm(0), 8*j, 4, zmm(1))
-					storeScale(q, 2*quartersOrder[n/2]+n%2, zmm(1))
-					field(zmm(0), 8*j+4, 4, zmm(10+j%2))
+					field(Z(0), 8*j, 4, Z(1))
+					storeScale(q, 2*quartersOrder[n/2]+n%2, Z(1))
+					field(Z(0), 8*j+4, 4, Z(10+j%2))
 					if j%2 == 1 {
-						storePair(q, 16, n/2, zmm(10), zmm(11))
+						storePair(q, 16, n/2, Z(10), Z(11))
 					}
 				}
 			}
-			g.load(80, zmm(0))
-			VPSRLD(Imm(16), zmm(0), zmm(1))
-			storeHalf(zmm(0), at(q, panelD(16)))
-			storeHalf(zmm(1), at(q, panelD(16)+128))
+			g.load(80, Z(0))
+			VPSRLD(Imm(16), Z(0), Z(1))
+			storeHalf(Z(0), At(q, panelD(16)))
+			storeHalf(Z(1), At(q, panelD(16)+128))
 		}},
 		{name: "q3k", constants: twos, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-			code2(at(p, 32), u, v)
-			VBROADCASTI64X4(at(p, 0), zmm(18))
-			turned(zmm(18), v, turns(fmt.Sprintf("q3kTurn%d", u), 2-u, -2-u), word("thirdBit", 0x04040404))
+			code2(At(p, 32), u, v)
+			VBROADCASTI64X4(At(p, 0), Z(18))
+			turned(Z(18), v, turns(fmt.Sprintf("q3kTurn%d", u), 2-u, -2-u), word("thirdBit", 0x04040404))
 		}, scales: func(q reg.Register, g *gather) {
-			words := [3]reg.VecPhysical{zmm(0), zmm(1), zmm(2)}
+			words := [3]reg.VecPhysical{Z(0), Z(1), Z(2)}
 			for i, v := range words {
 				g.load(96+4*i, v)
 			}
-			broadcast(32, zmm(5))
+			Broadcast(32, Z(5))
 			for n := range 16 {
-				field(words[n%8/4], n%4*8+n/8*4, 4, zmm(3))
-				field(words[2], n%4*8+n/4*2, 2, zmm(4))
-				VPSLLD(Imm(4), zmm(4), zmm(4))
-				VPORD(zmm(4), zmm(3), zmm(3))
-				VPSUBD(zmm(5), zmm(3), zmm(3))
-				biased(q, 16, n, 2*quartersOrder[n/2]+n%2, 2, zmm(3))
+				field(words[n%8/4], n%4*8+n/8*4, 4, Z(3))
+				field(words[2], n%4*8+n/4*2, 2, Z(4))
+				VPSLLD(Imm(4), Z(4), Z(4))
+				VPORD(Z(4), Z(3), Z(3))
+				VPSUBD(Z(5), Z(3), Z(3))
+				biased(q, 16, n, 2*quartersOrder[n/2]+n%2, 2, Z(3))
 			}
-			g.load(106, zmm(0))
-			VPSRLD(Imm(16), zmm(0), zmm(0))
-			storeHalf(zmm(0), at(q, panelD(16)))
+			g.load(106, Z(0))
+			VPSRLD(Imm(16), Z(0), Z(0))
+			storeHalf(Z(0), At(q, panelD(16)))
 		}},
 		{name: "tq20", constants: twos, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-			code2(at(p, 0), u, v)
+			code2(At(p, 0), u, v)
 		}, scales: func(q reg.Register, g *gather) {
 			for n := range 8 {
-				broadcast(1, zmm(0))
-				biased(q, 8, n, n, 0, zmm(0))
+				Broadcast(1, Z(0))
+				biased(q, 8, n, n, 0, Z(0))
 			}
-			g.load(62, zmm(0))
-			VPSRLD(Imm(16), zmm(0), zmm(0))
-			storeHalf(zmm(0), at(q, panelD(8)))
+			g.load(62, Z(0))
+			VPSRLD(Imm(16), Z(0), Z(0))
+			storeHalf(Z(0), At(q, panelD(8)))
 		}},
 		{name: "iq4xs", constants: func() { levels(); oddWords() }, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-			VBROADCASTI64X4(at(p, 8+32*u), v)
+			VBROADCASTI64X4(At(p, 8+32*u), v)
 			VSHUFI64X2(Imm(0x50), v, v, v)
-			VPSRLVQ(zmm(24), v, v)
-			VPANDD(zmm(25), v, v)
+			VPSRLVQ(Z(24), v, v)
+			VPANDD(Z(25), v, v)
 			look(v)
 		}, scales: func(q reg.Register, g *gather) {
-			g.load(0, zmm(0))
-			g.load(4, zmm(1))
-			broadcast(32, zmm(5))
+			g.load(0, Z(0))
+			g.load(4, Z(1))
+			Broadcast(32, Z(5))
 			for n := range 8 {
-				field(zmm(1), 4*n, 4, zmm(3))
-				field(zmm(0), 16+2*n, 2, zmm(4))
-				VPSLLD(Imm(4), zmm(4), zmm(4))
-				VPORD(zmm(4), zmm(3), zmm(3))
-				VPSUBD(zmm(5), zmm(3), zmm(3))
-				biased(q, 8, n, n, 7, zmm(3))
+				field(Z(1), 4*n, 4, Z(3))
+				field(Z(0), 16+2*n, 2, Z(4))
+				VPSLLD(Imm(4), Z(4), Z(4))
+				VPORD(Z(4), Z(3), Z(3))
+				VPSUBD(Z(5), Z(3), Z(3))
+				biased(q, 8, n, n, 7, Z(3))
 			}
-			storeHalf(zmm(0), at(q, panelD(8)))
+			storeHalf(Z(0), At(q, panelD(8)))
 		}},
 	}
 	for _, f := range smallFormats() {
 		list = append(list, &unpacker{name: f.name, constants: f.constants, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-			f.pair(at(p, 2*u*f.bytes), at(p, (2*u+1)*f.bytes), v)
+			f.pair(At(p, 2*u*f.bytes), At(p, (2*u+1)*f.bytes), v)
 		}, scales: func(q reg.Register, g *gather) {
 			for b := range 8 {
-				g.load(b*f.bytes, zmm(0))
+				g.load(b*f.bytes, Z(0))
 				if f.word != nil {
-					f.word(zmm(0))
-					VMOVUPS(zmm(0), at(q, panelScales+128*b))
+					f.word(Z(0))
+					VMOVUPS(Z(0), At(q, panelScales+128*b))
 					continue
 				}
 				if f.term > 0 {
-					VPSRLD(Imm(16), zmm(0), zmm(1))
-					storeHalf(zmm(1), at(q, panelScales+8*128+128*b))
+					VPSRLD(Imm(16), Z(0), Z(1))
+					storeHalf(Z(1), At(q, panelScales+8*128+128*b))
 				}
-				storeHalf(zmm(0), at(q, panelScales+128*b))
+				storeHalf(Z(0), At(q, panelScales+128*b))
 			}
 		}})
 	}

@@ -1,8 +1,9 @@
-// Command _asm generates the assembly of package simd. The comments of the stubs in decl_amd64.go
+// Command simd generates the assembly of package simd. The comments of the stubs in decl_amd64.go
 // define the results.
 package main
 
 import (
+	. "github.com/fucina-go/fucina/kernels/cpu/_asm/gen"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -50,61 +51,6 @@ func main() {
 	Generate()
 }
 
-// zmm returns a vector register. Functions that need more than 16 of them name their registers,
-// because avo's allocator does not know which instructions reach the upper 16.
-func zmm(i int) reg.VecPhysical {
-	return [...]reg.VecPhysical{
-		reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7, reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
-		reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
-	}[i]
-}
-
-// at returns the address base + disp.
-func at(base reg.Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
-
-// tables has the tables by name.
-var tables = make(map[string]Mem)
-
-// table returns a read-only table of bytes, whose number is a multiple of 8. A name has one table.
-func table(name string, b []byte) Mem {
-	if m, ok := tables[name]; ok {
-		return m
-	}
-	m := GLOBL(name, RODATA|NOPTR)
-	for i := 0; i < len(b); i += 8 {
-		var v uint64
-		for j := 7; j >= 0; j-- {
-			v = v<<8 | uint64(b[i+j])
-		}
-		DATA(i, U64(v))
-	}
-	tables[name] = m
-	return m
-}
-
-// dwords returns the bytes of 32-bit words.
-func dwords(words ...uint32) (b []byte) {
-	for _, w := range words {
-		b = append(b, byte(w), byte(w>>8), byte(w>>16), byte(w>>24))
-	}
-	return b
-}
-
-// repeat returns n copies of b.
-func repeat(b []byte, n int) (out []byte) {
-	for range n {
-		out = append(out, b...)
-	}
-	return out
-}
-
-// broadcast sets all 32-bit words of v.
-func broadcast(word uint32, v reg.VecPhysical) {
-	t := GP32()
-	MOVL(U32(word), t)
-	VPBROADCASTD(t, v)
-}
-
 // rowLoop is the body of a function that multiplies rows by a row of activations. blocks adds n
 // super-blocks, 4 or 1, of the given number of bytes, to the sum in X5.
 func rowLoop(bytes int, blocks func(p, act reg.Register, sum reg.VecPhysical, n int)) {
@@ -145,7 +91,7 @@ func rowLoop(bytes int, blocks func(p, act reg.Register, sum reg.VecPhysical, n 
 }
 
 // sumLanes sets word r of X0 to the sum of the words of total[r]. It changes X1, zmm0 and total.
-func sumLanes(total [4]reg.VecPhysical) { reduce(addWords, total, zmm(0)) }
+func sumLanes(total [4]reg.VecPhysical) { reduce(addWords, total, Z(0)) }
 
 // addLanes adds the first n words of X0, times the scales of n stretches of activations, to the sum,
 // one after the other. It changes X1 to X3.
@@ -155,6 +101,6 @@ func addLanes(act reg.Register, sum reg.VecPhysical, n int) {
 		VPERMILPS(Imm(uint64(r)), reg.X0, lane[r])
 	}
 	for r, t := range lane[:n] {
-		VFMADD231SS(at(act, actBytes*r+actScale), t, sum)
+		VFMADD231SS(At(act, actBytes*r+actScale), t, sum)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	. "github.com/fucina-go/fucina/kernels/cpu/_asm/gen"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -20,13 +21,13 @@ const panelScales = 64 * 128
 // at act to the sums.
 func products(p, act reg.Register, steps, n int, sum func(r, i int) reg.VecPhysical) {
 	for s := range steps {
-		VMOVDQU32(at(p, 128*s), zmm(24))
-		VMOVDQU32(at(p, 128*s+64), zmm(25))
+		VMOVDQU32(At(p, 128*s), Z(24))
+		VMOVDQU32(At(p, 128*s+64), Z(25))
 		for i := range n {
-			b := zmm(26 + i%2)
-			VPBROADCASTD(at(act, actBytes*i+4*s), b)
-			VPDPBUSD(b, zmm(24), sum(0, i))
-			VPDPBUSD(b, zmm(25), sum(1, i))
+			b := Z(26 + i%2)
+			VPBROADCASTD(At(act, actBytes*i+4*s), b)
+			VPDPBUSD(b, Z(24), sum(0, i))
+			VPDPBUSD(b, Z(25), sum(1, i))
 		}
 	}
 }
@@ -48,8 +49,8 @@ func superTiles(group int, mins bool) {
 		TEXT(name, NOSPLIT, "func(c *float32, panel, act *byte, tiles int)")
 		c, p := Load(Param("c"), GP64()), Load(Param("panel"), GP64())
 		act, tiles := Load(Param("act"), GP64()), Load(Param("tiles"), GP64())
-		part := func(r, i int) reg.VecPhysical { return zmm(r*n + i) }
-		total := func(r, i int) reg.VecPhysical { return zmm(12 + r*n + i) }
+		part := func(r, i int) reg.VecPhysical { return Z(r*n + i) }
+		total := func(r, i int) reg.VecPhysical { return Z(12 + r*n + i) }
 		each := func(f func(r, i int)) {
 			for r := range 2 {
 				for i := range n {
@@ -64,16 +65,16 @@ func superTiles(group int, mins bool) {
 		clear(total)
 		codes, scales, a, left := GP64(), GP64(), GP64(), GP64()
 		MOVQ(p, codes)
-		LEAQ(at(p, panelScales), scales)
+		LEAQ(At(p, panelScales), scales)
 		MOVQ(act, a)
 		MOVQ(I32(int32(groups)), left)
 		Label(name + "Group")
 		clear(part)
 		products(codes, a, group/4, n, part)
-		VMOVDQU32(at(scales, 0), zmm(28))
-		VMOVDQU32(at(scales, 64), zmm(29))
+		VMOVDQU32(At(scales, 0), Z(28))
+		VMOVDQU32(At(scales, 64), Z(29))
 		each(func(r, i int) {
-			VPMULLD(zmm(28+r), part(r, i), part(r, i))
+			VPMULLD(Z(28+r), part(r, i), part(r, i))
 			VPADDD(part(r, i), total(r, i), total(r, i))
 		})
 		ADDQ(I32(int32(32*group)), codes)
@@ -83,19 +84,19 @@ func superTiles(group int, mins bool) {
 		JNZ(LabelRef(name + "Group"))
 		clear(part)
 		for g := range groups / 2 {
-			VMOVDQU32(at(p, pairs+128*g), zmm(24))
-			VMOVDQU32(at(p, pairs+128*g+64), zmm(25))
+			VMOVDQU32(At(p, pairs+128*g), Z(24))
+			VMOVDQU32(At(p, pairs+128*g+64), Z(25))
 			for i := range n {
-				b := zmm(26 + i%2)
-				VPBROADCASTD(at(act, actBytes*i+sums+4*g), b)
-				VPDPWSSD(b, zmm(24), part(0, i))
-				VPDPWSSD(b, zmm(25), part(1, i))
+				b := Z(26 + i%2)
+				VPBROADCASTD(At(act, actBytes*i+sums+4*g), b)
+				VPDPWSSD(b, Z(24), part(0, i))
+				VPDPWSSD(b, Z(25), part(1, i))
 			}
 		}
 		for r := range 2 {
-			VMOVUPS(at(p, d+64*r), zmm(24))
+			VMOVUPS(At(p, d+64*r), Z(24))
 			if mins {
-				VMOVUPS(at(p, d+128+64*r), zmm(25))
+				VMOVUPS(At(p, d+128+64*r), Z(25))
 			}
 			for i := range n {
 				if mins {
@@ -104,14 +105,14 @@ func superTiles(group int, mins bool) {
 					VPSUBD(part(r, i), total(r, i), total(r, i))
 				}
 				VCVTDQ2PS(total(r, i), total(r, i))
-				VMULPS(zmm(24), total(r, i), total(r, i))
+				VMULPS(Z(24), total(r, i), total(r, i))
 				if mins {
-					VFNMADD231PS(zmm(25), part(r, i), total(r, i))
+					VFNMADD231PS(Z(25), part(r, i), total(r, i))
 				}
-				m := at(c, 128*i+64*r)
-				VMOVUPS(m, zmm(28))
-				VFMADD231PS_BCST(at(act, actBytes*i+actScale), total(r, i), zmm(28))
-				VMOVUPS(zmm(28), m)
+				m := At(c, 128*i+64*r)
+				VMOVUPS(m, Z(28))
+				VFMADD231PS_BCST(At(act, actBytes*i+actScale), total(r, i), Z(28))
+				VMOVUPS(Z(28), m)
 			}
 		}
 		nextTile(name, c, act, tiles, n)
@@ -136,8 +137,8 @@ func smallTiles(kind string, bias int, term bool) {
 		TEXT(name, NOSPLIT, "func(c *float32, panel, act *byte, tiles int)")
 		c, p := Load(Param("c"), GP64()), Load(Param("panel"), GP64())
 		act, tiles := Load(Param("act"), GP64()), Load(Param("tiles"), GP64())
-		dot := func(r, i int) reg.VecPhysical { return zmm(r*n + i) }
-		part := func(r, i int) reg.VecPhysical { return zmm(12 + r*n + i) }
+		dot := func(r, i int) reg.VecPhysical { return Z(r*n + i) }
+		part := func(r, i int) reg.VecPhysical { return Z(12 + r*n + i) }
 		Label(name + "Tile")
 		for r := range 2 {
 			for i := range n {
@@ -146,7 +147,7 @@ func smallTiles(kind string, bias int, term bool) {
 		}
 		codes, scales, a, s, left, w := GP64(), GP64(), GP64(), GP64(), GP64(), GP32()
 		MOVQ(p, codes)
-		LEAQ(at(p, panelScales), scales)
+		LEAQ(At(p, panelScales), scales)
 		MOVQ(act, a)
 		MOVQ(act, s)
 		MOVQ(I32(8), left)
@@ -159,30 +160,30 @@ func smallTiles(kind string, bias int, term bool) {
 				VPXORD(dot(1, i), dot(1, i), dot(1, i))
 				continue
 			}
-			MOVWLSX(at(s, actBytes*i+actSums), w)
+			MOVWLSX(At(s, actBytes*i+actSums), w)
 			IMUL3L(I32(int32(-bias)), w, w)
 			VPBROADCASTD(w, dot(0, i))
 			VMOVDQA32(dot(0, i), dot(1, i))
 		}
 		products(codes, a, 8, n, dot)
 		for r := range 2 {
-			VMOVUPS(at(scales, 64*r), zmm(24))
+			VMOVUPS(At(scales, 64*r), Z(24))
 			if term {
-				VMOVUPS(at(scales, 8*128+64*r), zmm(25))
+				VMOVUPS(At(scales, 8*128+64*r), Z(25))
 			}
 			for i := range n {
 				v := dot(r, i)
 				VCVTDQ2PS(v, v)
 				if term {
-					VMULPS(zmm(24), v, v)
-					MOVWLSX(at(s, actBytes*i+actSums), w)
-					VPBROADCASTD(w, zmm(26))
-					VCVTDQ2PS(zmm(26), zmm(26))
-					VFMADD231PS(zmm(26), zmm(25), v)
-					VMULPS_BCST(at(scale, actBytes*i+actScales), v, v)
+					VMULPS(Z(24), v, v)
+					MOVWLSX(At(s, actBytes*i+actSums), w)
+					VPBROADCASTD(w, Z(26))
+					VCVTDQ2PS(Z(26), Z(26))
+					VFMADD231PS(Z(26), Z(25), v)
+					VMULPS_BCST(At(scale, actBytes*i+actScales), v, v)
 				} else {
-					VMULPS_BCST(at(scale, actBytes*i+actScales), zmm(24), zmm(26))
-					VMULPS(zmm(26), v, v)
+					VMULPS_BCST(At(scale, actBytes*i+actScales), Z(24), Z(26))
+					VMULPS(Z(26), v, v)
 				}
 				VADDPS(v, part(r, i), part(r, i))
 			}
@@ -196,7 +197,7 @@ func smallTiles(kind string, bias int, term bool) {
 		JNZ(LabelRef(name + "Block"))
 		for r := range 2 {
 			for i := range n {
-				m := at(c, 128*i+64*r)
+				m := At(c, 128*i+64*r)
 				VADDPS(m, part(r, i), part(r, i))
 				VMOVUPS(part(r, i), m)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	. "github.com/fucina-go/fucina/kernels/cpu/_asm/gen"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -15,12 +16,12 @@ var ymms = [...]reg.VecPhysical{
 func ymm(i int) reg.VecPhysical { return ymms[i] }
 
 // bytes2 returns a table of 32 equal bytes.
-func bytes2(name string, b byte) Mem { return table(name, repeat([]byte{b}, 32)) }
+func bytes2(name string, b byte) Mem { return Table(name, Repeat([]byte{b}, 32)) }
 
 // wordIndex returns a table for VPSHUFB that takes word g of each lane everywhere, or word g in the
 // lower lane and word h in the upper one.
 func wordIndex(name string, g, h int) Mem {
-	return table(name, append(repeat([]byte{byte(2 * g), byte(2*g + 1)}, 8), repeat([]byte{byte(2 * h), byte(2*h + 1)}, 8)...))
+	return Table(name, append(Repeat([]byte{byte(2 * g), byte(2*g + 1)}, 8), Repeat([]byte{byte(2 * h), byte(2*h + 1)}, 8)...))
 }
 
 // sumWords sets word r of X0 to the sum of the words of v[r], which are ymm 8 to 11. It changes v and
@@ -43,8 +44,8 @@ func q4kRowsAVX2(fifth bool) {
 		name, bytes, codes = "q5k", 176, 48
 	}
 	TEXT(name+"RowsAVX2", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
-	pick, pickHigh := table("q4kPick", nil), table("q4kPickHigh", nil)
-	mask, high, shifts := table("q4kMask", nil), table("q4kHigh", nil), table("q4kShifts", nil)
+	pick, pickHigh := Table("q4kPick", nil), Table("q4kPickHigh", nil)
+	mask, high, shifts := Table("q4kMask", nil), Table("q4kHigh", nil), Table("q4kShifts", nil)
 	low := bytes2("lowHalves", 15)
 	mins := [4]reg.VecPhysical{ymm(12), ymm(13), ymm(14), ymm(15)}
 	rowLoop(bytes, func(p, act reg.Register, sum reg.VecPhysical, n int) {
@@ -55,7 +56,7 @@ func q4kRowsAVX2(fifth bool) {
 				continue
 			}
 			x, t, scales := reg.X0, reg.X1, ymm(2)
-			VMOVDQU(at(p, bytes*r), x)
+			VMOVDQU(At(p, bytes*r), x)
 			VPSHUFB(pick, x, t)
 			VPSRLVD(shifts, t, t)
 			VPAND(mask, t, t)
@@ -65,14 +66,14 @@ func q4kRowsAVX2(fifth bool) {
 			VPOR(x, t, t)
 			VPMOVZXBW(t, scales)
 			VEXTRACTI128(Imm(1), scales, x)
-			VPMADDWD(at(act, actBytes*r+actSums32), x, mins[r].AsX())
+			VPMADDWD(At(act, actBytes*r+actSums32), x, mins[r].AsX())
 			VPERMQ(Imm(0x44), scales, scales)
 			if fifth {
-				VMOVDQU(at(p, bytes*r+16), ymm(6))
+				VMOVDQU(At(p, bytes*r+16), ymm(6))
 			}
 			for g := range 8 {
 				q, s := ymm(3), ymm(4)
-				VMOVDQU(at(p, bytes*r+codes+32*(g/2)), q)
+				VMOVDQU(At(p, bytes*r+codes+32*(g/2)), q)
 				if g%2 == 1 {
 					VPSRLW(Imm(4), q, q)
 				}
@@ -88,7 +89,7 @@ func q4kRowsAVX2(fifth bool) {
 					VPAND(bytes2("fifthBits", 16), f, f)
 					VPOR(f, q, q)
 				}
-				VPMADDUBSW(at(act, actBytes*r+32*halvesOrder[g]), q, q)
+				VPMADDUBSW(At(act, actBytes*r+32*halvesOrder[g]), q, q)
 				VPSHUFB(wordIndex("word"+string(rune('0'+g)), g, g), scales, s)
 				VPMADDWD(s, q, q)
 				VPADDD(q, v, v)
@@ -107,9 +108,9 @@ func q4kRowsAVX2(fifth bool) {
 
 // halfPairs sets the words of X1 and X2 to the two halves at the given offset of n super-blocks.
 func halfPairs(p reg.Register, bytes, offset, n int) {
-	VMOVD(at(p, offset), reg.X1)
+	VMOVD(At(p, offset), reg.X1)
 	for r := 1; r < n; r++ {
-		VPINSRD(Imm(uint64(r)), at(p, bytes*r+offset), reg.X1, reg.X1)
+		VPINSRD(Imm(uint64(r)), At(p, bytes*r+offset), reg.X1, reg.X1)
 	}
 	VPSRLD(Imm(16), reg.X1, reg.X2)
 	VPSLLD(Imm(16), reg.X1, reg.X1)
@@ -123,7 +124,7 @@ func halfPairs(p reg.Register, bytes, offset, n int) {
 func halfWords(p reg.Register, bytes, offset, n int) {
 	VPXOR(reg.X1, reg.X1, reg.X1)
 	for r := range n {
-		VPINSRW(Imm(uint64(r)), at(p, bytes*r+offset), reg.X1, reg.X1)
+		VPINSRW(Imm(uint64(r)), At(p, bytes*r+offset), reg.X1, reg.X1)
 	}
 	VCVTPH2PS(reg.X1, reg.X1)
 }
@@ -140,8 +141,8 @@ func q6kRowsAVX2() {
 				continue
 			}
 			scales, offset := ymm(2), ymm(3)
-			VPMOVSXBW(at(p, bytes*r+192), scales)
-			VPMADDWD(at(act, actBytes*r+actSums16), scales, offset)
+			VPMOVSXBW(At(p, bytes*r+192), scales)
+			VPMADDWD(At(act, actBytes*r+actSums16), scales, offset)
 			VPSLLD(Imm(5), offset, offset)
 			VPSUBD(offset, v, v)
 			// The words of each lane are the scales of 8 groups of 16.
@@ -151,12 +152,12 @@ func q6kRowsAVX2() {
 			for g := range 8 {
 				h, k := g/4, g%4
 				q, f, s := ymm(3), ymm(4), ymm(12)
-				VMOVDQU(at(p, bytes*r+64*h+32*(k%2)), q)
+				VMOVDQU(At(p, bytes*r+64*h+32*(k%2)), q)
 				if k > 1 {
 					VPSRLW(Imm(4), q, q)
 				}
 				VPAND(low, q, q)
-				VMOVDQU(at(p, bytes*r+128+32*h), f)
+				VMOVDQU(At(p, bytes*r+128+32*h), f)
 				switch k {
 				case 0:
 					VPSLLW(Imm(4), f, f)
@@ -167,7 +168,7 @@ func q6kRowsAVX2() {
 				}
 				VPAND(upper, f, f)
 				VPOR(f, q, q)
-				VPMADDUBSW(at(act, actBytes*r+32*g), q, q)
+				VPMADDUBSW(At(act, actBytes*r+32*g), q, q)
 				VPSHUFB(wordIndex("words"+string(rune('0'+k)), 2*k, 2*k+1), both[h], s)
 				VPMADDWD(s, q, q)
 				VPADDD(q, v, v)

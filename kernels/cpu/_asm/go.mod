@@ -1,4 +1,4 @@
-module github.com/fucina-go/fucina/kernels/cpu/simd/_asm
+module github.com/fucina-go/fucina/kernels/cpu/_asm
 
 go 1.26.0
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	. "github.com/fucina-go/fucina/kernels/cpu/_asm/gen"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -21,41 +22,41 @@ func iq4xsRows() {
 		low = append(low, byte(32+4*g))
 		high = append(high, byte(16+2*g-4))
 	}
-	lowFields, highFields, offset := zmm(31).AsY(), zmm(30).AsY(), zmm(29).AsY()
-	VMOVDQU(table("iq4xsLow", repeat(low, 4)), reg.Y0)
+	lowFields, highFields, offset := Z(31).AsY(), Z(30).AsY(), Z(29).AsY()
+	VMOVDQU(Table("iq4xsLow", Repeat(low, 4)), reg.Y0)
 	VMOVDQU32(reg.Y0, lowFields)
-	VMOVDQU(table("iq4xsHigh", repeat(high, 4)), reg.Y0)
+	VMOVDQU(Table("iq4xsHigh", Repeat(high, 4)), reg.Y0)
 	VMOVDQU32(reg.Y0, highFields)
-	broadcast(0x20202020, zmm(29))
-	broadcast(0x30303030, zmm(28))
+	Broadcast(0x20202020, Z(29))
+	Broadcast(0x30303030, Z(28))
 	var words [4]reg.VecPhysical
 	for i := range words {
-		words[i] = zmm(20 + i)
+		words[i] = Z(20 + i)
 		a := uint32(2 * i)
-		VMOVDQU32(table("iq4xsWords"+string(rune('0'+i)), append(repeat(dwords(a), 8), repeat(dwords(a+1), 8)...)), words[i])
+		VMOVDQU32(Table("iq4xsWords"+string(rune('0'+i)), append(Repeat(Dwords(a), 8), Repeat(Dwords(a+1), 8)...)), words[i])
 	}
 	rowLoop(iq4xsBytes, func(p, act reg.Register, sum reg.VecPhysical, n int) {
-		head, scales, t := zmm(17).AsY(), zmm(16), zmm(15).AsY()
-		VMOVQ(at(p, 0), reg.X0)
+		head, scales, t := Z(17).AsY(), Z(16), Z(15).AsY()
+		VMOVQ(At(p, 0), reg.X0)
 		if n > 1 {
-			VPINSRQ(Imm(1), at(p, iq4xsBytes), reg.X0, reg.X0)
-			VMOVQ(at(p, 2*iq4xsBytes), reg.X1)
-			VPINSRQ(Imm(1), at(p, 3*iq4xsBytes), reg.X1, reg.X1)
+			VPINSRQ(Imm(1), At(p, iq4xsBytes), reg.X0, reg.X0)
+			VMOVQ(At(p, 2*iq4xsBytes), reg.X1)
+			VPINSRQ(Imm(1), At(p, 3*iq4xsBytes), reg.X1, reg.X1)
 			VINSERTI128(Imm(1), reg.X1, reg.Y0, reg.Y0)
 		}
 		VMOVDQU32(reg.Y0, head)
 		VPMULTISHIFTQB(head, lowFields, scales.AsY())
-		VPANDD(zmm(25).AsY(), scales.AsY(), scales.AsY())
+		VPANDD(Z(25).AsY(), scales.AsY(), scales.AsY())
 		VPMULTISHIFTQB(head, highFields, t)
-		VPTERNLOGD(Imm(0xf8), zmm(28).AsY(), t, scales.AsY()) // scales | t&0x30
+		VPTERNLOGD(Imm(0xf8), Z(28).AsY(), t, scales.AsY()) // scales | t&0x30
 		VPSUBB(offset, scales.AsY(), scales.AsY())
-		total := [4]reg.VecPhysical{zmm(11), zmm(12), zmm(13), zmm(14)}
+		total := [4]reg.VecPhysical{Z(11), Z(12), Z(13), Z(14)}
 		for r, v := range total {
 			VPXORD(v, v, v)
 			if r >= n {
 				continue
 			}
-			one, s := zmm(10), zmm(8)
+			one, s := Z(10), Z(8)
 			switch r {
 			case 0:
 				VMOVDQU32(scales.AsX(), one.AsX())
@@ -68,19 +69,19 @@ func iq4xsRows() {
 				VPSRLDQ(Imm(8), one.AsX(), one.AsX())
 			}
 			VPMOVSXBW(one.AsX(), reg.X7)
-			VPMADDWD(at(act, actBytes*r+actSums32), reg.X7, reg.X7)
+			VPMADDWD(At(act, actBytes*r+actSums32), reg.X7, reg.X7)
 			VPSLLD(Imm(7), reg.X7, reg.X7)
 			VPSUBD(reg.X7, v.AsX(), v.AsX())
 			VPMOVSXBD(one.AsX(), one.AsY())
 			for i := range 4 {
-				q, dot := zmm(9), zmm(6)
-				VBROADCASTI64X4(at(p, iq4xsBytes*r+8+32*i), q)
+				q, dot := Z(9), Z(6)
+				VBROADCASTI64X4(At(p, iq4xsBytes*r+8+32*i), q)
 				VSHUFI64X2(Imm(0x50), q, q, q)
-				VPSRLVQ(zmm(24), q, q)
-				VPANDD(zmm(25), q, q)
+				VPSRLVQ(Z(24), q, q)
+				VPANDD(Z(25), q, q)
 				look(q)
 				VPXORD(dot, dot, dot)
-				VPDPBUSD(at(act, actBytes*r+64*i), q, dot)
+				VPDPBUSD(At(act, actBytes*r+64*i), q, dot)
 				VPERMD(one, words[i], s)
 				VPMULLD(s, dot, dot)
 				VPADDD(dot, v, v)
@@ -89,7 +90,7 @@ func iq4xsRows() {
 		sumLanes(total)
 		VPXOR(reg.X1, reg.X1, reg.X1)
 		for r := range n {
-			VPINSRW(Imm(uint64(r)), at(p, iq4xsBytes*r), reg.X1, reg.X1)
+			VPINSRW(Imm(uint64(r)), At(p, iq4xsBytes*r), reg.X1, reg.X1)
 		}
 		VCVTPH2PS(reg.X1, reg.X1)
 		VCVTDQ2PS(reg.X0, reg.X0)

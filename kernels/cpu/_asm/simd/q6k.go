@@ -1,6 +1,7 @@
 package main
 
 import (
+	. "github.com/fucina-go/fucina/kernels/cpu/_asm/gen"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -12,9 +13,9 @@ const q6kBytes = 210
 // without their offset of 32, which the sums of the activations make good.
 func q6kRows(vbmi bool) {
 	TEXT("q6kRows"+level(vbmi), NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
-	k := &q6k{vbmi: vbmi, low: zmm(31), shift4: zmm(30), high: zmm(29), turns: [2]reg.VecPhysical{zmm(28), zmm(27)}}
-	broadcast(0x0f0f0f0f, k.low)
-	broadcast(0x30303030, k.high)
+	k := &q6k{vbmi: vbmi, low: Z(31), shift4: Z(30), high: Z(29), turns: [2]reg.VecPhysical{Z(28), Z(27)}}
+	Broadcast(0x0f0f0f0f, k.low)
+	Broadcast(0x30303030, k.high)
 	if vbmi {
 		shiftMatrix(k.shift4)
 	}
@@ -24,12 +25,12 @@ func q6kRows(vbmi bool) {
 	}
 	for i := range k.words {
 		// Scales 4i to 4i+3 as words, 8 times each.
-		k.words[i] = zmm(23 + i)
+		k.words[i] = Z(23 + i)
 		var b []byte
 		for g := range 4 {
-			b = append(b, repeat([]byte{byte(4*i + g), 0}, 8)...)
+			b = append(b, Repeat([]byte{byte(4*i + g), 0}, 8)...)
 		}
-		VMOVDQU16(table("q6kWords"+string(rune('0'+i)), b), k.words[i])
+		VMOVDQU16(Table("q6kWords"+string(rune('0'+i)), b), k.words[i])
 	}
 	rowLoop(q6kBytes, k.blocks)
 }
@@ -44,27 +45,27 @@ type q6k struct {
 
 // blocks adds n super-blocks, 4 or 1, at p to the sum.
 func (k *q6k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
-	total := [4]reg.VecPhysical{zmm(11), zmm(12), zmm(13), zmm(14)}
+	total := [4]reg.VecPhysical{Z(11), Z(12), Z(13), Z(14)}
 	for r, v := range total {
 		VPXORD(v, v, v)
 		if r >= n {
 			continue
 		}
-		scales, offset := zmm(10), zmm(9)
-		VPMOVSXBW(at(p, q6kBytes*r+192), scales.AsY())
-		VPMADDWD(at(act, actBytes*r+actSums16), scales.AsY(), offset.AsY())
+		scales, offset := Z(10), Z(9)
+		VPMOVSXBW(At(p, q6kBytes*r+192), scales.AsY())
+		VPMADDWD(At(act, actBytes*r+actSums16), scales.AsY(), offset.AsY())
 		VPSLLD(Imm(5), offset.AsY(), offset.AsY())
 		VPSUBD(offset.AsY(), v.AsY(), v.AsY())
 		for h := range 2 {
-			low, high, bits := zmm(8), zmm(7), zmm(6)
-			VMOVDQU8(at(p, q6kBytes*r+64*h), low)
-			VBROADCASTI64X4(at(p, q6kBytes*r+128+32*h), bits)
+			low, high, bits := Z(8), Z(7), Z(6)
+			VMOVDQU8(At(p, q6kBytes*r+64*h), low)
+			VBROADCASTI64X4(At(p, q6kBytes*r+128+32*h), bits)
 			halvesOf(k.vbmi, low, high, k.low, k.shift4)
 			for i, q := range []reg.VecPhysical{low, high} {
-				f, s := zmm(4), zmm(3)
+				f, s := Z(4), Z(3)
 				VPROLVQ(k.turns[i], bits, f)
 				VPTERNLOGD(Imm(0xf8), k.high, f, q) // q | f&high
-				VPMADDUBSW(at(act, actBytes*r+128*h+64*i), q, q)
+				VPMADDUBSW(At(act, actBytes*r+128*h+64*i), q, q)
 				VPERMW(scales, k.words[2*h+i], s)
 				VPDPWSSD(s, q, v)
 			}
@@ -72,10 +73,10 @@ func (k *q6k) blocks(p, act reg.Register, sum reg.VecPhysical, n int) {
 	}
 	sumLanes(total)
 	// The scales of the blocks are 210 bytes apart.
-	VMOVD(at(p, q6kBytes-4), reg.X1)
+	VMOVD(At(p, q6kBytes-4), reg.X1)
 	VPSRLD(Imm(16), reg.X1, reg.X1)
 	for r := 1; r < n; r++ {
-		VPINSRW(Imm(uint64(r)), at(p, q6kBytes*r+208), reg.X1, reg.X1)
+		VPINSRW(Imm(uint64(r)), At(p, q6kBytes*r+208), reg.X1, reg.X1)
 	}
 	VCVTPH2PS(reg.X1, reg.X1)
 	VCVTDQ2PS(reg.X0, reg.X0)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	. "github.com/fucina-go/fucina/kernels/cpu/_asm/gen"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -48,7 +49,7 @@ func (f *small) rows() {
 	Label("rest")
 	ADDQ(Imm(8), n)
 	JZ(LabelRef("done"))
-	zero := zmm(0)
+	zero := Z(0)
 	VPXORD(zero, zero, zero)
 	for i := 0; i < (8*f.bytes+63)/64; i++ {
 		VMOVDQU32(zero, rest.Offset(64*i))
@@ -78,25 +79,25 @@ func (f *small) rows() {
 
 // eight adds eight blocks at p to the sum.
 func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
-	total := [4]reg.VecPhysical{zmm(11), zmm(12), zmm(13), zmm(14)}
+	total := [4]reg.VecPhysical{Z(11), Z(12), Z(13), Z(14)}
 	for i, v := range total {
-		q := zmm(10)
-		f.pair(at(p, 2*i*f.bytes), at(p, (2*i+1)*f.bytes), q)
+		q := Z(10)
+		f.pair(At(p, 2*i*f.bytes), At(p, (2*i+1)*f.bytes), q)
 		VPXORD(v, v, v)
-		VPDPBUSD(at(act, 64*i), q, v)
+		VPDPBUSD(At(act, 64*i), q, v)
 	}
-	combine(addWords, total, zmm(0))
+	combine(addWords, total, Z(0))
 	// The lanes 0 and 1 have parts of the blocks 0, 2, 4 and 6, the lanes 2 and 3 of the others.
-	VEXTRACTI128(Imm(1), zmm(11).AsY(), reg.X1)
-	VPADDD(zmm(11).AsX(), reg.X1, reg.X1)
-	VEXTRACTI64X4(Imm(1), zmm(11), reg.Y2)
+	VEXTRACTI128(Imm(1), Z(11).AsY(), reg.X1)
+	VPADDD(Z(11).AsX(), reg.X1, reg.X1)
+	VEXTRACTI64X4(Imm(1), Z(11), reg.Y2)
 	VEXTRACTI128(Imm(1), reg.Y2, reg.X3)
 	VPADDD(reg.X3, reg.X2, reg.X2)
 	VPUNPCKLDQ(reg.X2, reg.X1, reg.X3)
 	VPUNPCKHDQ(reg.X2, reg.X1, reg.X1)
 	VINSERTI128(Imm(1), reg.X1, reg.Y3, reg.Y0)
 	sums := reg.Y4
-	VPMOVSXWD(at(act, actSums), sums)
+	VPMOVSXWD(At(act, actSums), sums)
 	switch {
 	case f.bias > 0:
 		t := reg.Y1
@@ -111,10 +112,10 @@ func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 	if f.word != nil {
 		VPXOR(reg.X5, reg.X5, reg.X5)
 		for i := range 8 {
-			VPINSRB(Imm(uint64(i)), at(p, i*f.bytes), reg.X5, reg.X5)
+			VPINSRB(Imm(uint64(i)), At(p, i*f.bytes), reg.X5, reg.X5)
 		}
 		VPMOVZXBD(reg.X5, d)
-		f.word(zmm(5))
+		f.word(Z(5))
 	} else {
 		f.halves(p, 0, d)
 	}
@@ -124,9 +125,9 @@ func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 		VMULPS(d, reg.Y0, reg.Y0)
 		f.halves(p, f.term, reg.Y6)
 		VFMADD231PS(sums, reg.Y6, reg.Y0)
-		VMULPS(at(act, actScales), reg.Y0, reg.Y0)
+		VMULPS(At(act, actScales), reg.Y0, reg.Y0)
 	} else {
-		VMULPS(at(act, actScales), d, d)
+		VMULPS(At(act, actScales), d, d)
 		VMULPS(d, reg.Y0, reg.Y0)
 	}
 	// The eight products, one after the other, from zero.
@@ -148,7 +149,7 @@ func (f *small) halves(p reg.Register, offset int, y reg.VecPhysical) {
 	x := y.AsX()
 	VPXOR(x, x, x)
 	for i := range 8 {
-		VPINSRW(Imm(uint64(i)), at(p, i*f.bytes+offset), x, x)
+		VPINSRW(Imm(uint64(i)), At(p, i*f.bytes+offset), x, x)
 	}
 	VCVTPH2PS(x, y)
 }
@@ -159,14 +160,14 @@ func nibbles(a, b Mem, o int, v reg.VecPhysical) {
 	VBROADCASTI32X4(a.Offset(o), v.AsY())
 	VBROADCASTI32X4(b.Offset(o), reg.Y20)
 	VINSERTI64X4(Imm(1), reg.Y20, v, v)
-	VPSRLVQ(zmm(24), v, v)
-	VPANDD(zmm(25), v, v)
+	VPSRLVQ(Z(24), v, v)
+	VPANDD(Z(25), v, v)
 }
 
 // nibbleConstants sets what nibbles needs.
 func nibbleConstants() {
-	VMOVDQU32(table("nibbleShifts", repeat(dwords(0, 0, 0, 0, 4, 0, 4, 0), 2)), zmm(24))
-	broadcast(0x0f0f0f0f, zmm(25))
+	VMOVDQU32(Table("nibbleShifts", Repeat(Dwords(0, 0, 0, 0, 4, 0, 4, 0), 2)), Z(24))
+	Broadcast(0x0f0f0f0f, Z(25))
 }
 
 // levels makes the codes of v indices of a table of 16 levels, to which 128 is added.
@@ -177,8 +178,8 @@ func levels(name string, list [16]int) (constants func(), look func(v reg.VecPhy
 	}
 	return func() {
 		nibbleConstants()
-		VBROADCASTI32X4(table(name+"Levels", b), zmm(26))
-	}, func(v reg.VecPhysical) { VPSHUFB(v, zmm(26), v) }
+		VBROADCASTI32X4(Table(name+"Levels", b), Z(26))
+	}, func(v reg.VecPhysical) { VPSHUFB(v, Z(26), v) }
 }
 
 // iq4nlLevels are the levels of IQ4_NL and IQ4_XS.
@@ -195,12 +196,12 @@ func smallFormats() []*small {
 			SHLQ(Imm(32), high)
 			ORQ(high, low)
 			KMOVQ(low, reg.K1)
-			VPADDB(zmm(27), v, reg.K1, v)
+			VPADDB(Z(27), v, reg.K1, v)
 		}
 	}
 	fifthConstants := func() {
 		nibbleConstants()
-		broadcast(0x10101010, zmm(27))
+		Broadcast(0x10101010, Z(27))
 	}
 	nl, nlLook := levels("iq4nl", iq4nlLevels)
 	fp4, fp4Look := levels("fp4", [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12})
@@ -209,18 +210,18 @@ func smallFormats() []*small {
 		{name: "q41", bytes: 20, term: 2, constants: nibbleConstants, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 4, v) }},
 		{name: "q50", bytes: 22, bias: 16, constants: fifthConstants, pair: fifth(2)},
 		{name: "q51", bytes: 24, term: 2, constants: fifthConstants, pair: fifth(4)},
-		{name: "q80", bytes: 34, bias: 128, constants: func() { broadcast(0x80808080, zmm(24)) }, pair: func(a, b Mem, v reg.VecPhysical) {
+		{name: "q80", bytes: 34, bias: 128, constants: func() { Broadcast(0x80808080, Z(24)) }, pair: func(a, b Mem, v reg.VecPhysical) {
 			VMOVDQU(a.Offset(2), v.AsY())
 			VINSERTI64X4(Imm(1), b.Offset(2), v, v)
-			VPXORD(zmm(24), v, v)
+			VPXORD(Z(24), v, v)
 		}},
 		{name: "iq4nl", bytes: 18, bias: 128, constants: nl, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 2, v); nlLook(v) }},
 		{name: "mxfp4", bytes: 17, bias: 128, constants: func() {
 			fp4()
-			broadcast(1, zmm(27))
-			broadcast(0x00200000, zmm(28))
-			broadcast(255, zmm(29))
-			broadcast(0x7fc00000, zmm(30))
+			Broadcast(1, Z(27))
+			Broadcast(0x00200000, Z(28))
+			Broadcast(255, Z(29))
+			Broadcast(0x7fc00000, Z(30))
 		}, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 1, v); fp4Look(v) }, word: e8m0},
 	}
 }
@@ -228,14 +229,14 @@ func smallFormats() []*small {
 // e8m0 changes the words of v to 2^(e-128), where e is the first byte. The values of the bytes 0 and
 // 1 are subnormal, and byte 255 is a NaN.
 func e8m0(v reg.VecPhysical) {
-	low := zmm(20)
+	low := Z(20)
 	VPSLLD(Imm(24), v, v)
 	VPSRLD(Imm(24), v, v)
-	VPSLLVD(v, zmm(28), low)
-	VPCMPUD(Imm(2), zmm(27), v, reg.K1) // e <= 1
-	VPCMPUD(Imm(0), zmm(29), v, reg.K3) // e == 255
-	VPSUBD(zmm(27), v, v)
+	VPSLLVD(v, Z(28), low)
+	VPCMPUD(Imm(2), Z(27), v, reg.K1) // e <= 1
+	VPCMPUD(Imm(0), Z(29), v, reg.K3) // e == 255
+	VPSUBD(Z(27), v, v)
 	VPSLLD(Imm(23), v, v)
 	VMOVDQU32(low, reg.K1, v)
-	VMOVDQU32(zmm(30), reg.K3, v)
+	VMOVDQU32(Z(30), reg.K3, v)
 }
