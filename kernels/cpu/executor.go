@@ -9,6 +9,7 @@ import (
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/isa"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
 	"github.com/fucina-go/fucina/quant"
@@ -203,6 +204,7 @@ const tasksPerLane = 8
 // concurrently. It owns nothing that must be released.
 type Executor struct {
 	team    *team.Team
+	level   isa.Level // of the kernels that have several
 	lanes   int
 	grain   int // the least cost of a task, in multiply-adds
 	every   int // lookEvery; tests set less
@@ -218,12 +220,20 @@ type Executor struct {
 }
 
 // NewExecutor returns an Executor whose kernels run on t, which must outlive it.
-// Executors may share a team. If t is nil, kernels run on the calling goroutine only.
+// Executors may share a team. If t is nil, kernels run on the calling goroutine only. The kernels
+// have the level of isa.Current. If that is an error, which the provider reports, they have
+// isa.Generic.
 func NewExecutor(t *team.Team) *Executor {
+	level, _ := isa.Current()
+	return newExecutor(t, level)
+}
+
+// newExecutor is NewExecutor for a level that is supported here.
+func newExecutor(t *team.Team, level isa.Level) *Executor {
 	if t == nil {
 		t = team.New(1)
 	}
-	e := &Executor{team: t, lanes: t.Size(), grain: minTask, every: lookEvery}
+	e := &Executor{team: t, level: level, lanes: t.Size(), grain: minTask, every: lookEvery}
 	e.scratch = make([]scratch, e.lanes)
 	for i := range e.scratch {
 		e.scratch[i].e = e

@@ -10,6 +10,7 @@ import (
 	"github.com/fucina-go/fucina/core/accel"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/core/provider"
+	"github.com/fucina-go/fucina/internal/isa"
 	"github.com/fucina-go/fucina/internal/team"
 	kernels "github.com/fucina-go/fucina/kernels/cpu"
 )
@@ -48,10 +49,15 @@ var _ provider.Provider = (*Provider)(nil)
 // which grows with the number of threads.
 const maxThreads = 1 << 12
 
-// New returns the CPU provider. It fails if opt.Threads is negative or above 4096.
+// New returns the CPU provider. It fails if opt.Threads is negative or above 4096, or if the
+// variable FUCINA_CPU names no instruction set that is supported here.
 func New(opt Options) (*Provider, error) {
 	if opt.Threads < 0 || opt.Threads > maxThreads {
 		return nil, fmt.Errorf("cpu: %d threads, want 1 to %d, or 0 for one per processor", opt.Threads, maxThreads)
+	}
+	level, err := isa.Current()
+	if err != nil {
+		return nil, fmt.Errorf("cpu: %w", err)
 	}
 	n := opt.Threads
 	if n == 0 {
@@ -62,7 +68,7 @@ func New(opt Options) (*Provider, error) {
 		lanes: n,
 		info: provider.Info{
 			Name:       Name,
-			Device:     fmt.Sprintf("%s, %d threads", runtime.GOARCH, n),
+			Device:     fmt.Sprintf("%s %s, %d threads", runtime.GOARCH, level, n),
 			HostMemory: true,
 			Unified:    true,
 			TotalBytes: hostMemory(cgroupLimits),
