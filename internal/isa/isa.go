@@ -33,9 +33,12 @@ const (
 	DotProd
 	// I8MM has also SMMLA and USDOT.
 	I8MM
+
+	// Count is one more than the last level.
+	Count
 )
 
-var names = [...]string{"generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "neon", "dotprod", "i8mm"}
+var names = [Count]string{"generic", "avx2", "avxvnni", "avx512", "avx512vbmi", "neon", "dotprod", "i8mm"}
 
 // String returns the name that Env has for the level.
 func (l Level) String() string { return names[l] }

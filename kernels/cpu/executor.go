@@ -17,11 +17,18 @@ import (
 
 // kernel is the state of one operation between its preparation and its end.
 type kernel interface {
+	phase
 	// prepare derives the geometry from arguments that op.Check accepted and whose
 	// operands fit their memory, and keeps that memory until release. It checks the
 	// alignments that depend on formats, and the operands of indices. Because there may be
 	// many indices, it polls the context and returns s.err.
 	prepare(a *op.Args, s *scratch) error
+	// release drops the operands' memory.
+	release()
+}
+
+// phase is a part of an operation whose units are independent.
+type phase interface {
 	// cost returns the number of independent units, and the cost of a unit in
 	// multiply-adds, by which units are grouped into tasks. The cost is an upper estimate,
 	// because a lane does not poll the context within a task of small units.
@@ -29,44 +36,73 @@ type kernel interface {
 	// run computes the units lo to hi-1. Within a unit that may cost more than lookEvery,
 	// it counts the cost with s.spend, and returns when that returns false.
 	run(lo, hi int, s *scratch)
-	// release drops the operands' memory.
-	release()
+}
+
+// staged is a kernel with a phase that ends before its own begins.
+type staged interface {
+	kernel
+	before() phase
+}
+
+// variant is a way to compute an operation.
+type variant struct {
+	// make returns the kernel.
+	make func() kernel
+	// shared and lane, if set, return the bytes of workspace that the lanes share, and that
+	// each lane needs. The results are float64s, which do not overflow.
+	shared, lane func(a *op.Args) float64
 }
 
 // kernels has a row for each operation that is not in the table pointwise.
 var kernels = [op.Count]struct {
-	// make returns the kernel.
-	make func() kernel
-	// lane, if set, returns the bytes of workspace that each lane needs. The result is a
-	// float64, which does not overflow.
-	lane func(a *op.Args) float64
+	variant
+	// quick, if set, is the variant for operations that takesQuick accepts.
+	quick *variant
 	// aligned are the f32 operands that must start on a multiple of 4 bytes, if they are
 	// present.
 	aligned []op.Place
 }{
-	op.Copy:    {make: func() kernel { return new(copyKernel) }},
-	op.GetRows: {make: func() kernel { return new(getRows) }, aligned: []op.Place{op.FirstOut}},
-	op.RMSNorm: {make: func() kernel { return new(rmsNorm) }, aligned: []op.Place{0, op.FirstOut}},
-	op.RoPE:    {make: func() kernel { return new(rope) }, aligned: []op.Place{0, 1, op.FirstOut}},
-	op.MatMul:  {make: func() kernel { return new(matMul) }, lane: matMulLane, aligned: []op.Place{0, op.FirstOut}},
+	op.Copy:    {variant: variant{make: func() kernel { return new(copyKernel) }}},
+	op.GetRows: {variant: variant{make: func() kernel { return new(getRows) }}, aligned: []op.Place{op.FirstOut}},
+	op.RMSNorm: {variant: variant{make: func() kernel { return new(rmsNorm) }}, aligned: []op.Place{0, op.FirstOut}},
+	op.RoPE:    {variant: variant{make: func() kernel { return new(rope) }}, aligned: []op.Place{0, 1, op.FirstOut}},
+	op.MatMul:  {variant: variant{make: func() kernel { return new(matMul) }, lane: matMulLane}, quick: quickOf(op.MatMul), aligned: []op.Place{0, op.FirstOut}},
 	op.Attention: {
-		make: func() kernel { return new(attention) }, lane: attentionLane, aligned: []op.Place{0, op.FirstOut},
+		variant: variant{make: func() kernel { return new(attention) }, lane: attentionLane}, aligned: []op.Place{0, op.FirstOut},
 	},
-	op.Softmax: {make: func() kernel { return new(softmax) }, aligned: []op.Place{0, op.FirstOut}},
-	op.Argmax:  {make: func() kernel { return new(argmax) }, aligned: []op.Place{0}},
+	op.Softmax: {variant: variant{make: func() kernel { return new(softmax) }}, aligned: []op.Place{0, op.FirstOut}},
+	op.Argmax:  {variant: variant{make: func() kernel { return new(argmax) }}, aligned: []op.Place{0}},
 	op.Project: {
-		make: func() kernel { return new(project) }, lane: projectLane, aligned: []op.Place{0, 7, op.FirstOut},
+		variant: variant{make: func() kernel { return new(project) }, lane: projectLane}, quick: quickOf(op.Project), aligned: []op.Place{0, 7, op.FirstOut},
 	},
 	op.GatedProject: {
-		make: func() kernel { return new(gatedProject) }, lane: gatedProjectLane, aligned: []op.Place{0, op.FirstOut},
+		variant: variant{make: func() kernel { return new(gatedProject) }, lane: gatedProjectLane}, quick: quickOf(op.GatedProject), aligned: []op.Place{0, op.FirstOut},
 	},
-	op.SetRows: {make: func() kernel { return new(setRows) }, aligned: []op.Place{0}},
+	op.SetRows: {variant: variant{make: func() kernel { return new(setRows) }}, aligned: []op.Place{0}},
 	op.AddRMSNorm: {
-		make: func() kernel { return new(addRMSNorm) }, aligned: []op.Place{0, 1, op.FirstOut, op.FirstOut + 1},
+		variant: variant{make: func() kernel { return new(addRMSNorm) }}, aligned: []op.Place{0, 1, op.FirstOut, op.FirstOut + 1},
 	},
 	op.RotateStore: {
-		make: func() kernel { return new(rotateStore) }, lane: rotateStoreLane, aligned: []op.Place{0, 1, 2, 3, op.FirstOut},
+		variant: variant{make: func() kernel { return new(rotateStore) }, lane: rotateStoreLane}, aligned: []op.Place{0, 1, 2, 3, op.FirstOut},
 	},
+}
+
+// quickOf returns the quick variant of a product.
+func quickOf(id op.ID) *variant {
+	return &variant{
+		make:   func() kernel { return &quickProduct{op: id} },
+		shared: quickShared(id),
+		lane:   quickLane(id),
+	}
+}
+
+// variantOf returns the variant that computes the operation, and whether it is the quick one.
+func variantOf(id op.ID, a *op.Args) (v *variant, quick bool) {
+	k := &kernels[id]
+	if k.quick != nil && takesQuick(id, a) {
+		return k.quick, true
+	}
+	return &k.variant, false
 }
 
 // scratch is the state and the memory of one lane.
@@ -210,10 +246,12 @@ type Executor struct {
 	every   int // lookEvery; tests set less
 	scratch []scratch
 	kernels [op.Count]kernel
+	quick   [op.Count]kernel // or nil
 
 	// The operation in progress.
 	ctx     context.Context
-	current kernel
+	shared  []byte // part of the workspace; starts on a multiple of 8 bytes
+	current phase
 	units   int
 	chunk   int
 	task    func(task, lane int) bool
@@ -247,6 +285,9 @@ func newExecutor(t *team.Team, level isa.Level) *Executor {
 		default:
 			panic("cpu: " + id.String() + " has no kernel")
 		}
+		if q := kernels[id].quick; q != nil {
+			e.quick[id] = q.make()
+		}
 	}
 	// The method value is made once, because making one allocates.
 	e.task = e.runTask
@@ -265,32 +306,40 @@ func Plan(id op.ID, a *op.Args, lanes int) provider.Plan {
 	if !id.Valid() {
 		return provider.Decline(fmt.Sprintf("operation %d is unknown", id))
 	}
-	lane, err := laneOf(id, a, lanes)
+	v, _ := variantOf(id, a)
+	shared, lane, err := v.workspace(a, lanes)
 	if err != nil {
 		return provider.Decline(err.Error())
 	}
-	return provider.Plan{Supported: true, Workspace: lane * lanes}
+	return provider.Plan{Supported: true, Workspace: shared + lane*lanes}
 }
 
 // maxWorkspace bounds the bytes of a workspace. It is more than any machine has, and small
 // enough to compute with.
 const maxWorkspace = min(1<<50, math.MaxInt/2)
 
-// laneOf returns the bytes of workspace for each lane, padded so that two lanes share no
-// cache line.
-func laneOf(id op.ID, a *op.Args, lanes int) (int, error) {
-	f := kernels[id].lane
-	if f == nil {
-		return 0, nil
+// workspace returns the bytes of workspace that the lanes share, and that each lane needs, padded so
+// that two lanes share no cache line.
+func (v *variant) workspace(a *op.Args, lanes int) (shared, lane int, err error) {
+	var s, l float64
+	if v.shared != nil {
+		s = v.shared(a)
 	}
-	lane := f(a)
-	if lane == 0 {
-		return 0, nil
+	if v.lane != nil {
+		l = v.lane(a)
 	}
-	if all := lane * float64(lanes); all > maxWorkspace {
-		return 0, fmt.Errorf("rows so long that they need a workspace of %.3g bytes", all)
+	if all := s + l*float64(lanes); all > maxWorkspace {
+		return 0, 0, fmt.Errorf("rows so long that they need a workspace of %.3g bytes", all)
 	}
-	return (int(lane) + 127) &^ 63, nil
+	return lines(int(s)), lines(int(l)), nil
+}
+
+// lines returns n rounded up to whole cache lines, with one more unless n is 0.
+func lines(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return (n + 127) &^ 63
 }
 
 // Execute runs the operation and returns when it is done. op.Check has accepted the
@@ -315,19 +364,28 @@ func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 	if !id.Valid() {
 		return fmt.Errorf("cpu: %w: operation %d", provider.ErrUnsupported, id)
 	}
-	err := e.checkMemory(id, a)
+	v, quick := variantOf(id, a)
+	err := e.checkMemory(id, a, v)
 	if err == nil {
 		k := e.kernels[id]
+		if quick {
+			k = e.quick[id]
+		}
 		e.ctx = ctx
 		// Operands may lie in a mapped file.
 		err = offheap.Guard(func() error {
 			if err := k.prepare(a, &e.scratch[0]); err != nil {
 				return err
 			}
+			if k, ok := k.(staged); ok {
+				if err := e.run(k.before()); err != nil {
+					return err
+				}
+			}
 			return e.run(k)
 		})
 		k.release()
-		e.ctx, e.current = nil, nil
+		e.ctx, e.current, e.shared = nil, nil, nil
 		for i := range e.scratch {
 			e.scratch[i].workspace = nil
 		}
@@ -343,7 +401,7 @@ func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 
 // checkMemory checks that the operands and the workspace lie within their memory, and gives
 // each lane its workspace.
-func (e *Executor) checkMemory(id op.ID, a *op.Args) error {
+func (e *Executor) checkMemory(id op.ID, a *op.Args, v *variant) error {
 	for i := range a.NIn {
 		if a.In[i].IsZero() {
 			continue
@@ -365,35 +423,36 @@ func (e *Executor) checkMemory(id op.ID, a *op.Args) error {
 			return err
 		}
 	}
-	lane, err := laneOf(id, a, e.lanes)
-	if err != nil || lane == 0 {
+	shared, lane, err := v.workspace(a, e.lanes)
+	if err != nil || shared+lane == 0 {
 		return err
 	}
 	w := a.Workspace.Host
-	if len(w) < lane*e.lanes {
-		return fmt.Errorf("the workspace has %d bytes, want the %d that Plan asks for", len(w), lane*e.lanes)
+	if need := shared + lane*e.lanes; len(w) < need {
+		return fmt.Errorf("the workspace has %d bytes, want the %d that Plan asks for", len(w), need)
 	}
 	if !aligned(w, 8) {
 		return errors.New("the workspace does not start on a multiple of 8 bytes")
 	}
+	e.shared, w = w[:shared:shared], w[shared:]
 	for i := range e.scratch {
 		e.scratch[i].workspace = w[i*lane:][:lane:lane]
 	}
 	return nil
 }
 
-// run divides the units of a kernel into tasks and runs them on the lanes. A task costs at
+// run divides the units of a phase into tasks and runs them on the lanes. A task costs at
 // most lookEvery, unless a single unit costs more. A small operation runs on this
 // goroutine only.
-func (e *Executor) run(k kernel) error {
-	units, cost := k.cost()
+func (e *Executor) run(p phase) error {
+	units, cost := p.cost()
 	cost = max(1, cost)
 	tasks := 1
 	if perTask := max(1, e.grain/cost); e.lanes > 1 && units >= 2*perTask {
 		tasks = min(units/perTask, e.lanes*tasksPerLane)
 	}
 	e.chunk = min((units+tasks-1)/tasks, max(1, e.every/cost))
-	e.current, e.units = k, units
+	e.current, e.units = p, units
 	if e.team.Run((units+e.chunk-1)/e.chunk, e.task) {
 		return nil
 	}

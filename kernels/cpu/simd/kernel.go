@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/fucina-go/fucina/core/dtype"
@@ -36,15 +37,34 @@ type (
 var tileSizes = [4]int{6, 4, 2, 1}
 
 // KernelOf returns the kernel of the format d for the level, and whether there is one. The level is
-// supported.
+// supported. Once the kernel exists, it does not allocate.
 func KernelOf(d dtype.DType, level isa.Level) (*Kernel, bool) {
-	if !d.Valid() || forms[d].order == nil {
+	if !Has(d) {
 		return nil, false
 	}
-	k := &Kernel{d: d, form: &forms[d]}
-	k.vectorise(level)
+	memo := &kernels[level][d]
+	k := memo.Load()
+	if k == nil {
+		k = &Kernel{d: d, form: &forms[d]}
+		k.vectorise(level)
+		memo.Store(k)
+	}
 	return k, true
 }
+
+// kernels are those that KernelOf has made.
+var kernels [isa.Count][dtype.Count]atomic.Pointer[Kernel]
+
+// Has reports whether the format has kernels.
+func Has(d dtype.DType) bool { return d.Valid() && forms[d].order != nil }
+
+// SharesActivations reports whether both kernels multiply the same activations of 8 bits.
+func (k *Kernel) SharesActivations(o *Kernel) bool {
+	return (k.form.group > 0) == (o.form.group > 0) && *k.form.order == *o.form.order
+}
+
+// Vectorized reports whether Row and Panel use assembly.
+func (k *Kernel) Vectorized() (row, panel bool) { return k.rows != nil, k.tile[0] != nil }
 
 // ActSize returns the number of bytes of a row of k activations.
 func ActSize(k int) int { return (k + 255) / 256 * ActBytes }
@@ -53,12 +73,12 @@ func ActSize(k int) int { return (k + 255) / 256 * ActBytes }
 // [stretches][m][ActBytes]. n is a multiple of the format's block size, and of 32.
 func (k *Kernel) Quantize(dst []byte, x []float32, m, n int) {
 	for i := range m {
-		k.quantizeRow(dst[i*ActBytes:], m*ActBytes, x[i*n:][:n])
+		k.QuantizeRow(dst[i*ActBytes:], m*ActBytes, x[i*n:][:n])
 	}
 }
 
-// quantizeRow quantizes a row to stretches that are stride bytes apart.
-func (k *Kernel) quantizeRow(dst []byte, stride int, x []float32) {
+// QuantizeRow makes the activations x those of 8 bits, in stretches that are stride bytes apart.
+func (k *Kernel) QuantizeRow(dst []byte, stride int, x []float32) {
 	super := k.form.group > 0
 	if whole := len(x) / 256; whole > 0 && (super && k.act.super != nil || !super && k.act.small != nil) {
 		_ = dst[(whole-1)*stride:][:ActBytes]

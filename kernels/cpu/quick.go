@@ -1,0 +1,466 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/internal/isa"
+	"github.com/fucina-go/fucina/kernels/cpu/simd"
+)
+
+// quickProduct is the kernel of op.MatMul, op.Project and op.GatedProject, unless the operation is
+// exact. It multiplies the rows of the weights as they are stored, by activations of 8 bits.
+//
+// If there are few rows of x, a unit multiplies a few rows of a matrix by all of them. Otherwise it
+// multiplies a panel of rows of a matrix by a block of rows of x. In both, a value depends on its
+// row of x and its row of the matrix only.
+type quickProduct struct {
+	op            op.ID
+	batches, m    int // m is the number of rows of x in a batch
+	kk            int // the length of the dot products
+	xr, or, rr    rows
+	x, out        []float32
+	residual      []float32
+	factors       [3]factor
+	n             int // number of factors
+	units         int // of the rows of all factors
+	unitRows      int // rows of a matrix in a unit
+	block, blocks int // rows of x in a unit, and units for all rows of x
+	activation    op.ID
+	quantizing    quantizing
+}
+
+// quantizing is the phase that makes activations of 8 bits. A unit is a row of x.
+type quantizing struct {
+	k     *quickProduct
+	forms [3]*simd.Kernel // one for each arrangement of activations that the matrices need
+	n     int
+	bytes int // of the rows of an arrangement
+	act   []byte
+}
+
+// factor is a matrix of a quick product, with the steps that follow its product.
+type factor struct {
+	ints        *simd.Kernel
+	form        int // which of the forms of the activations
+	n           int // rows of a batch
+	size        int // bytes of a row
+	batch, row  int // strides in bytes
+	bytes       []byte
+	units       int // units of a batch
+	column      int // of the output, where the columns of the matrix begin
+	scale       float32
+	bias        []byte // from the first element on, or nil
+	stride      int    // of the bias
+	biasFirst   bool
+	vectorRows  bool
+	vectorPanel bool
+}
+
+// Rows of x up to fewRows are multiplied one by one.
+const fewRows = 3
+
+// longestRow is the largest length of dot products. One takes less than 100 us.
+const longestRow = 1 << 18
+
+// blockRows is the largest number of rows of x in a unit. With so many, the preparation of a panel
+// is a small part of a unit.
+const blockRows = 512
+
+// matrices returns the places of the matrices of a product.
+func matrices(id op.ID) (first, last op.Place) {
+	switch id {
+	case op.Project:
+		return 1, 3
+	case op.GatedProject:
+		return 1, 2
+	}
+	return 1, 1
+}
+
+// takesQuick reports whether a quick product computes the operation.
+func takesQuick(id op.ID, a *op.Args) bool {
+	if a.Exact {
+		return false
+	}
+	first, last := matrices(id)
+	for p := first; p <= last; p++ {
+		if !a.Has(p) {
+			continue
+		}
+		w := a.At(p)
+		if !simd.Has(w.DType) || w.Shape.Dim(-1) > longestRow {
+			return false
+		}
+	}
+	return true
+}
+
+// blockOf returns the number of rows of x in a unit, of m rows in a batch.
+func blockOf(id op.ID, m int) int {
+	if m <= fewRows {
+		return 1
+	}
+	if id == op.GatedProject {
+		return min(m, blockRows/2) // there are two panels
+	}
+	return min(m, blockRows)
+}
+
+// rowsOf returns the number of rows of x in a batch.
+func rowsOf(a *op.Args) int {
+	x := &a.In[0].Shape
+	m := 1
+	for i := range x.Rank() - 1 {
+		m *= x.Dim(i)
+	}
+	if w := &a.In[1].Shape; w.Rank() == 3 {
+		m /= w.Dim(0)
+	}
+	return m
+}
+
+// quickLane returns the workspace of a lane in bytes: that of a panel for each matrix that a unit
+// multiplies.
+func quickLane(id op.ID) func(a *op.Args) float64 {
+	return func(a *op.Args) float64 {
+		m := rowsOf(a)
+		if m <= fewRows {
+			return 0
+		}
+		bytes := float64(simd.ScratchBytes(blockOf(id, m)))
+		if id == op.GatedProject {
+			bytes *= 2
+		}
+		return bytes
+	}
+}
+
+// quickShared returns the workspace of the activations of 8 bits in bytes.
+func quickShared(id op.ID) func(a *op.Args) float64 {
+	return func(a *op.Args) float64 {
+		var list [3]*simd.Kernel
+		n := 0
+		first, last := matrices(id)
+		for p := first; p <= last; p++ {
+			if a.Has(p) {
+				k, _ := simd.KernelOf(a.At(p).DType, isa.Generic)
+				_, n = addForm(&list, n, k)
+			}
+		}
+		x := &a.In[0].Shape
+		rows := 1.0
+		for i := range x.Rank() - 1 {
+			rows *= float64(x.Dim(i))
+		}
+		return rows * float64(n) * float64(simd.ActSize(x.Dim(-1)))
+	}
+}
+
+// addForm finds the arrangement of activations of k in a list of n, or adds it.
+func addForm(list *[3]*simd.Kernel, n int, k *simd.Kernel) (i, count int) {
+	for i, f := range list[:n] {
+		if f.SharesActivations(k) {
+			return i, n
+		}
+	}
+	list[n] = k
+	return n, n + 1
+}
+
+func (f *factor) init(a *op.Args, i int, bias op.Place, q *quantizing, level isa.Level) {
+	w := &a.In[1+i]
+	f.ints, _ = simd.KernelOf(w.DType, level)
+	f.vectorRows, f.vectorPanel = f.ints.Vectorized()
+	f.form, q.n = addForm(&q.forms, q.n, f.ints)
+	size := w.DType.Size()
+	f.size = w.Shape.Dim(-1) / w.DType.BlockSize() * size
+	f.n, f.row, f.batch = w.Shape.Dim(-2), w.Strides.Dim(-2)*size, 0
+	if w.Shape.Rank() == 3 {
+		f.batch = w.Strides.Dim(0) * size
+	}
+	f.bytes = bytesOf(w)
+	f.scale, f.biasFirst, f.bias = 1, a.BiasFirst, nil
+	if bias > 0 {
+		f.scale = a.Scales[i]
+		if p := bias + op.Place(i); a.Has(p) {
+			b := a.At(p)
+			f.bias, f.stride = bytesOf(b), b.Strides.Dim(0)
+		}
+	}
+}
+
+// steps makes the values y, which are products of the rows from first on, those of the term.
+// Each step is rounded as the operation that it stands for.
+func (f *factor) steps(y []float32, first int) {
+	if f.bias != nil && f.biasFirst {
+		f.addBias(y, first)
+	}
+	if f.scale != 1 {
+		for i := range y {
+			y[i] *= f.scale
+		}
+	}
+	if f.bias != nil && !f.biasFirst {
+		f.addBias(y, first)
+	}
+}
+
+func (f *factor) addBias(y []float32, first int) {
+	for i := range y {
+		y[i] += math.Float32frombits(binary.LittleEndian.Uint32(f.bias[4*(first+i)*f.stride:]))
+	}
+}
+
+func (k *quickProduct) prepare(a *op.Args, s *scratch) error {
+	x, out := &a.In[0], &a.Out[0]
+	last := x.Shape.Rank() - 1
+	k.xr.init(x, last)
+	k.or.init(out, last)
+	k.x, k.out, k.kk, k.batches = floatsOf(x), floatsOf(out), x.Shape.Dim(last), 1
+	if w := &a.In[1].Shape; w.Rank() == 3 {
+		k.batches = w.Dim(0)
+	}
+	k.m = k.xr.n / k.batches
+	k.block = blockOf(k.op, k.m)
+	k.unitRows = simd.PanelRows
+	if k.m <= fewRows {
+		k.unitRows = rowGroup
+	}
+	q := &k.quantizing
+	q.k, q.n = k, 0
+	k.n, k.units = 0, 0
+	first, end := matrices(k.op)
+	var bias op.Place
+	switch k.op {
+	case op.Project:
+		bias = 4
+	case op.GatedProject:
+		bias = 3
+		if k.activation = op.SwiGLU; a.Act == op.GELU {
+			k.activation = op.GeGLU
+		}
+	}
+	column := 0
+	for p := first; p <= end; p++ {
+		if !a.Has(p) {
+			continue
+		}
+		f := &k.factors[k.n]
+		f.init(a, int(p-1), bias, q, s.e.level)
+		f.column = column
+		column += f.n
+		if f.units = (f.n + k.unitRows - 1) / k.unitRows; k.op != op.GatedProject || k.n == 0 {
+			k.units += f.units
+		}
+		k.n++
+	}
+	if k.m > fewRows {
+		// A unit without assembly ends before the next look at the context is due.
+		k.block = min(k.block, max(fewRows+1, s.e.every*unitSpeed(k)/(simd.PanelRows*k.kk)))
+		if k.units*k.batches < 4*s.e.lanes {
+			k.block = min(k.block, max(stretchRows, (k.m+s.e.lanes-1)/s.e.lanes))
+		}
+	}
+	k.blocks = 1
+	if k.m > fewRows {
+		k.blocks = (k.m + k.block - 1) / k.block
+	}
+	q.bytes = k.xr.n * simd.ActSize(k.kk)
+	q.act = s.e.shared
+	if k.op == op.Project && a.Has(7) {
+		r := &a.In[7]
+		k.rr.init(r, r.Shape.Rank()-1)
+		k.residual = floatsOf(r)
+	}
+	return nil
+}
+
+func (k *quickProduct) release() {
+	k.x, k.out, k.residual = nil, nil, nil
+	for i := range k.factors {
+		k.factors[i].bytes, k.factors[i].bias = nil, nil
+	}
+	k.quantizing.act = nil
+}
+
+// rowGroup is the number of rows of a matrix in a unit for few rows of x.
+const rowGroup = 8
+
+// The number of multiply-adds of quick products that take the time of one of the other kernels, which
+// are in plain Go. These are low estimates.
+const (
+	goSpeed    = 1
+	rowsSpeed  = 6
+	panelSpeed = 24
+)
+
+// unitSpeed returns the speed of the units of k.
+func unitSpeed(k *quickProduct) int {
+	speed := panelSpeed
+	if k.m <= fewRows {
+		speed = rowsSpeed
+	}
+	for i := range k.factors[:k.n] {
+		if f := &k.factors[i]; k.m <= fewRows && !f.vectorRows || k.m > fewRows && !f.vectorPanel {
+			return goSpeed
+		}
+	}
+	return speed
+}
+
+// cost counts the factors of op.GatedProject in one unit.
+func (k *quickProduct) cost() (units, cost int) {
+	per := k.unitRows * k.kk
+	if k.op == op.GatedProject {
+		per *= 2
+	}
+	rows := min(k.m, k.block)
+	if k.m <= fewRows {
+		rows = k.m
+	}
+	cost = unitCost + per*rows/unitSpeed(k) + k.unitRows*rows/4
+	if k.m > fewRows {
+		cost += per / 8 // the preparation of the panel
+	}
+	if k.op == op.GatedProject {
+		cost += k.unitRows * rows * expCost
+	}
+	return k.batches * k.units * k.blocks, cost
+}
+
+// before is the phase before the products.
+func (k *quickProduct) before() phase { return &k.quantizing }
+
+func (q *quantizing) cost() (units, cost int) {
+	return q.k.xr.n * q.n, unitCost + q.k.kk
+}
+
+// run quantizes rows of x to the arrangement in which simd expects them: the rows of a block lie
+// together, stretch by stretch.
+func (q *quantizing) run(lo, hi int, s *scratch) {
+	k := q.k
+	for u := lo; u < hi && s.spend(k.kk); u++ {
+		i, form := u/q.n, u%q.n
+		at, stride := q.at(form, i)
+		q.forms[form].QuantizeRow(q.act[at:], stride, k.x[k.xr.at(i):][:k.kk])
+	}
+}
+
+// at returns the place of row i of x in an arrangement, and the bytes from stretch to stretch.
+func (q *quantizing) at(form, i int) (at, stride int) {
+	k := q.k
+	b, row := i/k.m, i%k.m
+	first := row / k.block * k.block
+	n := min(k.block, k.m-first) // rows of the block
+	return form*q.bytes + (b*k.m+first)*simd.ActSize(k.kk) + (row-first)*simd.ActBytes, n * simd.ActBytes
+}
+
+// find returns the factor and the first row of unit u of a batch.
+func (k *quickProduct) find(u int) (f *factor, row int) {
+	i := 0
+	for u >= k.factors[i].units {
+		u -= k.factors[i].units
+		i++
+	}
+	return &k.factors[i], u * k.unitRows
+}
+
+func (k *quickProduct) run(lo, hi int, s *scratch) {
+	if k.m <= fewRows {
+		k.runRows(lo, hi, s)
+		return
+	}
+	for u := lo; u < hi && s.err == nil; u++ {
+		part, t := u%k.blocks, u/k.blocks
+		b := t / k.units
+		f, row := k.find(t % k.units)
+		k.panel(f, b, row, part*k.block, s)
+	}
+}
+
+// callBytes is the number of bytes of weights that a call multiplies. It takes a few microseconds
+// from memory, and stays in the first cache for the second row of x.
+const callBytes = 24 << 10
+
+// runRows computes units for few rows of x.
+func (k *quickProduct) runRows(lo, hi int, s *scratch) {
+	for u := lo; u < hi; {
+		b := u / k.units
+		f, row := k.find(u % k.units)
+		n := min((hi-u)*k.unitRows, f.n-row, bufferLen, max(1, callBytes/f.size/k.unitRows)*k.unitRows)
+		u += (n + k.unitRows - 1) / k.unitRows
+		for i := b * k.m; i < (b+1)*k.m; i++ {
+			if !s.spend(n * k.kk / unitSpeed(k)) {
+				return
+			}
+			y := s.floats[:n]
+			k.rows(y, f, b, row, i)
+			if k.op == op.GatedProject {
+				up := s.second[:n]
+				k.rows(up, &k.factors[1], b, row, i)
+				pointwise[k.activation].loop(k.out[k.or.at(i)+row:][:n], up, y, nil)
+				continue
+			}
+			k.finish(y, f, row, i)
+		}
+	}
+}
+
+// rows sets y to the products of rows of the factor, from row first of batch b on, with row i of x.
+func (k *quickProduct) rows(y []float32, f *factor, b, first, i int) {
+	at, _ := k.quantizing.at(f.form, i)
+	f.ints.Row(y, f.bytes[b*f.batch+first*f.row:], f.row, k.kk, k.quantizing.act[at:])
+	f.steps(y, first)
+}
+
+// finish writes the columns of the factor from first on, of row i.
+func (k *quickProduct) finish(y []float32, f *factor, first, i int) {
+	column := f.column + first
+	out := k.out[k.or.at(i)+column:][:len(y)]
+	if k.residual == nil {
+		copy(out, y)
+		return
+	}
+	for j, r := range k.residual[k.rr.at(i)+column:][:len(y)] {
+		out[j] = y[j] + r
+	}
+}
+
+// panel multiplies a panel from row on by the rows of x of a batch from first on.
+func (k *quickProduct) panel(f *factor, b, row, first int, s *scratch) {
+	m := min(k.block, k.m-first)
+	n := min(simd.PanelRows, f.n-row)
+	if !s.spend(n * k.kk * m / unitSpeed(k)) {
+		return
+	}
+	y := k.multiply(f, b, row, n, first, m, s.workspace)
+	var up []float32
+	if k.op == op.GatedProject {
+		size := simd.ScratchBytes(m)
+		if !s.spend(n * k.kk * m / unitSpeed(k)) {
+			return
+		}
+		up = k.multiply(&k.factors[1], b, row, n, first, m, s.workspace[size:])
+	}
+	for i := range m {
+		y := y[i*simd.PanelRows:][:n]
+		at := b*k.m + first + i
+		f.steps(y, row)
+		if up != nil {
+			up := up[i*simd.PanelRows:][:n]
+			k.factors[1].steps(up, row)
+			pointwise[k.activation].loop(k.out[k.or.at(at)+row:][:n], up, y, nil)
+			continue
+		}
+		k.finish(y, f, row, at)
+	}
+}
+
+// multiply returns the products [m][PanelRows] of n rows of the factor with a block of rows of x. They
+// are in the workspace.
+func (k *quickProduct) multiply(f *factor, b, row, n, first, m int, workspace []byte) []float32 {
+	at, _ := k.quantizing.at(f.form, b*k.m+first)
+	return f.ints.Panel(simd.NewScratch(workspace, m), f.bytes[b*f.batch+row*f.row:], f.row, n, k.kk, k.quantizing.act[at:], m)
+}
