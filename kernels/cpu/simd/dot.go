@@ -15,25 +15,30 @@ func DotSuper(d dtype.DType, w, act []byte, stride int, order *Order) (sum float
 		var s quant.Super
 		s.Set(d, w[:d.Size()])
 		w = w[d.Size():]
-		a := act[i*stride:][:ActBytes]
-		var dot, mins int32
-		for g := range 16 {
-			var part, codes int32
-			at := a[32*int(order[g/2])+g%2*16:][:16]
-			for j, c := range at {
-				part += int32(s.Codes[16*g+j]) * int32(int8(c))
-				codes += int32(int8(c))
-			}
-			dot += int32(s.Scales[g]) * part
-			mins += int32(s.Mins[g]) * codes
-		}
-		t := s.D * float32(dot)
-		if hasMins(d) {
-			t = fma(-s.DMin, float32(mins), t)
-		}
-		sum = fma(f32(a[actScale:]), t, sum)
+		sum = addSuper(sum, d, &s, act[i*stride:], order)
 	}
 	return sum
+}
+
+// addSuper adds the product of a super-block and a stretch of activations to the sum.
+func addSuper(sum float32, d dtype.DType, s *quant.Super, act []byte, order *Order) float32 {
+	act = act[:ActBytes]
+	var dot, mins int32
+	for g := range 16 {
+		var part, codes int32
+		w := s.Codes[16*g:][:16]
+		for j, c := range act[32*int(order[g/2])+g%2*16:][:16] {
+			part += int32(w[j]) * int32(int8(c))
+			codes += int32(int8(c))
+		}
+		dot += int32(s.Scales[g]) * part
+		mins += int32(s.Mins[g]) * codes
+	}
+	t := s.D * float32(dot)
+	if hasMins(d) {
+		t = fma(-s.DMin, float32(mins), t)
+	}
+	return fma(f32(act[actScale:]), t, sum)
 }
 
 // hasMins reports whether the blocks of a format with super-blocks have minima.
@@ -42,28 +47,37 @@ func hasMins(d dtype.DType) bool { return d == dtype.Q2_K || d == dtype.Q4_K || 
 // DotSmall returns the product of a row w of a format with small blocks and a row of activations,
 // whose stretches have one scale for 32 activations and are stride bytes apart.
 func DotSmall(d dtype.DType, w, act []byte, stride int) (sum float32) {
-	var part float32
-	n := 0 // blocks of 32 so far
-	for ; len(w) > 0; w = w[d.Size():] {
-		var list [4]quant.Small
-		blocks := list[:d.BlockSize()/32]
-		quant.SetSmall(blocks, d, w[:d.Size()])
-		for i := range blocks {
-			a := act[n/8*stride:][:ActBytes]
-			part += small(d, &blocks[i], a[n%8*32:][:32], f32(a[actScales+n%8*4:]))
-			if n++; n%8 == 0 {
-				sum += part
-				part = 0
-			}
-		}
-	}
-	if n%8 != 0 {
-		sum += part
+	step := 256 / d.BlockSize() * d.Size()
+	for i := 0; len(w) > 0; i++ {
+		n := min(step, len(w))
+		var list [8]quant.Small
+		sum += partSmall(d, setSmalls(&list, d, w[:n]), act[i*stride:])
+		w = w[n:]
 	}
 	return sum
 }
 
-// small returns the product of a block and activations with the scale dAct.
+// setSmalls sets the list to the blocks of 32 of a row of up to 256 elements.
+func setSmalls(list *[8]quant.Small, d dtype.DType, w []byte) []quant.Small {
+	n, size := 0, d.BlockSize()/32
+	for ; len(w) > 0; w = w[d.Size():] {
+		quant.SetSmall(list[n:][:size], d, w[:d.Size()])
+		n += size
+	}
+	return list[:n]
+}
+
+// partSmall returns the product of up to eight blocks and a stretch of activations.
+func partSmall(d dtype.DType, blocks []quant.Small, act []byte) (part float32) {
+	act = act[:ActBytes]
+	for i := range blocks {
+		part += small(d, &blocks[i], act[32*i:][:32], f32(act[actScales+4*i:]))
+	}
+	return part
+}
+
+// small returns the product of a block and activations with the scale dAct. The conversions keep
+// the compiler from fusing the product with the sum that follows.
 func small(d dtype.DType, s *quant.Small, act []byte, dAct float32) float32 {
 	var dot [2]int32
 	var codes int32
@@ -73,11 +87,11 @@ func small(d dtype.DType, s *quant.Small, act []byte, dAct float32) float32 {
 	}
 	switch d {
 	case dtype.Q4_1, dtype.Q5_1:
-		return dAct * fma(s.M, float32(codes), float32(s.D[0]*float32(dot[0]+dot[1])))
+		return float32(dAct * fma(s.M, float32(codes), float32(s.D[0]*float32(dot[0]+dot[1]))))
 	case dtype.NVFP4:
-		return dAct * fma(s.D[1], float32(dot[1]), float32(s.D[0]*float32(dot[0])))
+		return float32(dAct * fma(s.D[1], float32(dot[1]), float32(s.D[0]*float32(dot[0]))))
 	}
-	return float32(s.D[0]*dAct) * float32(dot[0]+dot[1])
+	return float32(float32(s.D[0]*dAct) * float32(dot[0]+dot[1]))
 }
 
 func f32(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }

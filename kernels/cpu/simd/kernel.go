@@ -6,6 +6,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/internal/isa"
+	"github.com/fucina-go/fucina/quant"
 )
 
 // Kernel multiplies rows of weights in one format by rows of activations of 8 bits. It is
@@ -160,10 +161,8 @@ func (k *Kernel) Panel(s Scratch, w []byte, rowBytes, rows, n int, act []byte, m
 	_ = w[(rows-1)*rowBytes:][:size]
 	_ = act[:m*ActSize(n)]
 	if k.tile[0] == nil {
-		for i := range m {
-			for r := range rows {
-				sums[i*PanelRows+r] = k.dot(w[r*rowBytes:][:size], act[i*ActBytes:], m*ActBytes)
-			}
+		for r := range rows {
+			k.addRow(sums[r:], w[r*rowBytes:][:size], act, m)
 		}
 		return sums
 	}
@@ -186,4 +185,30 @@ func (k *Kernel) Panel(s Scratch, w []byte, rowBytes, rows, n int, act []byte, m
 		}
 	}
 	return sums
+}
+
+// addRow adds the products of a row of weights and the m rows of activations of Quantize to every
+// element of sums at a multiple of PanelRows. It takes the integers out of the row once.
+func (k *Kernel) addRow(sums []float32, w, act []byte, m int) {
+	step := 256 / k.d.BlockSize() * k.d.Size()
+	for len(w) > 0 {
+		n := min(step, len(w))
+		var super quant.Super
+		var list [8]quant.Small
+		var blocks []quant.Small
+		if k.form.group > 0 {
+			super.Set(k.d, w[:n])
+		} else {
+			blocks = setSmalls(&list, k.d, w[:n])
+		}
+		for i := range m {
+			if sum := &sums[i*PanelRows]; k.form.group > 0 {
+				*sum = addSuper(*sum, k.d, &super, act, k.form.order)
+			} else {
+				*sum += partSmall(k.d, blocks, act)
+			}
+			act = act[ActBytes:]
+		}
+		w = w[n:]
+	}
 }
