@@ -34,10 +34,10 @@ cross:
 		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) vet ./... || exit 1; \
 	done
 
-# Only quant has assembly, which noasm leaves out.
+# Packages with assembly, which noasm leaves out.
 test: $(GOTEST)
 	$(GOTEST) ./...
-	$(GOTEST) -tags noasm ./quant
+	$(GOTEST) -tags noasm ./quant ./internal/team
 
 # The cases that take seconds and rarely fail if make test passes.
 full: $(GOTEST)

@@ -3,9 +3,11 @@ package team_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fucina-go/fucina/internal/team"
 )
@@ -41,6 +43,15 @@ func BenchmarkDispatch(b *testing.B) {
 				tm.Run(lanes, fn)
 			}
 		})
+		b.Run(fmt.Sprintf("ranges/%d", work), func(b *testing.B) {
+			tm := team.New(lanes)
+			defer tm.Close()
+			chunk := func(lo, _, lane int) bool { return fn(lo, lane) }
+			b.ReportAllocs()
+			for b.Loop() {
+				tm.RunRanges(lanes, 1, chunk)
+			}
+		})
 		b.Run(fmt.Sprintf("goroutines/%d", work), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -66,4 +77,32 @@ func BenchmarkDispatch(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkPark measures the median time from the end of a run, which all workers were in, until all
+// are parked.
+func BenchmarkPark(b *testing.B) {
+	lanes := max(runtime.GOMAXPROCS(0), 2)
+	tm := team.New(lanes)
+	defer tm.Close()
+	var inside atomic.Int32
+	fn := func(int, int) bool {
+		inside.Add(1)
+		for int(inside.Load()) < lanes {
+			runtime.Gosched()
+		}
+		return true
+	}
+	var times []time.Duration
+	for b.Loop() {
+		inside.Store(0)
+		tm.Run(lanes, fn)
+		start := time.Now()
+		for !tm.Parked() {
+			results[0].x = spend(20)
+		}
+		times = append(times, time.Since(start))
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Nanoseconds()), "ns/park")
 }

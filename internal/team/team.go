@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Panic is the value with which [Team.Run] panics if a task panicked on a worker. A panic
@@ -43,20 +44,26 @@ const (
 )
 
 const (
-	// spinRounds times spinLoads polls of the gate take about 20 microseconds, a few times
-	// the gap between two kernels of a forward pass.
-	spinRounds = 100
-	spinLoads  = 64
+	// spinTime is how long a goroutine polls before it sleeps, a few times the gap between two
+	// kernels of a forward pass.
+	spinTime = 35 * time.Microsecond
+	// yieldTime is how long a goroutine polls before it lets others run. A team may have more
+	// lanes than there are processors. A goroutine that yields often wakes idle processors and
+	// changes places with the goroutines that it waits for.
+	yieldTime = 10 * time.Microsecond
+	// spinLoads polls with a pause after each take from 0.1 to 3 microseconds. The pause of some
+	// processors takes 5 cycles and that of others 140.
+	spinLoads = 64
 )
 
 // Team is a set of lanes. Create it with [New] and close it with [Team.Close]. Its methods
 // may be called concurrently.
 type Team struct {
 	workers []worker
-	// spins is the number of rounds of polling the gate before sleeping. It is 0 on one
+	// spins says whether a goroutine polls the gate before it sleeps. It does not on one
 	// processor, which the awaited goroutine needs. New computes it, because GOMAXPROCS
 	// locks the scheduler.
-	spins int
+	spins bool
 
 	// mu is held during a run that uses workers, and by Close.
 	mu      sync.Mutex
@@ -66,18 +73,75 @@ type Team struct {
 	done    chan struct{} // receives a value when the last worker has left; see gateWaiting
 
 	// The fields of the run are written under mu while the gate is shut.
-	fn       func(task, lane int) bool
-	tasks    int
+	job      job
+	grain    int         // the units of a chunk
+	ranges   []share     // the parts of the run, at most one for each lane
 	stop     bool        // this is the last run: workers end
 	cut      atomic.Bool // a task returned false
 	panicked atomic.Pointer[Panic]
 
-	// gate and next are on cache lines of their own.
+	// gate is on a cache line of its own.
 	_    [64]byte
 	gate atomic.Uint64
 	_    [56]byte
-	next atomic.Int64 // the next task to hand out
-	_    [56]byte
+}
+
+// job is the function of a run: one of the two is set.
+type job struct {
+	task  func(task, lane int) bool
+	chunk func(lo, hi, lane int) bool
+}
+
+// run runs the units from lo to hi on a lane.
+func (j *job) run(lo, hi, lane int) bool {
+	if j.chunk != nil {
+		return j.chunk(lo, hi, lane)
+	}
+	for task := lo; task < hi; task++ {
+		if !j.task(task, lane) {
+			return false
+		}
+	}
+	return true
+}
+
+// share is a contiguous range of units, which lanes take in chunks from both ends.
+type share struct {
+	lo, hi int
+	chunks uint64 // chunks of the run's grain that cover the range, at most maxChunks
+	// The lower half of taken counts the attempts to take a chunk from the front, and the
+	// upper half those from the back. An attempt fails if there were as many before it as the
+	// range has chunks. A lane makes one attempt that fails, so that neither half overflows.
+	taken atomic.Uint64
+	_     [32]byte
+}
+
+const (
+	maxChunks = 1 << 30
+	takeFront = 1
+	takeBack  = 1 << 32
+)
+
+// set makes s the range from lo to hi with no chunk taken.
+func (s *share) set(lo, hi, grain int) {
+	s.lo, s.hi = lo, hi
+	s.chunks = uint64((hi-lo-1)/grain) + 1
+	s.taken.Store(0)
+}
+
+// take takes a chunk of s from the front or from the back. ok is false if none is left.
+func (s *share) take(end uint64, grain int) (lo, hi int, ok bool) {
+	taken := s.taken.Add(end) - end
+	front, back := taken%takeBack, taken/takeBack
+	if front+back >= s.chunks {
+		return 0, 0, false
+	}
+	i := front
+	if end == takeBack {
+		i = s.chunks - 1 - back
+	}
+	lo = s.lo + int(i)*grain
+	return lo, lo + min(grain, s.hi-lo), true
 }
 
 // worker is the state that a worker goroutine shares with the caller.
@@ -93,9 +157,11 @@ func New(n int) *Team {
 	if n < 1 {
 		panic(fmt.Sprintf("team: %d lanes, want at least 1", n))
 	}
-	t := &Team{workers: make([]worker, n-1), done: make(chan struct{}, 1)}
-	if runtime.GOMAXPROCS(0) > 1 {
-		t.spins = spinRounds
+	t := &Team{
+		workers: make([]worker, n-1),
+		ranges:  make([]share, 0, n),
+		done:    make(chan struct{}, 1),
+		spins:   runtime.GOMAXPROCS(0) > 1,
 	}
 	for i := range t.workers {
 		t.workers[i].wake = make(chan struct{}, 1)
@@ -125,19 +191,40 @@ func (t *Team) Size() int { return len(t.workers) + 1 }
 // Once the workers have started, Run does not allocate on the Go heap. A caller that must
 // not allocate reuses one func value.
 func (t *Team) Run(tasks int, fn func(task, lane int) bool) bool {
-	if tasks <= 1 || len(t.workers) == 0 || !t.mu.TryLock() {
-		return inline(tasks, fn)
+	return t.run(job{task: fn}, tasks, 1, 1)
+}
+
+// RunRanges calls fn for ranges [lo, hi) of at most grain units that together are the units
+// [0, units), each once. Everything else is as in [Team.Run]: lanes, visibility, the end by a
+// false result or a panic, and the caller that runs everything itself.
+//
+// The units are divided into one contiguous range for each lane. A lane takes its own range from
+// the front to the back, so that it reads memory in sequence, and then helps the others:
+// it takes chunks from the back of their ranges. The range of a worker that is late is taken by
+// the other lanes. A grain below 1 counts as 1. So that there are at most 1<<30 chunks, they can
+// be larger than grain.
+func (t *Team) RunRanges(units, grain int, fn func(lo, hi, lane int) bool) bool {
+	return t.run(job{chunk: fn}, units, grain, len(t.workers)+1)
+}
+
+// run runs a job of units in chunks of grain, which is at least 1. The units are divided into at
+// most the given number of ranges, and into fewer if there are not as many chunks.
+func (t *Team) run(j job, units, grain, ranges int) bool {
+	grain = max(grain, units/maxChunks+1)
+	if units <= grain || len(t.workers) == 0 || !t.mu.TryLock() {
+		return inline(j, units, grain)
 	}
 	if t.closed {
 		t.mu.Unlock()
-		return inline(tasks, fn)
+		return inline(j, units, grain)
 	}
 	if !t.started {
 		t.start()
 	}
-	t.fn, t.tasks = fn, tasks
-	t.next.Store(0)
-	t.open(min(tasks-1, len(t.workers)))
+	chunks := (units-1)/grain + 1
+	t.job, t.grain = j, grain
+	t.divide(units, min(ranges, chunks))
+	t.open(min(chunks-1, len(t.workers)))
 	t.lead()
 	done := !t.cut.Swap(false)
 	p := t.panicked.Swap(nil)
@@ -148,13 +235,30 @@ func (t *Team) Run(tasks int, fn func(task, lane int) bool) bool {
 	return done
 }
 
-func inline(tasks int, fn func(task, lane int) bool) bool {
-	for task := range tasks {
-		if !fn(task, 0) {
+// inline runs a job on the caller's goroutine.
+func inline(j job, units, grain int) bool {
+	for lo := 0; lo < units; {
+		hi := lo + min(grain, units-lo)
+		if !j.run(lo, hi, 0) {
 			return false
 		}
+		lo = hi
 	}
 	return true
+}
+
+// divide divides the units into n ranges that differ by at most one unit.
+func (t *Team) divide(units, n int) {
+	t.ranges = t.ranges[:n]
+	lo := 0
+	for i := range t.ranges {
+		hi := lo + units/n
+		if i < units%n {
+			hi++
+		}
+		t.ranges[i].set(lo, hi, t.grain)
+		lo = hi
+	}
 }
 
 // lead is the caller's part of a run. It ends with the gate shut and all workers outside,
@@ -167,7 +271,7 @@ func (t *Team) lead() {
 			t.skip()
 		}
 		t.shut()
-		t.fn = nil
+		t.job = job{}
 		if !returned {
 			t.cut.Store(false)
 			t.panicked.Store(nil)
@@ -178,21 +282,33 @@ func (t *Team) lead() {
 	returned = true
 }
 
-// skip marks the tasks of the run that have not begun as handed out.
-func (t *Team) skip() { t.next.Store(int64(t.tasks)) }
+// skip marks the chunks of the run that have not begun as taken.
+func (t *Team) skip() {
+	for i := range t.ranges {
+		t.ranges[i].taken.Store(t.ranges[i].chunks)
+	}
+}
 
-// runTasks runs tasks on a lane until none is left.
+// runTasks runs chunks on a lane until none is left: those of the lane's own range, and then
+// those of the others, beginning with the next lane's.
 func (t *Team) runTasks(lane int) {
-	fn, tasks := t.fn, int64(t.tasks)
-	for {
-		task := t.next.Add(1) - 1
-		if task >= tasks {
-			return
+	n := len(t.ranges)
+	for i := range n {
+		r := (lane + i) % n
+		end := uint64(takeBack)
+		if r == lane || n == 1 {
+			end = takeFront
 		}
-		if !fn(int(task), lane) {
-			t.cut.Store(true)
-			t.skip()
-			return
+		for {
+			lo, hi, ok := t.ranges[r].take(end, t.grain)
+			if !ok {
+				break
+			}
+			if !t.job.run(lo, hi, lane) {
+				t.cut.Store(true)
+				t.skip()
+				return
+			}
 		}
 	}
 }
@@ -220,10 +336,7 @@ func (t *Team) open(n int) {
 // shut lets no more workers in and waits until those inside have left.
 func (t *Team) shut() {
 	g := t.gate.And(^uint64(gateOpen)) &^ gateOpen
-	for range t.spins {
-		if g&gateCount == 0 {
-			return
-		}
+	for s := (spin{}); g&gateCount != 0 && t.spins && s.more(); {
 		g = t.look(g)
 	}
 	for g&gateCount != 0 {
@@ -236,15 +349,40 @@ func (t *Team) shut() {
 	}
 }
 
-// look polls the gate briefly for a change from g, and returns the newest value. If the
-// gate has not changed, look yields to other goroutines before it returns.
+// spin bounds a loop by spinTime. The first round does not read the clock, because most waits
+// end in it.
+type spin struct {
+	rounds  int
+	start   time.Time
+	yielded time.Duration // from start
+}
+
+// more reports whether the loop has time for another round.
+func (s *spin) more() bool {
+	s.rounds++
+	switch s.rounds {
+	case 1:
+		return true
+	case 2:
+		s.start = time.Now()
+		return true
+	}
+	spent := time.Since(s.start)
+	if spent-s.yielded >= yieldTime {
+		runtime.Gosched()
+		s.yielded = spent
+	}
+	return spent < spinTime
+}
+
+// look polls the gate briefly for a change from g, and returns the newest value.
 func (t *Team) look(g uint64) uint64 {
 	for range spinLoads {
 		if now := t.gate.Load(); now != g {
 			return now
 		}
+		pause()
 	}
-	runtime.Gosched()
 	return t.gate.Load()
 }
 
@@ -278,7 +416,7 @@ func (t *Team) await(i int, seen uint64) uint64 {
 	w := &t.workers[i]
 	g := t.gate.Load()
 	for {
-		for range t.spins {
+		for s := (spin{}); t.spins && s.more(); {
 			if run, ok := t.enter(g, seen); ok {
 				return run
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -504,6 +505,207 @@ func TestRunAllocatesNothing(t *testing.T) {
 		if got := testing.AllocsPerRun(500, func() { tm.Run(8, fn) }); got != 0 {
 			t.Errorf("%v allocations per run that ends at task %d of 8, want 0", got, last)
 		}
+		chunk := func(lo, _, lane int) bool { return fn(lo, lane) }
+		if got := testing.AllocsPerRun(500, func() { tm.RunRanges(24, 3, chunk) }); got != 0 {
+			t.Errorf("%v allocations per run of ranges that ends at chunk %d of 8, want 0", got, last)
+		}
+	}
+}
+
+// Every unit is in one chunk of at most the grain, for any division into ranges and chunks. Some
+// chunks take long, so that lanes that are done help the others. The plain writes show the race
+// detector that no two lanes run the same unit.
+func TestRangesEveryUnitOnce(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	runs := make([]int, 500)
+	slow := make([]bool, len(runs))
+	for _, lanes := range laneCounts {
+		tm := team.New(lanes)
+		for range 150 {
+			units, grain := rng.IntN(len(runs)+1), rng.IntN(40)-2
+			for i := range slow {
+				slow[i] = rng.IntN(100) == 0
+			}
+			clear(runs)
+			done := tm.RunRanges(units, grain, func(lo, hi, lane int) bool {
+				if lane < 0 || lane >= lanes || lo >= hi || hi-lo > max(1, grain) {
+					t.Errorf("seed %d: chunk [%d, %d) on lane %d of %d, want at most %d units", seed, lo, hi, lane, lanes, grain)
+				}
+				for unit := lo; unit < hi; unit++ {
+					runs[unit]++
+				}
+				if slow[lo] {
+					time.Sleep(20 * time.Microsecond)
+				}
+				return true
+			})
+			if !done {
+				t.Errorf("seed %d: RunRanges says that a chunk ended the run", seed)
+			}
+			for unit, n := range runs {
+				if want := boolInt(unit < units); n != want {
+					t.Fatalf("seed %d: %d lanes, %d units, grain %d: unit %d ran %d times, want %d", seed, lanes, units, grain, unit, n, want)
+				}
+			}
+		}
+		tm.RunRanges(-1, 4, func(int, int, int) bool { t.Error("a chunk of a run without units"); return true })
+		tm.Close()
+	}
+}
+
+// A lane takes its own range in ascending chunks. While another lane is at its first chunk, it
+// takes that lane's range, too, from the back.
+func TestRangesAreStolenFromTheBack(t *testing.T) {
+	tm := team.New(2)
+	defer tm.Close()
+	for busy := range 2 {
+		helper := 1 - busy
+		var first []int
+		var order [][2]int
+		left := make(chan struct{})
+		began := make(chan struct{})
+		tm.RunRanges(21, 3, func(lo, hi, lane int) bool {
+			if lane == busy {
+				first = append(first, lo, hi)
+				close(began)
+				<-left
+				return true
+			}
+			<-began
+			if order = append(order, [2]int{lo, hi}); len(order) == 7 {
+				close(left)
+			}
+			return true
+		})
+		// The ranges of 11 and 10 units have four chunks each.
+		ranges := [2][][2]int{{{0, 3}, {3, 6}, {6, 9}, {9, 11}}, {{11, 14}, {14, 17}, {17, 20}, {20, 21}}}
+		want := ranges[helper]
+		for i := 3; i > 0; i-- {
+			want = append(want, ranges[busy][i])
+		}
+		if fmt.Sprint(order) != fmt.Sprint(want) {
+			t.Errorf("lane %d took %v, want %v", helper, order, want)
+		}
+		if got := [2]int(first); got != ranges[busy][0] {
+			t.Errorf("lane %d took %v, want %v alone", busy, got, ranges[busy][0])
+		}
+	}
+}
+
+// Units past 32 bits are divided, too, and chunks may then exceed the grain.
+func TestRangesOfManyUnits(t *testing.T) {
+	if strconv.IntSize < 64 {
+		return
+	}
+	tm := team.New(3)
+	defer tm.Close()
+	units := 1 << 20
+	units *= units
+	for _, grain := range []int{1, units} {
+		var mu sync.Mutex
+		var los []int
+		size := 0
+		tm.RunRanges(units+1, grain, func(lo, hi, _ int) bool {
+			mu.Lock()
+			los, size = append(los, lo), max(size, hi-lo)
+			mu.Unlock()
+			return false
+		})
+		if grain = max(grain, units>>29); len(los) == 0 || size < units>>31 || size > grain {
+			t.Errorf("grain %d: chunks at %v of up to %d units", grain, los, size)
+		}
+	}
+}
+
+// A run of ranges inside a chunk, and one on a team that is busy, execute on the caller's
+// goroutine in order.
+func TestRangesInline(t *testing.T) {
+	tm := team.New(3)
+	defer tm.Close()
+	var got [4]string
+	tm.RunRanges(4, 1, func(lo, hi, _ int) bool {
+		for i := lo; i < hi; i++ {
+			tm.RunRanges(7, 3, func(lo, hi, lane int) bool {
+				got[i] += fmt.Sprintf("%d-%d/%d ", lo, hi, lane)
+				return lo < 3
+			})
+			run(tm, 2, func(task, lane int) { got[i] += fmt.Sprintf("%d/%d ", task, lane) })
+		}
+		return true
+	})
+	for i, s := range got {
+		if want := "0-3/0 3-6/0 0/0 1/0 "; s != want {
+			t.Errorf("chunk %d ran %q, want %q", i, s, want)
+		}
+	}
+}
+
+// A chunk that returns false, panics or ends its goroutine, on any lane, ends the run: the chunks
+// that have not begun are skipped, those of other lanes' ranges too.
+func TestRangesEndEarly(t *testing.T) {
+	const units, lanes = 3_000_000, 3
+	tm := team.New(lanes)
+	defer tm.Close()
+	for name, end := range map[string]func() bool{
+		"false":  func() bool { return false },
+		"panic":  func() bool { panic("stop") },
+		"goexit": func() bool { runtime.Goexit(); return true },
+	} {
+		for ending := range lanes {
+			var barrier sync.WaitGroup
+			barrier.Add(lanes)
+			var began atomic.Int32
+			var entered [lanes]bool
+			ended := make(chan struct{})
+			done, value := true, any(nil)
+			returned := make(chan struct{})
+			go func() {
+				defer close(returned)
+				defer func() { value = recover() }()
+				done = tm.RunRanges(units, 2, func(_, _, lane int) bool {
+					began.Add(1)
+					if !entered[lane] {
+						entered[lane] = true
+						barrier.Done()
+						barrier.Wait()
+					}
+					if lane == ending {
+						defer close(ended)
+						return end()
+					}
+					<-ended
+					// The lane takes some time from the end of the chunk to skipping the others.
+					time.Sleep(time.Millisecond)
+					return true
+				})
+			}()
+			<-returned
+			if began.Load() > 1000 {
+				t.Errorf("%s on lane %d: %d chunks began", name, ending, began.Load())
+			}
+			if name == "false" && (done || value != nil) {
+				t.Errorf("false on lane %d: RunRanges returned %t, panic %v", ending, done, value)
+			}
+			if _, ok := value.(*team.Panic); name != "false" && ok != (ending > 0) {
+				t.Errorf("%s on lane %d: panic %v", name, ending, value)
+			}
+			expectUsable(t, tm)
+		}
+	}
+}
+
+// Workers that have nothing to do park.
+func TestWorkersPark(t *testing.T) {
+	tm := team.New(4)
+	defer tm.Close()
+	for range 20 {
+		run(tm, 4, func(int, int) {})
+		for deadline := time.Now().Add(20 * time.Second); !tm.Parked(); time.Sleep(100 * time.Microsecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("a worker does not park")
+			}
+		}
 	}
 }
 
@@ -517,4 +719,18 @@ func ExampleTeam_Run() {
 	})
 	fmt.Println(row)
 	// Output: [0 1 4 9]
+}
+
+func ExampleTeam_RunRanges() {
+	tm := team.New(2)
+	defer tm.Close()
+	row := make([]float32, 10)
+	tm.RunRanges(len(row), 4, func(lo, hi, _ int) bool {
+		for i := lo; i < hi; i++ {
+			row[i] = float32(i * i)
+		}
+		return true
+	})
+	fmt.Println(row)
+	// Output: [0 1 4 9 16 25 36 49 64 81]
 }
