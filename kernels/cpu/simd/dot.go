@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/fucina-go/fucina/core/dtype"
+	"github.com/fucina-go/fucina/internal/fma32"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -36,9 +37,9 @@ func addSuper(sum float32, d dtype.DType, s *quant.Super, act []byte, order *Ord
 	}
 	t := s.D * float32(dot)
 	if hasMins(d) {
-		t = fma(-s.DMin, float32(mins), t)
+		t = fma32.FMA(-s.DMin, float32(mins), t)
 	}
-	return fma(f32(act[actScale:]), t, sum)
+	return fma32.FMA(f32(act[actScale:]), t, sum)
 }
 
 // hasMins reports whether the blocks of a format with super-blocks have minima.
@@ -87,33 +88,11 @@ func small(d dtype.DType, s *quant.Small, act []byte, dAct float32) float32 {
 	}
 	switch d {
 	case dtype.Q4_1, dtype.Q5_1:
-		return float32(dAct * fma(s.M, float32(codes), float32(s.D[0]*float32(dot[0]+dot[1]))))
+		return float32(dAct * fma32.FMA(s.M, float32(codes), float32(s.D[0]*float32(dot[0]+dot[1]))))
 	case dtype.NVFP4:
-		return float32(dAct * fma(s.D[1], float32(dot[1]), float32(s.D[0]*float32(dot[0]))))
+		return float32(dAct * fma32.FMA(s.D[1], float32(dot[1]), float32(s.D[0]*float32(dot[0]))))
 	}
 	return float32(float32(s.D[0]*dAct) * float32(dot[0]+dot[1]))
 }
 
 func f32(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
-
-// fma returns x*y + z, rounded once to f32. The product is exact in float64. The sum is rounded to
-// odd there, so that the second rounding, to f32, is right.
-func fma(x, y, z float32) float32 {
-	p, c := float64(x)*float64(y), float64(z)
-	s := p + c
-	if math.IsInf(s, 0) || s != s || math.IsInf(p, 0) {
-		return float32(s)
-	}
-	// e is the exact error of s.
-	b := s - p
-	e := (p - (s - b)) + (c - b)
-	if e != 0 && math.Float64bits(s)&1 == 0 {
-		// The exact sum is not a float64: take the neighbour towards it, which is odd.
-		if (e > 0) == (s > 0) {
-			s = math.Float64frombits(math.Float64bits(s) + 1)
-		} else {
-			s = math.Float64frombits(math.Float64bits(s) - 1)
-		}
-	}
-	return float32(s)
-}

@@ -2,39 +2,12 @@ package simd
 
 import (
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/quant"
 )
-
-// fma rounds once.
-func TestFMA(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	number := func() float32 {
-		// Few bits, so that ties are frequent, and exponents that meet.
-		return float32(r.IntN(1<<uint(1+r.IntN(24)))-1<<20) * float32(math.Ldexp(1, r.IntN(40)-20))
-	}
-	for range 300000 {
-		x, y, z := number(), number(), number()
-		p := new(big.Float).SetPrec(500).Mul(big.NewFloat(float64(x)), big.NewFloat(float64(y)))
-		want, _ := p.Add(p, big.NewFloat(float64(z))).Float32()
-		if got := fma(x, y, z); got != want {
-			t.Fatalf("fma(%v, %v, %v) = %v, want %v", x, y, z, got, want)
-		}
-	}
-	inf := float32(math.Inf(1))
-	for _, c := range [][3]float32{{inf, 0, 1}, {inf, 1, -inf}, {1, 1, float32(math.NaN())}} {
-		if got := fma(c[0], c[1], c[2]); got == got {
-			t.Errorf("fma%v = %v, want NaN", c, got)
-		}
-	}
-	if got := fma(inf, 2, 1); got != inf {
-		t.Errorf("fma(Inf, 2, 1) = %v", got)
-	}
-}
 
 // row returns k activations of magnitudes that differ by stretch, with the special ones that a test
 // of codes needs.
