@@ -235,6 +235,135 @@ func tileSmallTermx2(c *float32, panel, act *byte, tiles int)
 //go:noescape
 func tileSmallTermx1(c *float32, panel, act *byte, tiles int)
 
+// The tiles of AVX2 do the same with AVX2 and FMA only. After D follows the number of products of
+// codes of the panel whose sum is a word; S has codes that are 128 too much.
+
+//go:noescape
+func tileMins16D4x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16D4x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16D4x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32D8x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32D8x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32D8x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32D4x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32D4x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32D4x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16D4x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16D4x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16D4x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16D2x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16D2x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16D2x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16D1x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16D1x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16D1x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32D4x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32D4x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32D4x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32D1x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32D1x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32D1x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32Sx3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32Sx2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32Sx1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1D8x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1D8x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1D8x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8D8x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8D8x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8D8x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16D4x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16D4x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16D4x1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128Sx3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128Sx2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128Sx1AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermD4x3AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermD4x2AVX2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermD4x1AVX2(c *float32, panel, act *byte, tiles int)
+
 // The functions that unpack do what pack does for 32 whole rows of a format. They need AVX-512 F, BW,
 // DQ and VL.
 

@@ -12,12 +12,12 @@ import (
 // Kernel multiplies rows of weights in one format by rows of activations of 8 bits. It is
 // immutable. All kernels of a format have the same bits.
 type Kernel struct {
-	d    dtype.DType
-	form *form
-	rows rows   // nil means the definition
-	pack packer // nil means pack
-	tile [4]tile
-	act  quantizer
+	d     dtype.DType
+	form  *form
+	rows  rows   // nil means the definition
+	pack  packer // nil means pack
+	tiles []tile // by their sizes, from the largest one to 1; none means the definition
+	act   quantizer
 }
 
 type (
@@ -25,8 +25,11 @@ type (
 	rows func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 	// packer makes a panel of 32 rows.
 	packer func(panel, w *byte, rowBytes int)
-	// tile multiplies a panel by rows of activations, and adds the products.
-	tile func(c *float32, panel, act *byte, tiles int)
+	// tile multiplies a panel by size rows of activations at a time, and adds the products.
+	tile struct {
+		size int
+		add  func(c *float32, panel, act *byte, tiles int)
+	}
 	// quantizer quantizes stretches of 256 activations.
 	quantizer struct {
 		super func(dst *byte, stride int, x *float32, stretches int, order *byte)
@@ -34,8 +37,9 @@ type (
 	}
 )
 
-// tileSizes are the numbers of rows of activations of the tiles of a kernel.
-var tileSizes = [4]int{6, 4, 2, 1}
+// callRows is the greatest number of rows of activations that a call of a tile takes. It limits the
+// time of a call, about 50 us for the slowest tile.
+const callRows = 384
 
 // KernelOf returns the kernel of the format d for the level, and whether there is one. The level is
 // supported. Once the kernel exists, it does not allocate.
@@ -65,7 +69,7 @@ func (k *Kernel) SharesActivations(o *Kernel) bool {
 }
 
 // Vectorized reports whether Row and Panel use assembly.
-func (k *Kernel) Vectorized() (row, panel bool) { return k.rows != nil, k.tile[0] != nil }
+func (k *Kernel) Vectorized() (row, panel bool) { return k.rows != nil, len(k.tiles) > 0 }
 
 // ActSize returns the number of bytes of a row of k activations.
 func ActSize(k int) int { return (k + 255) / 256 * ActBytes }
@@ -160,7 +164,7 @@ func (k *Kernel) Panel(s Scratch, w []byte, rowBytes, rows, n int, act []byte, m
 	size := n / k.d.BlockSize() * k.d.Size()
 	_ = w[(rows-1)*rowBytes:][:size]
 	_ = act[:m*ActSize(n)]
-	if k.tile[0] == nil {
+	if len(k.tiles) == 0 {
 		for r := range rows {
 			k.addRow(sums[r:], w[r*rowBytes:][:size], act, m)
 		}
@@ -174,14 +178,16 @@ func (k *Kernel) Panel(s Scratch, w []byte, rowBytes, rows, n int, act []byte, m
 			pack(s.panel, k.d, w[b*step:], rowBytes, rows, left)
 		}
 		a, c := act[b*m*ActBytes:], sums
-		for i, size := range tileSizes {
-			if count := len(c) / PanelRows / size; count > 0 {
-				k.tile[i](&c[0], &s.panel[0], &a[0], count)
-				if c = c[count*size*PanelRows:]; len(c) == 0 {
-					break
-				}
-				a = a[count*size*ActBytes:]
+		for i := 0; len(c) > 0; {
+			t := k.tiles[i]
+			count := min(len(c)/PanelRows, callRows) / t.size
+			if count == 0 {
+				i++
+				continue
 			}
+			t.add(&c[0], &s.panel[0], &a[0], count)
+			c = c[count*t.size*PanelRows:]
+			a = a[min(len(a), count*t.size*ActBytes):]
 		}
 	}
 	return sums

@@ -11,6 +11,7 @@ import (
 func (k *Kernel) vectorise(level isa.Level) {
 	if level >= isa.AVX2 {
 		k.rows = rowsAVX2[k.d]
+		k.tiles = tilesAVX2[k.d]
 	}
 	if level < isa.AVX512 {
 		return
@@ -23,27 +24,7 @@ func (k *Kernel) vectorise(level isa.Level) {
 	if level >= isa.AVX512VBMI && rowsVBMI[k.d] != nil {
 		k.rows = rowsVBMI[k.d]
 	}
-	switch f := k.form; {
-	case f.group == 16 && f.mins:
-		k.tile = [4]tile{tileMins16x6, tileMins16x4, tileMins16x2, tileMins16x1}
-	case f.group == 16:
-		k.tile = [4]tile{tileBias16x6, tileBias16x4, tileBias16x2, tileBias16x1}
-	case f.group == 32 && f.mins:
-		k.tile = [4]tile{tileMins32x6, tileMins32x4, tileMins32x2, tileMins32x1}
-	case f.group == 32:
-		k.tile = [4]tile{tileBias32x6, tileBias32x4, tileBias32x2, tileBias32x1}
-	case f.mins:
-		k.tile = [4]tile{tileSmallTermx6, tileSmallTermx4, tileSmallTermx2, tileSmallTermx1}
-	case f.two:
-	case f.bias == 1:
-		k.tile = [4]tile{tileSmall1x6, tileSmall1x4, tileSmall1x2, tileSmall1x1}
-	case f.bias == 8:
-		k.tile = [4]tile{tileSmall8x6, tileSmall8x4, tileSmall8x2, tileSmall8x1}
-	case f.bias == 16:
-		k.tile = [4]tile{tileSmall16x6, tileSmall16x4, tileSmall16x2, tileSmall16x1}
-	case f.bias == 128:
-		k.tile = [4]tile{tileSmall128x6, tileSmall128x4, tileSmall128x2, tileSmall128x1}
-	}
+	k.tiles = k.form.tiles512()
 }
 
 var rowsAVX2 = [dtype.Count]rows{
@@ -66,4 +47,62 @@ var packers512 = [dtype.Count]packer{
 	dtype.TQ2_0: tq20Unpack, dtype.IQ4_XS: iq4xsUnpack,
 	dtype.Q4_0: q40Unpack, dtype.Q4_1: q41Unpack, dtype.Q5_0: q50Unpack, dtype.Q5_1: q51Unpack,
 	dtype.Q8_0: q80Unpack, dtype.IQ4_NL: iq4nlUnpack, dtype.MXFP4: mxfp4Unpack,
+}
+
+// tiles512 returns the tiles of formats of the form.
+func (f *form) tiles512() []tile {
+	switch {
+	case f.group == 16 && f.mins:
+		return []tile{{6, tileMins16x6}, {4, tileMins16x4}, {2, tileMins16x2}, {1, tileMins16x1}}
+	case f.group == 16:
+		return []tile{{6, tileBias16x6}, {4, tileBias16x4}, {2, tileBias16x2}, {1, tileBias16x1}}
+	case f.group == 32 && f.mins:
+		return []tile{{6, tileMins32x6}, {4, tileMins32x4}, {2, tileMins32x2}, {1, tileMins32x1}}
+	case f.group == 32:
+		return []tile{{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}}
+	case f.mins:
+		return []tile{{6, tileSmallTermx6}, {4, tileSmallTermx4}, {2, tileSmallTermx2}, {1, tileSmallTermx1}}
+	case f.two:
+	case f.bias == 1:
+		return []tile{{6, tileSmall1x6}, {4, tileSmall1x4}, {2, tileSmall1x2}, {1, tileSmall1x1}}
+	case f.bias == 8:
+		return []tile{{6, tileSmall8x6}, {4, tileSmall8x4}, {2, tileSmall8x2}, {1, tileSmall8x1}}
+	case f.bias == 16:
+		return []tile{{6, tileSmall16x6}, {4, tileSmall16x4}, {2, tileSmall16x2}, {1, tileSmall16x1}}
+	case f.bias == 128:
+		return []tile{{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}}
+	}
+	return nil
+}
+
+// tilesAVX2 depends on how large the codes of a format can be.
+var tilesAVX2 = [dtype.Count][]tile{
+	dtype.Q2_K:    {{3, tileMins16D4x3AVX2}, {2, tileMins16D4x2AVX2}, {1, tileMins16D4x1AVX2}},
+	dtype.Q3_K:    {{3, tileBias16D4x3AVX2}, {2, tileBias16D4x2AVX2}, {1, tileBias16D4x1AVX2}},
+	dtype.Q4_K:    {{3, tileMins32D8x3AVX2}, {2, tileMins32D8x2AVX2}, {1, tileMins32D8x1AVX2}},
+	dtype.Q5_K:    {{3, tileMins32D4x3AVX2}, {2, tileMins32D4x2AVX2}, {1, tileMins32D4x1AVX2}},
+	dtype.Q6_K:    {{3, tileBias16D2x3AVX2}, {2, tileBias16D2x2AVX2}, {1, tileBias16D2x1AVX2}},
+	dtype.Q8_K:    {{3, tileBias32Sx3AVX2}, {2, tileBias32Sx2AVX2}, {1, tileBias32Sx1AVX2}},
+	dtype.IQ1_S:   {{3, tileBias32D4x3AVX2}, {2, tileBias32D4x2AVX2}, {1, tileBias32D4x1AVX2}},
+	dtype.IQ1_M:   {{3, tileBias16D4x3AVX2}, {2, tileBias16D4x2AVX2}, {1, tileBias16D4x1AVX2}},
+	dtype.IQ2_XXS: {{3, tileBias32D1x3AVX2}, {2, tileBias32D1x2AVX2}, {1, tileBias32D1x1AVX2}},
+	dtype.IQ2_XS:  {{3, tileBias16D1x3AVX2}, {2, tileBias16D1x2AVX2}, {1, tileBias16D1x1AVX2}},
+	dtype.IQ2_S:   {{3, tileBias16D1x3AVX2}, {2, tileBias16D1x2AVX2}, {1, tileBias16D1x1AVX2}},
+	dtype.IQ3_XXS: {{3, tileBias32D1x3AVX2}, {2, tileBias32D1x2AVX2}, {1, tileBias32D1x1AVX2}},
+	dtype.IQ3_S:   {{3, tileBias32D1x3AVX2}, {2, tileBias32D1x2AVX2}, {1, tileBias32D1x1AVX2}},
+	dtype.IQ4_XS:  {{3, tileBias32Sx3AVX2}, {2, tileBias32Sx2AVX2}, {1, tileBias32Sx1AVX2}},
+	dtype.TQ1_0:   {{3, tileBias32D4x3AVX2}, {2, tileBias32D4x2AVX2}, {1, tileBias32D4x1AVX2}},
+	dtype.TQ2_0:   {{3, tileBias32D4x3AVX2}, {2, tileBias32D4x2AVX2}, {1, tileBias32D4x1AVX2}},
+
+	dtype.Q1_0:     {{3, tileSmall1D8x3AVX2}, {2, tileSmall1D8x2AVX2}, {1, tileSmall1D8x1AVX2}},
+	dtype.Q2_0:     {{3, tileSmall1D8x3AVX2}, {2, tileSmall1D8x2AVX2}, {1, tileSmall1D8x1AVX2}},
+	dtype.Q2_0_G64: {{3, tileSmall1D8x3AVX2}, {2, tileSmall1D8x2AVX2}, {1, tileSmall1D8x1AVX2}},
+	dtype.Q4_0:     {{3, tileSmall8D8x3AVX2}, {2, tileSmall8D8x2AVX2}, {1, tileSmall8D8x1AVX2}},
+	dtype.Q4_1:     {{3, tileSmallTermD4x3AVX2}, {2, tileSmallTermD4x2AVX2}, {1, tileSmallTermD4x1AVX2}},
+	dtype.Q5_0:     {{3, tileSmall16D4x3AVX2}, {2, tileSmall16D4x2AVX2}, {1, tileSmall16D4x1AVX2}},
+	dtype.Q5_1:     {{3, tileSmallTermD4x3AVX2}, {2, tileSmallTermD4x2AVX2}, {1, tileSmallTermD4x1AVX2}},
+	dtype.Q8_0:     {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
+	dtype.Q8_1:     {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
+	dtype.IQ4_NL:   {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
+	dtype.MXFP4:    {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
 }

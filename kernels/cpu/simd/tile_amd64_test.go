@@ -13,77 +13,80 @@ import (
 	"github.com/fucina-go/fucina/quant"
 )
 
-// Tiles of every format have the bits of the definition.
-func TestTiles(t *testing.T) {
-	if !slices.Contains(isa.Supported(), isa.AVX512) {
-		t.Skip("no AVX-512 VNNI")
-	}
-	sizes := []int{6, 4, 2, 1}
-	super := map[form][]tile{
-		{group: 16}:             {tileBias16x6, tileBias16x4, tileBias16x2, tileBias16x1},
-		{group: 16, mins: true}: {tileMins16x6, tileMins16x4, tileMins16x2, tileMins16x1},
-		{group: 32}:             {tileBias32x6, tileBias32x4, tileBias32x2, tileBias32x1},
-		{group: 32, mins: true}: {tileMins32x6, tileMins32x4, tileMins32x2, tileMins32x1},
-	}
-	small := map[form][]tile{
-		{bias: 1}:    {tileSmall1x6, tileSmall1x4, tileSmall1x2, tileSmall1x1},
-		{bias: 8}:    {tileSmall8x6, tileSmall8x4, tileSmall8x2, tileSmall8x1},
-		{bias: 16}:   {tileSmall16x6, tileSmall16x4, tileSmall16x2, tileSmall16x1},
-		{bias: 128}:  {tileSmall128x6, tileSmall128x4, tileSmall128x2, tileSmall128x1},
-		{mins: true}: {tileSmallTermx6, tileSmallTermx4, tileSmallTermx2, tileSmallTermx1},
-	}
-	r := rand.New(rand.NewPCG(11, 12))
-	for d := dtype.DType(1); d < dtype.Count; d++ {
-		f := forms[d]
-		if f.order == nil {
-			if d.Valid() && (quant.HasSuper(d) || quant.HasSmall(d)) {
-				t.Errorf("%s has no form", d)
+// extreme sets the bytes of w, blocks of the format d, to v, but for those that would make a weight
+// too large.
+func extreme(t *testing.T, d dtype.DType, w []byte, v byte) {
+	t.Helper()
+	y := make([]float32, d.BlockSize())
+	for ; len(w) > 0; w = w[d.Size():] {
+		for i, old := range w[:d.Size()] {
+			w[i] = v
+			if err := quant.DecodeRow(y, d, w[:d.Size()]); err != nil {
+				t.Fatal(err)
 			}
+			for _, x := range y {
+				if !(math.Abs(float64(x)) < 1e30) {
+					w[i] = old
+				}
+			}
+		}
+	}
+}
+
+// Tiles of every format and every level have the bits of the definition, also where codes and
+// activations are as large as they can be.
+func TestTiles(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	for _, level := range isa.Supported() {
+		if level == isa.Generic {
 			continue
 		}
-		list := super[form{group: f.group, mins: f.mins}]
-		if f.group == 0 {
-			list = small[form{bias: f.bias, mins: f.mins}]
+		for d := dtype.DType(1); d < dtype.Count; d++ {
+			k, ok := KernelOf(d, level)
+			if !ok {
+				if d.Valid() && (quant.HasSuper(d) || quant.HasSmall(d)) {
+					t.Errorf("%s has no form", d)
+				}
+				continue
+			}
+			for _, tile := range k.tiles {
+				testTile(t, r, k, level, tile)
+			}
 		}
-		if f.two {
-			continue
+	}
+}
+
+func testTile(t *testing.T, r *rand.Rand, k *Kernel, level isa.Level, tile tile) {
+	t.Helper()
+	const stretches = 2
+	n := 256 * stretches
+	rowBytes := n / k.d.BlockSize() * k.d.Size()
+	w := randomRows(t, r, k.d, PanelRows*rowBytes/k.d.Size())
+	for i, v := range []byte{0xff, 0, 0x80, 0x7f, 0xf0} {
+		extreme(t, k.d, w[i*rowBytes:][:rowBytes], v)
+		copy(w[(31-i)*rowBytes:][:rowBytes], w[i*rowBytes:])
+	}
+	m := 2 * tile.size
+	x := row(r, n*m)
+	for i := range x[:n] {
+		x[i] = 3
+		if m > 2 {
+			x[n+i] = -3
+			x[2*n+i] = float32(1 - i%2*2)
 		}
-		for k, n := range sizes {
-			for _, stretches := range []int{1, 3} {
-				elements := 256 * stretches
-				rowBytes := elements / d.BlockSize() * d.Size()
-				w := randomRows(t, r, d, PanelRows*rowBytes/d.Size())
-				m := 2 * n
-				act, c := make([]byte, stretches*m*ActBytes), make([]float32, m*PanelRows)
-				for i := range m {
-					x := row(r, elements)
-					for b := range stretches {
-						dst := act[(b*m+i)*ActBytes:]
-						if f.group > 0 {
-							QuantizeSuper(dst, x[256*b:], f.order)
-						} else {
-							QuantizeSmall(dst, x[256*b:][:256])
-						}
-					}
-				}
-				panel := make([]byte, PanelBytes)
-				for b := range stretches {
-					pack(panel, d, w[b*rowBytes/stretches:], rowBytes, PanelRows, 256)
-					list[k](&c[0], &panel[0], &act[b*m*ActBytes], 2)
-				}
-				for i := range m {
-					for j := range PanelRows {
-						var want float32
-						if one := w[j*rowBytes:][:rowBytes]; f.group > 0 {
-							want = DotSuper(d, one, act[i*ActBytes:], m*ActBytes, f.order)
-						} else {
-							want = DotSmall(d, one, act[i*ActBytes:], m*ActBytes)
-						}
-						if got := c[i*PanelRows+j]; math.Float32bits(got) != math.Float32bits(want) {
-							t.Fatalf("%s, tile of %d, %d stretches, activations %d, row %d: %v, want %v", d, n, stretches, i, j, got, want)
-						}
-					}
-				}
+	}
+	act := make([]byte, m*ActSize(n))
+	k.Quantize(act, x, m, n)
+	panel, c := make([]byte, PanelBytes), make([]float32, m*PanelRows)
+	for b := range stretches {
+		pack(panel, k.d, w[b*rowBytes/stretches:], rowBytes, PanelRows, 256)
+		tile.add(&c[0], &panel[0], &act[b*m*ActBytes], 2)
+	}
+	for i := range m {
+		for j := range PanelRows {
+			want := k.dot(w[j*rowBytes:][:rowBytes], act[i*ActBytes:], m*ActBytes)
+			if got := c[i*PanelRows+j]; math.Float32bits(got) != math.Float32bits(want) {
+				t.Fatalf("%s, %s, tile of %d, activations %d, row %d: %v, want %v", k.d, level, tile.size, i, j, got, want)
 			}
 		}
 	}

@@ -48,6 +48,7 @@ func main() {
 	smallTiles("Small16", 16, false)
 	smallTiles("Small128", 128, false)
 	smallTiles("SmallTerm", 0, true)
+	ymmTiles()
 	Generate()
 }
 

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/fucina-go/fucina/kernels/cpu/_asm/gen"
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// The tiles of this file have 16 rows of weights in two ymm, and take the halves of a panel one after
+// the other. They use VEX instructions only.
+
+var ymmTileSizes = []int{3, 2, 1}
+
+// A multiplier multiplies codes of weights by those of activations.
+type multiplier struct {
+	name string
+	// depth is the number of products of VPMADDUBSW, of codes of the panel and -127 or 127, whose sum
+	// is a word: at most 8, the number of steps of a group of 32. It is 0 if sums of 32 bits are made
+	// by VPDPBUSD.
+	depth int
+	// signed says that the codes have 128 too much, and that their magnitudes are multiplied.
+	signed bool
+}
+
+func ymmTiles() {
+	words := func(depth int) multiplier { return multiplier{name: fmt.Sprintf("D%d", depth), depth: depth} }
+	signed := multiplier{name: "S", depth: 1, signed: true}
+	for _, t := range []ymmTile{
+		{kind: "Mins16", group: 16, mins: true, multiplier: words(4)},
+		{kind: "Mins32", group: 32, mins: true, multiplier: words(8)},
+		{kind: "Mins32", group: 32, mins: true, multiplier: words(4)},
+		{kind: "Bias16", group: 16, multiplier: words(4)},
+		{kind: "Bias16", group: 16, multiplier: words(2)},
+		{kind: "Bias16", group: 16, multiplier: words(1)},
+		{kind: "Bias32", group: 32, multiplier: words(4)},
+		{kind: "Bias32", group: 32, multiplier: words(1)},
+		{kind: "Bias32", group: 32, multiplier: signed},
+		{kind: "Small1", bias: 1, multiplier: words(8)},
+		{kind: "Small8", bias: 8, multiplier: words(8)},
+		{kind: "Small16", bias: 16, multiplier: words(4)},
+		{kind: "Small128", multiplier: signed},
+		{kind: "SmallTerm", mins: true, multiplier: words(4)},
+	} {
+		for _, n := range ymmTileSizes {
+			t.generate(n)
+		}
+	}
+}
+
+// ymmTile is a tile of formats of one kind.
+type ymmTile struct {
+	kind  string
+	group int // elements of a scale in a super-block, or 0 for small blocks
+	bias  int // what the sums of small blocks have too much
+	mins  bool
+	multiplier
+}
+
+// ymmRegisters are what generate gives to the parts of a tile.
+type ymmRegisters struct {
+	c, p, act reg.Register // of this tile
+	n         int
+	left, off reg.Register
+	codes, a  reg.Register // of this group
+}
+
+// The products of a tile, or of a group of it, are in the registers 0 to 5.
+func (t *ymmRegisters) sum(r, i int) reg.VecPhysical { return ymm(r*t.n + i) }
+
+// Sums that are added to them later are in the registers 6 to 11.
+func (t *ymmRegisters) part(r, i int) reg.VecPhysical { return ymm(6 + r*t.n + i) }
+
+func (t *ymmRegisters) each(f func(r, i int)) {
+	for r := range 2 {
+		for i := range t.n {
+			f(r, i)
+		}
+	}
+}
+
+func (t *ymmTile) generate(n int) {
+	level := "AVX2"
+	if t.depth == 0 {
+		level = "AVXVNNI"
+	}
+	TEXT(fmt.Sprintf("tile%s%sx%d%s", t.kind, t.name, n, level), NOSPLIT, "func(c *float32, panel, act *byte, tiles int)")
+	g := &ymmRegisters{n: n, c: GP64(), act: GP64(), left: GP64(), off: GP64(), codes: GP64(), a: GP64()}
+	g.p = Load(Param("panel"), GP64())
+	half, tiles := GP64(), GP64()
+	XORQ(half, half)
+	parts := Mem{}
+	if t.group == 0 {
+		parts = AllocLocal(64 * n)
+	}
+	Label("half")
+	Load(Param("c"), g.c)
+	ADDQ(half, g.c)
+	Load(Param("act"), g.act)
+	Load(Param("tiles"), tiles)
+	Label("tile")
+	MOVQ(g.p, g.codes)
+	MOVQ(g.act, g.a)
+	if t.group > 0 {
+		t.super(g)
+	} else {
+		t.small(g, parts)
+	}
+	ADDQ(I32(int32(128*n)), g.c)
+	ADDQ(I32(int32(actBytes*n)), g.act)
+	DECQ(tiles)
+	JNZ(LabelRef("tile"))
+	ADDQ(I32(64), g.p)
+	ADDQ(I32(64), half)
+	CMPQ(half, I32(128))
+	JNE(LabelRef("half"))
+	VZEROUPPER()
+	RET()
+}
+
+// super is the part of a tile for super-blocks.
+func (t *ymmTile) super(g *ymmRegisters) {
+	groups := 256 / t.group
+	pairs := panelPairs(groups)
+	d := panelD(groups)
+	g.each(func(r, i int) { VPXOR(g.sum(r, i), g.sum(r, i), g.sum(r, i)) })
+	LEAQ(At(g.p, panelScales), g.off)
+	MOVQ(I32(int32(groups)), g.left)
+	Label("group")
+	t.products(g, t.group/4, func(r int, v reg.VecPhysical) {
+		VMOVDQU(At(g.off, 32*r), v)
+		VPSHUFB(Table("lowWords", Repeat([]byte{0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13}, 2)), v, v)
+	})
+	ADDQ(I32(int32(32*t.group)), g.codes)
+	ADDQ(I32(128), g.off)
+	ADDQ(I32(int32(t.group)), g.a)
+	DECQ(g.left)
+	JNZ(LabelRef("group"))
+	w, b, v := [2]reg.VecPhysical{ymm(12), ymm(13)}, ymm(14), ymm(15)
+	if !t.signed {
+		sums := actSums32
+		if t.group == 16 {
+			sums = actSums16
+		}
+		for k := range groups / 2 {
+			VMOVDQU(At(g.p, pairs+128*k), w[0])
+			VMOVDQU(At(g.p, pairs+128*k+32), w[1])
+			for i := range g.n {
+				VPBROADCASTD(At(g.act, actBytes*i+sums+4*k), b)
+				for r := range 2 {
+					if k == 0 {
+						VPMADDWD(b, w[r], g.part(r, i))
+						continue
+					}
+					VPMADDWD(b, w[r], v)
+					VPADDD(v, g.part(r, i), g.part(r, i))
+				}
+			}
+		}
+	}
+	for r := range 2 {
+		VMOVUPS(At(g.p, d+32*r), w[0])
+		if t.mins {
+			VMOVUPS(At(g.p, d+128+32*r), w[1])
+		}
+		for i := range g.n {
+			sum, part := g.sum(r, i), g.part(r, i)
+			if !t.mins && !t.signed {
+				VPSUBD(part, sum, sum)
+			}
+			VCVTDQ2PS(sum, sum)
+			VMULPS(w[0], sum, sum)
+			if t.mins {
+				VCVTDQ2PS(part, part)
+				VFNMADD231PS(w[1], part, sum)
+			}
+			m := At(g.c, 128*i+32*r)
+			VBROADCASTSS(At(g.act, actBytes*i+actScale), b)
+			VMOVUPS(m, v)
+			VFMADD231PS(b, sum, v)
+			VMOVUPS(v, m)
+		}
+	}
+}
+
+// products adds the products of a group of the given number of steps to the sums. load sets v to the
+// scales of the rows, each twice, in words.
+func (t *ymmTile) products(g *ymmRegisters, steps int, load func(r int, v reg.VecPhysical)) {
+	switch {
+	case t.signed:
+		scale, w, size, b, v := [2]reg.VecPhysical{ymm(6), ymm(7)}, [2]reg.VecPhysical{ymm(8), ymm(9)}, [2]reg.VecPhysical{ymm(10), ymm(11)}, ymm(12), ymm(14)
+		load(0, scale[0])
+		load(1, scale[1])
+		for s := range steps {
+			for r := range 2 {
+				VMOVDQU(At(g.codes, 128*s+32*r), w[r])
+				VPXOR(bytes2("signs", 128), w[r], w[r])
+				VPABSB(w[r], size[r])
+			}
+			for i := range g.n {
+				VPBROADCASTD(At(g.a, actBytes*i+4*s), b)
+				for r := range 2 {
+					VPSIGNB(w[r], b, v)
+					VPMADDUBSW(v, size[r], v)
+					VPMADDWD(scale[r], v, v)
+					VPADDD(v, g.sum(r, i), g.sum(r, i))
+				}
+			}
+		}
+	case t.depth < 4:
+		scale, w := [2]reg.VecPhysical{ymm(6), ymm(7)}, [4]reg.VecPhysical{ymm(8), ymm(9), ymm(10), ymm(11)}
+		b, v := [2]reg.VecPhysical{ymm(12), ymm(13)}, [2]reg.VecPhysical{ymm(14), ymm(15)}
+		load(0, scale[0])
+		load(1, scale[1])
+		for s := 0; s < steps; s += t.depth {
+			for k := range t.depth {
+				VMOVDQU(At(g.codes, 128*(s+k)), w[2*k])
+				VMOVDQU(At(g.codes, 128*(s+k)+32), w[2*k+1])
+			}
+			for i := range g.n {
+				for k := range t.depth {
+					VPBROADCASTD(At(g.a, actBytes*i+4*(s+k)), b[k])
+				}
+				for r := range 2 {
+					for k := range t.depth {
+						VPMADDUBSW(b[k], w[2*k+r], v[k])
+					}
+					if t.depth == 2 {
+						VPADDW(v[1], v[0], v[0])
+					}
+					VPMADDWD(scale[r], v[0], v[0])
+					VPADDD(v[0], g.sum(r, i), g.sum(r, i))
+				}
+			}
+		}
+	default:
+		w, b, v := [2]reg.VecPhysical{ymm(12), ymm(13)}, ymm(14), ymm(15)
+		for s := range steps {
+			VMOVDQU(At(g.codes, 128*s), w[0])
+			VMOVDQU(At(g.codes, 128*s+32), w[1])
+			for i := range g.n {
+				VPBROADCASTD(At(g.a, actBytes*i+4*s), b)
+				for r := range 2 {
+					if s%t.depth == 0 {
+						VPMADDUBSW(b, w[r], g.part(r, i))
+						continue
+					}
+					VPMADDUBSW(b, w[r], v)
+					VPADDW(v, g.part(r, i), g.part(r, i))
+				}
+			}
+			if s%t.depth != t.depth-1 && s != steps-1 {
+				continue
+			}
+			for r := range 2 {
+				load(r, w[r])
+				for i := range g.n {
+					VPMADDWD(w[r], g.part(r, i), g.part(r, i))
+					VPADDD(g.part(r, i), g.sum(r, i), g.sum(r, i))
+				}
+			}
+		}
+	}
+}
+
+// small is the part of a tile for small blocks. The sum of the blocks is in parts, [2][n][8]float32.
+func (t *ymmTile) small(g *ymmRegisters, parts Mem) {
+	w, b, v := [2]reg.VecPhysical{ymm(12), ymm(13)}, ymm(14), ymm(15)
+	VPXOR(v, v, v)
+	g.each(func(r, i int) { VMOVDQU(v, parts.Offset(32*(r*g.n+i))) })
+	LEAQ(At(g.p, panelScales), g.off)
+	// left counts from 0 to 8, and is the block.
+	XORQ(g.left, g.left)
+	word := GP32()
+	// sum sets a register to a sum of the codes of activations.
+	sum := func(i int, v reg.VecPhysical) {
+		MOVWLSX(Mem{Base: g.act, Index: g.left, Scale: 2, Disp: actBytes*i + actSums}, word)
+		if t.bias > 0 {
+			IMUL3L(I32(int32(-t.bias)), word, word)
+		}
+		VMOVD(word, v.AsX())
+		VPBROADCASTD(v.AsX(), v)
+	}
+	Label("block")
+	for i := range g.n {
+		if t.bias > 0 {
+			sum(i, g.sum(0, i))
+			VMOVDQA(g.sum(0, i), g.sum(1, i))
+			continue
+		}
+		VPXOR(g.sum(0, i), g.sum(0, i), g.sum(0, i))
+		VPXOR(g.sum(1, i), g.sum(1, i), g.sum(1, i))
+	}
+	t.products(g, 8, func(r int, v reg.VecPhysical) {
+		VMOVDQU(Table("ones", Repeat([]byte{1, 0}, 16)), v)
+	})
+	for r := range 2 {
+		VMOVUPS(At(g.off, 32*r), w[0])
+		if t.mins {
+			VMOVUPS(At(g.off, 8*128+32*r), w[1])
+		}
+		for i := range g.n {
+			p := g.sum(r, i)
+			VCVTDQ2PS(p, p)
+			VBROADCASTSS(Mem{Base: g.act, Index: g.left, Scale: 4, Disp: actBytes*i + actScales}, b)
+			if t.mins {
+				VMULPS(w[0], p, p)
+				sum(i, v)
+				VCVTDQ2PS(v, v)
+				VFMADD231PS(v, w[1], p)
+			} else {
+				VMULPS(w[0], b, b)
+			}
+			VMULPS(b, p, p)
+			m := parts.Offset(32 * (r*g.n + i))
+			VADDPS(m, p, p)
+			VMOVUPS(p, m)
+		}
+	}
+	ADDQ(I32(1024), g.codes)
+	ADDQ(I32(128), g.off)
+	ADDQ(I32(32), g.a)
+	INCQ(g.left)
+	CMPQ(g.left, I32(8))
+	JNE(LabelRef("block"))
+	g.each(func(r, i int) {
+		m := At(g.c, 128*i+32*r)
+		VMOVUPS(m, v)
+		VADDPS(parts.Offset(32*(r*g.n+i)), v, v)
+		VMOVUPS(v, m)
+	})
+}
