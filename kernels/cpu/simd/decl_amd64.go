@@ -408,3 +408,47 @@ func iq4nlUnpack(panel, w *byte, rowBytes int)
 
 //go:noescape
 func mxfp4Unpack(panel, w *byte, rowBytes int)
+
+// They need AVX2 and F16C only.
+
+//go:noescape
+func q4kUnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q5kUnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q6kUnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q2kUnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q3kUnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func tq20UnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq4xsUnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q40UnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q41UnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q50UnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q51UnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func q80UnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func iq4nlUnpackAVX2(panel, w *byte, rowBytes int)
+
+//go:noescape
+func mxfp4UnpackAVX2(panel, w *byte, rowBytes int)

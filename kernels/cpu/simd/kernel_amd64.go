@@ -11,6 +11,7 @@ import (
 func (k *Kernel) vectorise(level isa.Level) {
 	if level >= isa.AVX2 {
 		k.rows = rowsAVX2[k.d]
+		k.pack = packersAVX2[k.d]
 		k.tiles = tilesAVX2[k.d]
 	}
 	if level < isa.AVX512 {
@@ -40,6 +41,13 @@ var rows512 = [dtype.Count]rows{
 
 var rowsVBMI = [dtype.Count]rows{
 	dtype.Q4_K: q4kRowsVBMI, dtype.Q5_K: q5kRowsVBMI, dtype.Q6_K: q6kRowsVBMI, dtype.IQ4_XS: iq4xsRowsVBMI,
+}
+
+var packersAVX2 = [dtype.Count]packer{
+	dtype.Q2_K: q2kUnpackAVX2, dtype.Q3_K: q3kUnpackAVX2, dtype.Q4_K: q4kUnpackAVX2, dtype.Q5_K: q5kUnpackAVX2, dtype.Q6_K: q6kUnpackAVX2,
+	dtype.TQ2_0: tq20UnpackAVX2, dtype.IQ4_XS: iq4xsUnpackAVX2,
+	dtype.Q4_0: q40UnpackAVX2, dtype.Q4_1: q41UnpackAVX2, dtype.Q5_0: q50UnpackAVX2, dtype.Q5_1: q51UnpackAVX2,
+	dtype.Q8_0: q80UnpackAVX2, dtype.IQ4_NL: iq4nlUnpackAVX2, dtype.MXFP4: mxfp4UnpackAVX2,
 }
 
 var packers512 = [dtype.Count]packer{

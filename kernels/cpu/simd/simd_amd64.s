@@ -7362,58 +7362,58 @@ half:
 	VPGATHERDD   12(CX)(Z15*1), K1, Z2
 	VPSLLD       $0x1a, Z0, Z3
 	VPSRLD       $0x1a, Z3, Z3
-	VMOVDQU32    Z3, 8192(AX)
+	VMOVUPS      Z3, 8192(AX)
 	VPSLLD       $0x12, Z0, Z3
 	VPSRLD       $0x1a, Z3, Z3
-	VMOVDQU32    Z3, 8448(AX)
+	VMOVUPS      Z3, 8448(AX)
 	VPSLLD       $0x0a, Z0, Z3
 	VPSRLD       $0x1a, Z3, Z3
-	VMOVDQU32    Z3, 8320(AX)
+	VMOVUPS      Z3, 8320(AX)
 	VPSLLD       $0x02, Z0, Z3
 	VPSRLD       $0x1a, Z3, Z3
-	VMOVDQU32    Z3, 8576(AX)
+	VMOVUPS      Z3, 8576(AX)
 	VPSLLD       $0x1c, Z2, Z3
 	VPSRLD       $0x1c, Z3, Z3
 	VPSLLD       $0x18, Z0, Z5
 	VPSRLD       $0x1e, Z5, Z5
 	VPSLLD       $0x04, Z5, Z5
 	VPORD        Z5, Z3, Z3
-	VMOVDQU32    Z3, 8704(AX)
+	VMOVUPS      Z3, 8704(AX)
 	VPSLLD       $0x14, Z2, Z3
 	VPSRLD       $0x1c, Z3, Z3
 	VPSLLD       $0x10, Z0, Z5
 	VPSRLD       $0x1e, Z5, Z5
 	VPSLLD       $0x04, Z5, Z5
 	VPORD        Z5, Z3, Z3
-	VMOVDQU32    Z3, 8960(AX)
+	VMOVUPS      Z3, 8960(AX)
 	VPSLLD       $0x0c, Z2, Z3
 	VPSRLD       $0x1c, Z3, Z3
 	VPSLLD       $0x08, Z0, Z5
 	VPSRLD       $0x1e, Z5, Z5
 	VPSLLD       $0x04, Z5, Z5
 	VPORD        Z5, Z3, Z3
-	VMOVDQU32    Z3, 8832(AX)
+	VMOVUPS      Z3, 8832(AX)
 	VPSLLD       $0x04, Z2, Z3
 	VPSRLD       $0x1c, Z3, Z3
 	VPSLLD       $0x00, Z0, Z5
 	VPSRLD       $0x1e, Z5, Z5
 	VPSLLD       $0x04, Z5, Z5
 	VPORD        Z5, Z3, Z3
-	VMOVDQU32    Z3, 9088(AX)
+	VMOVUPS      Z3, 9088(AX)
 	VPSLLD       $0x1a, Z1, Z3
 	VPSRLD       $0x1a, Z3, Z3
 	VPSLLD       $0x12, Z1, Z4
 	VPSRLD       $0x1a, Z4, Z4
 	VPSLLD       $0x10, Z4, Z4
 	VPBLENDMW    Z4, Z3, K2, Z3
-	VMOVDQU32    Z3, 9216(AX)
+	VMOVUPS      Z3, 9216(AX)
 	VPSLLD       $0x0a, Z1, Z3
 	VPSRLD       $0x1a, Z3, Z3
 	VPSLLD       $0x02, Z1, Z4
 	VPSRLD       $0x1a, Z4, Z4
 	VPSLLD       $0x10, Z4, Z4
 	VPBLENDMW    Z4, Z3, K2, Z3
-	VMOVDQU32    Z3, 9344(AX)
+	VMOVUPS      Z3, 9344(AX)
 	VPSLLD       $0x18, Z2, Z3
 	VPSRLD       $0x1c, Z3, Z3
 	VPSLLD       $0x18, Z1, Z5
@@ -7428,7 +7428,7 @@ half:
 	VPORD        Z5, Z4, Z4
 	VPSLLD       $0x10, Z4, Z4
 	VPBLENDMW    Z4, Z3, K2, Z3
-	VMOVDQU32    Z3, 9472(AX)
+	VMOVUPS      Z3, 9472(AX)
 	VPSLLD       $0x08, Z2, Z3
 	VPSRLD       $0x1c, Z3, Z3
 	VPSLLD       $0x08, Z1, Z5
@@ -7443,7 +7443,7 @@ half:
 	VPORD        Z5, Z4, Z4
 	VPSLLD       $0x10, Z4, Z4
 	VPBLENDMW    Z4, Z3, K2, Z3
-	VMOVDQU32    Z3, 9600(AX)
+	VMOVUPS      Z3, 9600(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   (CX)(Z15*1), K1, Z0
 	VPSRLD       $0x10, Z0, Z1
@@ -7471,6 +7471,358 @@ DATA unpackRows<>+40(SB)/8, $0x0000000b0000000a
 DATA unpackRows<>+48(SB)/8, $0x0000000d0000000c
 DATA unpackRows<>+56(SB)/8, $0x0000000f0000000e
 GLOBL unpackRows<>(SB), RODATA|NOPTR, $64
+
+// func q4kUnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q4kUnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R10
+
+rows:
+	MOVQ AX, R8
+	MOVQ CX, SI
+	LEAQ (CX)(DX*1), DI
+	MOVQ $+2, R9
+
+unit:
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1024(R8)
+	VMOVDQU      Y1, 1152(R8)
+	VMOVDQU      Y2, 1280(R8)
+	VMOVDQU      Y3, 1408(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1536(R8)
+	VMOVDQU      Y1, 1664(R8)
+	VMOVDQU      Y2, 1792(R8)
+	VMOVDQU      Y3, 1920(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2048(R8)
+	VMOVDQU      Y1, 2176(R8)
+	VMOVDQU      Y2, 2304(R8)
+	VMOVDQU      Y3, 2432(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2560(R8)
+	VMOVDQU      Y1, 2688(R8)
+	VMOVDQU      Y2, 2816(R8)
+	VMOVDQU      Y3, 2944(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3072(R8)
+	VMOVDQU      Y1, 3200(R8)
+	VMOVDQU      Y2, 3328(R8)
+	VMOVDQU      Y3, 3456(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3584(R8)
+	VMOVDQU      Y1, 3712(R8)
+	VMOVDQU      Y2, 3840(R8)
+	VMOVDQU      Y3, 3968(R8)
+	ADDQ         $+4096, R8
+	ADDQ         $+64, SI
+	ADDQ         $+64, DI
+	DECQ         R9
+	JNZ          unit
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 4(CX)(Y15*1), Y0
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 8(CX)(Y15*1), Y1
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 12(CX)(Y15*1), Y2
+	VPSLLD       $0x1a, Y0, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VMOVUPS      Y3, 8192(AX)
+	VPSLLD       $0x12, Y0, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VMOVUPS      Y3, 8448(AX)
+	VPSLLD       $0x0a, Y0, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VMOVUPS      Y3, 8320(AX)
+	VPSLLD       $0x02, Y0, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VMOVUPS      Y3, 8576(AX)
+	VPSLLD       $0x1c, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x18, Y0, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVUPS      Y3, 8704(AX)
+	VPSLLD       $0x14, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x10, Y0, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVUPS      Y3, 8960(AX)
+	VPSLLD       $0x0c, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x08, Y0, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVUPS      Y3, 8832(AX)
+	VPSLLD       $0x04, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x00, Y0, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVUPS      Y3, 9088(AX)
+	VPSLLD       $0x1a, Y1, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VPSLLD       $0x12, Y1, Y4
+	VPSRLD       $0x1a, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VMOVUPS      Y3, 9216(AX)
+	VPSLLD       $0x0a, Y1, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VPSLLD       $0x02, Y1, Y4
+	VPSRLD       $0x1a, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VMOVUPS      Y3, 9344(AX)
+	VPSLLD       $0x18, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x18, Y1, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VPSLLD       $0x10, Y2, Y4
+	VPSRLD       $0x1c, Y4, Y4
+	VPSLLD       $0x10, Y1, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VMOVUPS      Y3, 9472(AX)
+	VPSLLD       $0x08, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x08, Y1, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VPSLLD       $0x00, Y2, Y4
+	VPSRLD       $0x1c, Y4, Y4
+	VPSLLD       $0x00, Y1, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VMOVUPS      Y3, 9600(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, (CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 9728(AX)
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9856(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R10
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+DATA bytes0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA bytes0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA bytes0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA bytes0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL bytes0f<>(SB), RODATA|NOPTR, $32
+
+DATA packWords<>+0(SB)/8, $0x0d0c090805040100
+DATA packWords<>+8(SB)/8, $0x8080808080808080
+DATA packWords<>+16(SB)/8, $0x0d0c090805040100
+DATA packWords<>+24(SB)/8, $0x8080808080808080
+GLOBL packWords<>(SB), RODATA|NOPTR, $32
 
 // func q5kUnpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512BW, AVX512F
@@ -8231,58 +8583,58 @@ half:
 	VPGATHERDD      12(CX)(Z15*1), K1, Z2
 	VPSLLD          $0x1a, Z0, Z3
 	VPSRLD          $0x1a, Z3, Z3
-	VMOVDQU32       Z3, 8192(AX)
+	VMOVUPS         Z3, 8192(AX)
 	VPSLLD          $0x12, Z0, Z3
 	VPSRLD          $0x1a, Z3, Z3
-	VMOVDQU32       Z3, 8448(AX)
+	VMOVUPS         Z3, 8448(AX)
 	VPSLLD          $0x0a, Z0, Z3
 	VPSRLD          $0x1a, Z3, Z3
-	VMOVDQU32       Z3, 8320(AX)
+	VMOVUPS         Z3, 8320(AX)
 	VPSLLD          $0x02, Z0, Z3
 	VPSRLD          $0x1a, Z3, Z3
-	VMOVDQU32       Z3, 8576(AX)
+	VMOVUPS         Z3, 8576(AX)
 	VPSLLD          $0x1c, Z2, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x18, Z0, Z5
 	VPSRLD          $0x1e, Z5, Z5
 	VPSLLD          $0x04, Z5, Z5
 	VPORD           Z5, Z3, Z3
-	VMOVDQU32       Z3, 8704(AX)
+	VMOVUPS         Z3, 8704(AX)
 	VPSLLD          $0x14, Z2, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x10, Z0, Z5
 	VPSRLD          $0x1e, Z5, Z5
 	VPSLLD          $0x04, Z5, Z5
 	VPORD           Z5, Z3, Z3
-	VMOVDQU32       Z3, 8960(AX)
+	VMOVUPS         Z3, 8960(AX)
 	VPSLLD          $0x0c, Z2, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x08, Z0, Z5
 	VPSRLD          $0x1e, Z5, Z5
 	VPSLLD          $0x04, Z5, Z5
 	VPORD           Z5, Z3, Z3
-	VMOVDQU32       Z3, 8832(AX)
+	VMOVUPS         Z3, 8832(AX)
 	VPSLLD          $0x04, Z2, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x00, Z0, Z5
 	VPSRLD          $0x1e, Z5, Z5
 	VPSLLD          $0x04, Z5, Z5
 	VPORD           Z5, Z3, Z3
-	VMOVDQU32       Z3, 9088(AX)
+	VMOVUPS         Z3, 9088(AX)
 	VPSLLD          $0x1a, Z1, Z3
 	VPSRLD          $0x1a, Z3, Z3
 	VPSLLD          $0x12, Z1, Z4
 	VPSRLD          $0x1a, Z4, Z4
 	VPSLLD          $0x10, Z4, Z4
 	VPBLENDMW       Z4, Z3, K2, Z3
-	VMOVDQU32       Z3, 9216(AX)
+	VMOVUPS         Z3, 9216(AX)
 	VPSLLD          $0x0a, Z1, Z3
 	VPSRLD          $0x1a, Z3, Z3
 	VPSLLD          $0x02, Z1, Z4
 	VPSRLD          $0x1a, Z4, Z4
 	VPSLLD          $0x10, Z4, Z4
 	VPBLENDMW       Z4, Z3, K2, Z3
-	VMOVDQU32       Z3, 9344(AX)
+	VMOVUPS         Z3, 9344(AX)
 	VPSLLD          $0x18, Z2, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x18, Z1, Z5
@@ -8297,7 +8649,7 @@ half:
 	VPORD           Z5, Z4, Z4
 	VPSLLD          $0x10, Z4, Z4
 	VPBLENDMW       Z4, Z3, K2, Z3
-	VMOVDQU32       Z3, 9472(AX)
+	VMOVUPS         Z3, 9472(AX)
 	VPSLLD          $0x08, Z2, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x08, Z1, Z5
@@ -8312,7 +8664,7 @@ half:
 	VPORD           Z5, Z4, Z4
 	VPSLLD          $0x10, Z4, Z4
 	VPBLENDMW       Z4, Z3, K2, Z3
-	VMOVDQU32       Z3, 9600(AX)
+	VMOVUPS         Z3, 9600(AX)
 	KXNORW          K1, K1, K1
 	VPGATHERDD      (CX)(Z15*1), K1, Z0
 	VPSRLD          $0x10, Z0, Z1
@@ -8373,6 +8725,864 @@ DATA q5kTurn3<>+40(SB)/8, $0x000000000000003d
 DATA q5kTurn3<>+48(SB)/8, $0x000000000000003d
 DATA q5kTurn3<>+56(SB)/8, $0x000000000000003d
 GLOBL q5kTurn3<>(SB), RODATA|NOPTR, $64
+
+// func q5kUnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q5kUnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R9
+
+rows:
+	MOVQ         AX, R8
+	MOVQ         CX, SI
+	LEAQ         (CX)(DX*1), DI
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(SI), X8
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(DI), X8
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(DX*2), X8
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      32(SI)(BX*1), X8
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	VMOVDQU      80(SI), X0
+	VINSERTI128  $0x01, 80(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      80(DI), X1
+	VINSERTI128  $0x01, 80(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      80(SI)(DX*2), X2
+	VINSERTI128  $0x01, 80(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      80(SI)(BX*1), X3
+	VINSERTI128  $0x01, 80(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1024(R8)
+	VMOVDQU      Y1, 1152(R8)
+	VMOVDQU      Y2, 1280(R8)
+	VMOVDQU      Y3, 1408(R8)
+	VMOVDQU      96(SI), X0
+	VINSERTI128  $0x01, 96(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(SI), X8
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      96(DI), X1
+	VINSERTI128  $0x01, 96(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(DI), X8
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      96(SI)(DX*2), X2
+	VINSERTI128  $0x01, 96(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(DX*2), X8
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      96(SI)(BX*1), X3
+	VINSERTI128  $0x01, 96(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      32(SI)(BX*1), X8
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1536(R8)
+	VMOVDQU      Y1, 1664(R8)
+	VMOVDQU      Y2, 1792(R8)
+	VMOVDQU      Y3, 1920(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2048(R8)
+	VMOVDQU      Y1, 2176(R8)
+	VMOVDQU      Y2, 2304(R8)
+	VMOVDQU      Y3, 2432(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(SI), X8
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(DI), X8
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(DX*2), X8
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      32(SI)(BX*1), X8
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2560(R8)
+	VMOVDQU      Y1, 2688(R8)
+	VMOVDQU      Y2, 2816(R8)
+	VMOVDQU      Y3, 2944(R8)
+	VMOVDQU      80(SI), X0
+	VINSERTI128  $0x01, 80(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      80(DI), X1
+	VINSERTI128  $0x01, 80(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      80(SI)(DX*2), X2
+	VINSERTI128  $0x01, 80(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      80(SI)(BX*1), X3
+	VINSERTI128  $0x01, 80(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3072(R8)
+	VMOVDQU      Y1, 3200(R8)
+	VMOVDQU      Y2, 3328(R8)
+	VMOVDQU      Y3, 3456(R8)
+	VMOVDQU      96(SI), X0
+	VINSERTI128  $0x01, 96(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(SI), X8
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      96(DI), X1
+	VINSERTI128  $0x01, 96(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(DI), X8
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      96(SI)(DX*2), X2
+	VINSERTI128  $0x01, 96(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(DX*2), X8
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      96(SI)(BX*1), X3
+	VINSERTI128  $0x01, 96(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      32(SI)(BX*1), X8
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3584(R8)
+	VMOVDQU      Y1, 3712(R8)
+	VMOVDQU      Y2, 3840(R8)
+	VMOVDQU      Y3, 3968(R8)
+	VMOVDQU      112(SI), X0
+	VINSERTI128  $0x01, 112(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      112(DI), X1
+	VINSERTI128  $0x01, 112(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      112(SI)(DX*2), X2
+	VINSERTI128  $0x01, 112(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      112(SI)(BX*1), X3
+	VINSERTI128  $0x01, 112(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4096(R8)
+	VMOVDQU      Y1, 4224(R8)
+	VMOVDQU      Y2, 4352(R8)
+	VMOVDQU      Y3, 4480(R8)
+	VMOVDQU      128(SI), X0
+	VINSERTI128  $0x01, 128(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(SI), X8
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      128(DI), X1
+	VINSERTI128  $0x01, 128(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(DI), X8
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      128(SI)(DX*2), X2
+	VINSERTI128  $0x01, 128(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(DX*2), X8
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      128(SI)(BX*1), X3
+	VINSERTI128  $0x01, 128(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      32(SI)(BX*1), X8
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4608(R8)
+	VMOVDQU      Y1, 4736(R8)
+	VMOVDQU      Y2, 4864(R8)
+	VMOVDQU      Y3, 4992(R8)
+	VMOVDQU      144(SI), X0
+	VINSERTI128  $0x01, 144(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      144(DI), X1
+	VINSERTI128  $0x01, 144(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      144(SI)(DX*2), X2
+	VINSERTI128  $0x01, 144(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      144(SI)(BX*1), X3
+	VINSERTI128  $0x01, 144(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5120(R8)
+	VMOVDQU      Y1, 5248(R8)
+	VMOVDQU      Y2, 5376(R8)
+	VMOVDQU      Y3, 5504(R8)
+	VMOVDQU      160(SI), X0
+	VINSERTI128  $0x01, 160(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(SI), X8
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      160(DI), X1
+	VINSERTI128  $0x01, 160(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(DI), X8
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      160(SI)(DX*2), X2
+	VINSERTI128  $0x01, 160(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(DX*2), X8
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      160(SI)(BX*1), X3
+	VINSERTI128  $0x01, 160(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      32(SI)(BX*1), X8
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5632(R8)
+	VMOVDQU      Y1, 5760(R8)
+	VMOVDQU      Y2, 5888(R8)
+	VMOVDQU      Y3, 6016(R8)
+	VMOVDQU      112(SI), X0
+	VINSERTI128  $0x01, 112(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      112(DI), X1
+	VINSERTI128  $0x01, 112(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      112(SI)(DX*2), X2
+	VINSERTI128  $0x01, 112(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      112(SI)(BX*1), X3
+	VINSERTI128  $0x01, 112(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6144(R8)
+	VMOVDQU      Y1, 6272(R8)
+	VMOVDQU      Y2, 6400(R8)
+	VMOVDQU      Y3, 6528(R8)
+	VMOVDQU      128(SI), X0
+	VINSERTI128  $0x01, 128(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(SI), X8
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      128(DI), X1
+	VINSERTI128  $0x01, 128(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(DI), X8
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      128(SI)(DX*2), X2
+	VINSERTI128  $0x01, 128(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(DX*2), X8
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      128(SI)(BX*1), X3
+	VINSERTI128  $0x01, 128(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      32(SI)(BX*1), X8
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6656(R8)
+	VMOVDQU      Y1, 6784(R8)
+	VMOVDQU      Y2, 6912(R8)
+	VMOVDQU      Y3, 7040(R8)
+	VMOVDQU      144(SI), X0
+	VINSERTI128  $0x01, 144(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      144(DI), X1
+	VINSERTI128  $0x01, 144(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      144(SI)(DX*2), X2
+	VINSERTI128  $0x01, 144(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      144(SI)(BX*1), X3
+	VINSERTI128  $0x01, 144(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7168(R8)
+	VMOVDQU      Y1, 7296(R8)
+	VMOVDQU      Y2, 7424(R8)
+	VMOVDQU      Y3, 7552(R8)
+	VMOVDQU      160(SI), X0
+	VINSERTI128  $0x01, 160(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      32(SI), X8
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      160(DI), X1
+	VINSERTI128  $0x01, 160(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      32(DI), X8
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      160(SI)(DX*2), X2
+	VINSERTI128  $0x01, 160(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(DX*2), X8
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      160(SI)(BX*1), X3
+	VINSERTI128  $0x01, 160(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      32(SI)(BX*1), X8
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7680(R8)
+	VMOVDQU      Y1, 7808(R8)
+	VMOVDQU      Y2, 7936(R8)
+	VMOVDQU      Y3, 8064(R8)
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 4(CX)(Y15*1), Y0
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 8(CX)(Y15*1), Y1
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 12(CX)(Y15*1), Y2
+	VPSLLD       $0x1a, Y0, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VMOVUPS      Y3, 8192(AX)
+	VPSLLD       $0x12, Y0, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VMOVUPS      Y3, 8448(AX)
+	VPSLLD       $0x0a, Y0, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VMOVUPS      Y3, 8320(AX)
+	VPSLLD       $0x02, Y0, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VMOVUPS      Y3, 8576(AX)
+	VPSLLD       $0x1c, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x18, Y0, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVUPS      Y3, 8704(AX)
+	VPSLLD       $0x14, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x10, Y0, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVUPS      Y3, 8960(AX)
+	VPSLLD       $0x0c, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x08, Y0, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVUPS      Y3, 8832(AX)
+	VPSLLD       $0x04, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x00, Y0, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VMOVUPS      Y3, 9088(AX)
+	VPSLLD       $0x1a, Y1, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VPSLLD       $0x12, Y1, Y4
+	VPSRLD       $0x1a, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VMOVUPS      Y3, 9216(AX)
+	VPSLLD       $0x0a, Y1, Y3
+	VPSRLD       $0x1a, Y3, Y3
+	VPSLLD       $0x02, Y1, Y4
+	VPSRLD       $0x1a, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VMOVUPS      Y3, 9344(AX)
+	VPSLLD       $0x18, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x18, Y1, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VPSLLD       $0x10, Y2, Y4
+	VPSRLD       $0x1c, Y4, Y4
+	VPSLLD       $0x10, Y1, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VMOVUPS      Y3, 9472(AX)
+	VPSLLD       $0x08, Y2, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x08, Y1, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VPSLLD       $0x00, Y2, Y4
+	VPSRLD       $0x1c, Y4, Y4
+	VPSLLD       $0x00, Y1, Y5
+	VPSRLD       $0x1e, Y5, Y5
+	VPSLLD       $0x04, Y5, Y5
+	VPOR         Y5, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPBLENDW     $0xaa, Y4, Y3, Y3
+	VMOVUPS      Y3, 9600(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, (CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 9728(AX)
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9856(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R9
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+DATA bytes10<>+0(SB)/8, $0x1010101010101010
+DATA bytes10<>+8(SB)/8, $0x1010101010101010
+DATA bytes10<>+16(SB)/8, $0x1010101010101010
+DATA bytes10<>+24(SB)/8, $0x1010101010101010
+GLOBL bytes10<>(SB), RODATA|NOPTR, $32
 
 // func q6kUnpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512BW, AVX512F
@@ -9129,98 +10339,98 @@ half:
 	VPGATHERDD      192(CX)(Z15*1), K1, Z0
 	VPSLLD          $0x18, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 8192(AX)
+	VMOVUPS         Z1, 8192(AX)
 	VPSLLD          $0x05, Z1, Z10
 	VPSLLD          $0x10, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 8320(AX)
+	VMOVUPS         Z1, 8320(AX)
 	VPSLLD          $0x05, Z1, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10240(AX)
+	VMOVUPS         Z10, 10240(AX)
 	VPSLLD          $0x08, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 8448(AX)
+	VMOVUPS         Z1, 8448(AX)
 	VPSLLD          $0x05, Z1, Z10
 	VPSLLD          $0x00, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 8576(AX)
+	VMOVUPS         Z1, 8576(AX)
 	VPSLLD          $0x05, Z1, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10368(AX)
+	VMOVUPS         Z10, 10368(AX)
 	KXNORW          K1, K1, K1
 	VPGATHERDD      196(CX)(Z15*1), K1, Z0
 	VPSLLD          $0x18, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 8704(AX)
+	VMOVUPS         Z1, 8704(AX)
 	VPSLLD          $0x05, Z1, Z10
 	VPSLLD          $0x10, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 8832(AX)
+	VMOVUPS         Z1, 8832(AX)
 	VPSLLD          $0x05, Z1, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10496(AX)
+	VMOVUPS         Z10, 10496(AX)
 	VPSLLD          $0x08, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 8960(AX)
+	VMOVUPS         Z1, 8960(AX)
 	VPSLLD          $0x05, Z1, Z10
 	VPSLLD          $0x00, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 9088(AX)
+	VMOVUPS         Z1, 9088(AX)
 	VPSLLD          $0x05, Z1, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10624(AX)
+	VMOVUPS         Z10, 10624(AX)
 	KXNORW          K1, K1, K1
 	VPGATHERDD      200(CX)(Z15*1), K1, Z0
 	VPSLLD          $0x18, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 9216(AX)
+	VMOVUPS         Z1, 9216(AX)
 	VPSLLD          $0x05, Z1, Z10
 	VPSLLD          $0x10, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 9344(AX)
+	VMOVUPS         Z1, 9344(AX)
 	VPSLLD          $0x05, Z1, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10752(AX)
+	VMOVUPS         Z10, 10752(AX)
 	VPSLLD          $0x08, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 9472(AX)
+	VMOVUPS         Z1, 9472(AX)
 	VPSLLD          $0x05, Z1, Z10
 	VPSLLD          $0x00, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 9600(AX)
+	VMOVUPS         Z1, 9600(AX)
 	VPSLLD          $0x05, Z1, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10880(AX)
+	VMOVUPS         Z10, 10880(AX)
 	KXNORW          K1, K1, K1
 	VPGATHERDD      204(CX)(Z15*1), K1, Z0
 	VPSLLD          $0x18, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 9728(AX)
+	VMOVUPS         Z1, 9728(AX)
 	VPSLLD          $0x05, Z1, Z10
 	VPSLLD          $0x10, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 9856(AX)
+	VMOVUPS         Z1, 9856(AX)
 	VPSLLD          $0x05, Z1, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 11008(AX)
+	VMOVUPS         Z10, 11008(AX)
 	VPSLLD          $0x08, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 9984(AX)
+	VMOVUPS         Z1, 9984(AX)
 	VPSLLD          $0x05, Z1, Z10
 	VPSLLD          $0x00, Z0, Z1
 	VPSRAD          $0x18, Z1, Z1
-	VMOVDQU32       Z1, 10112(AX)
+	VMOVUPS         Z1, 10112(AX)
 	VPSLLD          $0x05, Z1, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 11136(AX)
+	VMOVUPS         Z10, 11136(AX)
 	KXNORW          K1, K1, K1
 	VPGATHERDD      206(CX)(Z15*1), K1, Z0
 	VPSRLD          $0x10, Z0, Z0
@@ -9238,6 +10448,858 @@ half:
 
 DATA upperBits<>+0(SB)/8, $0x3030303030303030
 GLOBL upperBits<>(SB), RODATA|NOPTR, $8
+
+// func q6kUnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q6kUnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R9
+
+rows:
+	MOVQ         AX, R8
+	MOVQ         CX, SI
+	LEAQ         (CX)(DX*1), DI
+	VMOVDQU      (SI), X0
+	VINSERTI128  $0x01, (SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      128(SI), X8
+	VINSERTI128  $0x01, 128(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      (DI), X1
+	VINSERTI128  $0x01, (DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      128(DI), X8
+	VINSERTI128  $0x01, 128(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      (SI)(DX*2), X2
+	VINSERTI128  $0x01, (SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      128(SI)(DX*2), X8
+	VINSERTI128  $0x01, 128(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      (SI)(BX*1), X3
+	VINSERTI128  $0x01, (DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      128(SI)(BX*1), X8
+	VINSERTI128  $0x01, 128(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(SI), X8
+	VINSERTI128  $0x01, 144(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(DI), X8
+	VINSERTI128  $0x01, 144(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(SI)(DX*2), X8
+	VINSERTI128  $0x01, 144(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      144(SI)(BX*1), X8
+	VINSERTI128  $0x01, 144(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      128(SI), X8
+	VINSERTI128  $0x01, 128(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      128(DI), X8
+	VINSERTI128  $0x01, 128(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      128(SI)(DX*2), X8
+	VINSERTI128  $0x01, 128(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      128(SI)(BX*1), X8
+	VINSERTI128  $0x01, 128(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1024(R8)
+	VMOVDQU      Y1, 1152(R8)
+	VMOVDQU      Y2, 1280(R8)
+	VMOVDQU      Y3, 1408(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(SI), X8
+	VINSERTI128  $0x01, 144(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(DI), X8
+	VINSERTI128  $0x01, 144(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(SI)(DX*2), X8
+	VINSERTI128  $0x01, 144(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      144(SI)(BX*1), X8
+	VINSERTI128  $0x01, 144(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1536(R8)
+	VMOVDQU      Y1, 1664(R8)
+	VMOVDQU      Y2, 1792(R8)
+	VMOVDQU      Y3, 1920(R8)
+	VMOVDQU      (SI), X0
+	VINSERTI128  $0x01, (SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      128(SI), X8
+	VINSERTI128  $0x01, 128(SI)(DX*4), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      (DI), X1
+	VINSERTI128  $0x01, (DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      128(DI), X8
+	VINSERTI128  $0x01, 128(DI)(DX*4), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      (SI)(DX*2), X2
+	VINSERTI128  $0x01, (SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      128(SI)(DX*2), X8
+	VINSERTI128  $0x01, 128(SI)(BX*2), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      (SI)(BX*1), X3
+	VINSERTI128  $0x01, (DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      128(SI)(BX*1), X8
+	VINSERTI128  $0x01, 128(DI)(BX*2), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2048(R8)
+	VMOVDQU      Y1, 2176(R8)
+	VMOVDQU      Y2, 2304(R8)
+	VMOVDQU      Y3, 2432(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(SI), X8
+	VINSERTI128  $0x01, 144(SI)(DX*4), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(DI), X8
+	VINSERTI128  $0x01, 144(DI)(DX*4), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(SI)(DX*2), X8
+	VINSERTI128  $0x01, 144(SI)(BX*2), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      144(SI)(BX*1), X8
+	VINSERTI128  $0x01, 144(DI)(BX*2), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2560(R8)
+	VMOVDQU      Y1, 2688(R8)
+	VMOVDQU      Y2, 2816(R8)
+	VMOVDQU      Y3, 2944(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      128(SI), X8
+	VINSERTI128  $0x01, 128(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      128(DI), X8
+	VINSERTI128  $0x01, 128(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      128(SI)(DX*2), X8
+	VINSERTI128  $0x01, 128(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      128(SI)(BX*1), X8
+	VINSERTI128  $0x01, 128(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3072(R8)
+	VMOVDQU      Y1, 3200(R8)
+	VMOVDQU      Y2, 3328(R8)
+	VMOVDQU      Y3, 3456(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(SI), X8
+	VINSERTI128  $0x01, 144(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      144(DI), X8
+	VINSERTI128  $0x01, 144(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(SI)(DX*2), X8
+	VINSERTI128  $0x01, 144(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      144(SI)(BX*1), X8
+	VINSERTI128  $0x01, 144(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3584(R8)
+	VMOVDQU      Y1, 3712(R8)
+	VMOVDQU      Y2, 3840(R8)
+	VMOVDQU      Y3, 3968(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(SI), X8
+	VINSERTI128  $0x01, 160(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      160(DI), X8
+	VINSERTI128  $0x01, 160(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      160(SI)(DX*2), X8
+	VINSERTI128  $0x01, 160(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      160(SI)(BX*1), X8
+	VINSERTI128  $0x01, 160(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4096(R8)
+	VMOVDQU      Y1, 4224(R8)
+	VMOVDQU      Y2, 4352(R8)
+	VMOVDQU      Y3, 4480(R8)
+	VMOVDQU      80(SI), X0
+	VINSERTI128  $0x01, 80(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(SI), X8
+	VINSERTI128  $0x01, 176(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      80(DI), X1
+	VINSERTI128  $0x01, 80(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(DI), X8
+	VINSERTI128  $0x01, 176(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      80(SI)(DX*2), X2
+	VINSERTI128  $0x01, 80(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      176(SI)(DX*2), X8
+	VINSERTI128  $0x01, 176(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      80(SI)(BX*1), X3
+	VINSERTI128  $0x01, 80(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(SI)(BX*1), X8
+	VINSERTI128  $0x01, 176(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x04, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4608(R8)
+	VMOVDQU      Y1, 4736(R8)
+	VMOVDQU      Y2, 4864(R8)
+	VMOVDQU      Y3, 4992(R8)
+	VMOVDQU      96(SI), X0
+	VINSERTI128  $0x01, 96(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(SI), X8
+	VINSERTI128  $0x01, 160(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      96(DI), X1
+	VINSERTI128  $0x01, 96(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      160(DI), X8
+	VINSERTI128  $0x01, 160(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      96(SI)(DX*2), X2
+	VINSERTI128  $0x01, 96(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      160(SI)(DX*2), X8
+	VINSERTI128  $0x01, 160(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      96(SI)(BX*1), X3
+	VINSERTI128  $0x01, 96(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      160(SI)(BX*1), X8
+	VINSERTI128  $0x01, 160(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5120(R8)
+	VMOVDQU      Y1, 5248(R8)
+	VMOVDQU      Y2, 5376(R8)
+	VMOVDQU      Y3, 5504(R8)
+	VMOVDQU      112(SI), X0
+	VINSERTI128  $0x01, 112(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(SI), X8
+	VINSERTI128  $0x01, 176(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      112(DI), X1
+	VINSERTI128  $0x01, 112(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(DI), X8
+	VINSERTI128  $0x01, 176(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      112(SI)(DX*2), X2
+	VINSERTI128  $0x01, 112(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      176(SI)(DX*2), X8
+	VINSERTI128  $0x01, 176(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      112(SI)(BX*1), X3
+	VINSERTI128  $0x01, 112(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(SI)(BX*1), X8
+	VINSERTI128  $0x01, 176(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5632(R8)
+	VMOVDQU      Y1, 5760(R8)
+	VMOVDQU      Y2, 5888(R8)
+	VMOVDQU      Y3, 6016(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(SI), X8
+	VINSERTI128  $0x01, 160(SI)(DX*4), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      160(DI), X8
+	VINSERTI128  $0x01, 160(DI)(DX*4), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      160(SI)(DX*2), X8
+	VINSERTI128  $0x01, 160(SI)(BX*2), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      160(SI)(BX*1), X8
+	VINSERTI128  $0x01, 160(DI)(BX*2), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6144(R8)
+	VMOVDQU      Y1, 6272(R8)
+	VMOVDQU      Y2, 6400(R8)
+	VMOVDQU      Y3, 6528(R8)
+	VMOVDQU      80(SI), X0
+	VINSERTI128  $0x01, 80(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(SI), X8
+	VINSERTI128  $0x01, 176(SI)(DX*4), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      80(DI), X1
+	VINSERTI128  $0x01, 80(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(DI), X8
+	VINSERTI128  $0x01, 176(DI)(DX*4), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      80(SI)(DX*2), X2
+	VINSERTI128  $0x01, 80(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      176(SI)(DX*2), X8
+	VINSERTI128  $0x01, 176(SI)(BX*2), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      80(SI)(BX*1), X3
+	VINSERTI128  $0x01, 80(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(SI)(BX*1), X8
+	VINSERTI128  $0x01, 176(DI)(BX*2), Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6656(R8)
+	VMOVDQU      Y1, 6784(R8)
+	VMOVDQU      Y2, 6912(R8)
+	VMOVDQU      Y3, 7040(R8)
+	VMOVDQU      96(SI), X0
+	VINSERTI128  $0x01, 96(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(SI), X8
+	VINSERTI128  $0x01, 160(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      96(DI), X1
+	VINSERTI128  $0x01, 96(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      160(DI), X8
+	VINSERTI128  $0x01, 160(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      96(SI)(DX*2), X2
+	VINSERTI128  $0x01, 96(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      160(SI)(DX*2), X8
+	VINSERTI128  $0x01, 160(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      96(SI)(BX*1), X3
+	VINSERTI128  $0x01, 96(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      160(SI)(BX*1), X8
+	VINSERTI128  $0x01, 160(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7168(R8)
+	VMOVDQU      Y1, 7296(R8)
+	VMOVDQU      Y2, 7424(R8)
+	VMOVDQU      Y3, 7552(R8)
+	VMOVDQU      112(SI), X0
+	VINSERTI128  $0x01, 112(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(SI), X8
+	VINSERTI128  $0x01, 176(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      112(DI), X1
+	VINSERTI128  $0x01, 112(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      176(DI), X8
+	VINSERTI128  $0x01, 176(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      112(SI)(DX*2), X2
+	VINSERTI128  $0x01, 112(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      176(SI)(DX*2), X8
+	VINSERTI128  $0x01, 176(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      112(SI)(BX*1), X3
+	VINSERTI128  $0x01, 112(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(SI)(BX*1), X8
+	VINSERTI128  $0x01, 176(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes30<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7680(R8)
+	VMOVDQU      Y1, 7808(R8)
+	VMOVDQU      Y2, 7936(R8)
+	VMOVDQU      Y3, 8064(R8)
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 192(CX)(Y15*1), Y0
+	VPSLLD       $0x18, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 8192(AX)
+	VPSLLD       $0x05, Y1, Y10
+	VPSLLD       $0x10, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 8320(AX)
+	VPSLLD       $0x05, Y1, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10240(AX)
+	VPSLLD       $0x08, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 8448(AX)
+	VPSLLD       $0x05, Y1, Y10
+	VPSLLD       $0x00, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 8576(AX)
+	VPSLLD       $0x05, Y1, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10368(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 196(CX)(Y15*1), Y0
+	VPSLLD       $0x18, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 8704(AX)
+	VPSLLD       $0x05, Y1, Y10
+	VPSLLD       $0x10, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 8832(AX)
+	VPSLLD       $0x05, Y1, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10496(AX)
+	VPSLLD       $0x08, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 8960(AX)
+	VPSLLD       $0x05, Y1, Y10
+	VPSLLD       $0x00, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 9088(AX)
+	VPSLLD       $0x05, Y1, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10624(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 200(CX)(Y15*1), Y0
+	VPSLLD       $0x18, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 9216(AX)
+	VPSLLD       $0x05, Y1, Y10
+	VPSLLD       $0x10, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 9344(AX)
+	VPSLLD       $0x05, Y1, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10752(AX)
+	VPSLLD       $0x08, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 9472(AX)
+	VPSLLD       $0x05, Y1, Y10
+	VPSLLD       $0x00, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 9600(AX)
+	VPSLLD       $0x05, Y1, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10880(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 204(CX)(Y15*1), Y0
+	VPSLLD       $0x18, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 9728(AX)
+	VPSLLD       $0x05, Y1, Y10
+	VPSLLD       $0x10, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 9856(AX)
+	VPSLLD       $0x05, Y1, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 11008(AX)
+	VPSLLD       $0x08, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 9984(AX)
+	VPSLLD       $0x05, Y1, Y10
+	VPSLLD       $0x00, Y0, Y1
+	VPSRAD       $0x18, Y1, Y1
+	VMOVUPS      Y1, 10112(AX)
+	VPSLLD       $0x05, Y1, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 11136(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 206(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 11264(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R9
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+DATA bytes30<>+0(SB)/8, $0x3030303030303030
+DATA bytes30<>+8(SB)/8, $0x3030303030303030
+DATA bytes30<>+16(SB)/8, $0x3030303030303030
+DATA bytes30<>+24(SB)/8, $0x3030303030303030
+GLOBL bytes30<>(SB), RODATA|NOPTR, $32
 
 // func q2kUnpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512BW, AVX512F
@@ -9818,114 +11880,114 @@ half:
 	VPGATHERDD   (CX)(Z15*1), K1, Z0
 	VPSLLD       $0x1c, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 8192(AX)
+	VMOVUPS      Z1, 8192(AX)
 	VPSLLD       $0x18, Z0, Z10
 	VPSRLD       $0x1c, Z10, Z10
 	VPSLLD       $0x14, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 8320(AX)
+	VMOVUPS      Z1, 8320(AX)
 	VPSLLD       $0x10, Z0, Z11
 	VPSRLD       $0x1c, Z11, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 10240(AX)
+	VMOVUPS      Z10, 10240(AX)
 	VPSLLD       $0x0c, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 8704(AX)
+	VMOVUPS      Z1, 8704(AX)
 	VPSLLD       $0x08, Z0, Z10
 	VPSRLD       $0x1c, Z10, Z10
 	VPSLLD       $0x04, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 8832(AX)
+	VMOVUPS      Z1, 8832(AX)
 	VPSLLD       $0x00, Z0, Z11
 	VPSRLD       $0x1c, Z11, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 10368(AX)
+	VMOVUPS      Z10, 10368(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   4(CX)(Z15*1), K1, Z0
 	VPSLLD       $0x1c, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 9216(AX)
+	VMOVUPS      Z1, 9216(AX)
 	VPSLLD       $0x18, Z0, Z10
 	VPSRLD       $0x1c, Z10, Z10
 	VPSLLD       $0x14, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 9344(AX)
+	VMOVUPS      Z1, 9344(AX)
 	VPSLLD       $0x10, Z0, Z11
 	VPSRLD       $0x1c, Z11, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 10496(AX)
+	VMOVUPS      Z10, 10496(AX)
 	VPSLLD       $0x0c, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 9728(AX)
+	VMOVUPS      Z1, 9728(AX)
 	VPSLLD       $0x08, Z0, Z10
 	VPSRLD       $0x1c, Z10, Z10
 	VPSLLD       $0x04, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 9856(AX)
+	VMOVUPS      Z1, 9856(AX)
 	VPSLLD       $0x00, Z0, Z11
 	VPSRLD       $0x1c, Z11, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 10624(AX)
+	VMOVUPS      Z10, 10624(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   8(CX)(Z15*1), K1, Z0
 	VPSLLD       $0x1c, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 8448(AX)
+	VMOVUPS      Z1, 8448(AX)
 	VPSLLD       $0x18, Z0, Z10
 	VPSRLD       $0x1c, Z10, Z10
 	VPSLLD       $0x14, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 8576(AX)
+	VMOVUPS      Z1, 8576(AX)
 	VPSLLD       $0x10, Z0, Z11
 	VPSRLD       $0x1c, Z11, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 10752(AX)
+	VMOVUPS      Z10, 10752(AX)
 	VPSLLD       $0x0c, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 8960(AX)
+	VMOVUPS      Z1, 8960(AX)
 	VPSLLD       $0x08, Z0, Z10
 	VPSRLD       $0x1c, Z10, Z10
 	VPSLLD       $0x04, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 9088(AX)
+	VMOVUPS      Z1, 9088(AX)
 	VPSLLD       $0x00, Z0, Z11
 	VPSRLD       $0x1c, Z11, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 10880(AX)
+	VMOVUPS      Z10, 10880(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   12(CX)(Z15*1), K1, Z0
 	VPSLLD       $0x1c, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 9472(AX)
+	VMOVUPS      Z1, 9472(AX)
 	VPSLLD       $0x18, Z0, Z10
 	VPSRLD       $0x1c, Z10, Z10
 	VPSLLD       $0x14, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 9600(AX)
+	VMOVUPS      Z1, 9600(AX)
 	VPSLLD       $0x10, Z0, Z11
 	VPSRLD       $0x1c, Z11, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 11008(AX)
+	VMOVUPS      Z10, 11008(AX)
 	VPSLLD       $0x0c, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 9984(AX)
+	VMOVUPS      Z1, 9984(AX)
 	VPSLLD       $0x08, Z0, Z10
 	VPSRLD       $0x1c, Z10, Z10
 	VPSLLD       $0x04, Z0, Z1
 	VPSRLD       $0x1c, Z1, Z1
-	VMOVDQU32    Z1, 10112(AX)
+	VMOVUPS      Z1, 10112(AX)
 	VPSLLD       $0x00, Z0, Z11
 	VPSRLD       $0x1c, Z11, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 11136(AX)
+	VMOVUPS      Z10, 11136(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   80(CX)(Z15*1), K1, Z0
 	VPSRLD       $0x10, Z0, Z1
@@ -9943,6 +12005,590 @@ half:
 	JNZ          half
 	VZEROUPPER
 	RET
+
+// func q2kUnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q2kUnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R9
+
+rows:
+	MOVQ         AX, R8
+	MOVQ         CX, SI
+	LEAQ         (CX)(DX*1), DI
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1024(R8)
+	VMOVDQU      Y1, 1152(R8)
+	VMOVDQU      Y2, 1280(R8)
+	VMOVDQU      Y3, 1408(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1536(R8)
+	VMOVDQU      Y1, 1664(R8)
+	VMOVDQU      Y2, 1792(R8)
+	VMOVDQU      Y3, 1920(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2048(R8)
+	VMOVDQU      Y1, 2176(R8)
+	VMOVDQU      Y2, 2304(R8)
+	VMOVDQU      Y3, 2432(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2560(R8)
+	VMOVDQU      Y1, 2688(R8)
+	VMOVDQU      Y2, 2816(R8)
+	VMOVDQU      Y3, 2944(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3072(R8)
+	VMOVDQU      Y1, 3200(R8)
+	VMOVDQU      Y2, 3328(R8)
+	VMOVDQU      Y3, 3456(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3584(R8)
+	VMOVDQU      Y1, 3712(R8)
+	VMOVDQU      Y2, 3840(R8)
+	VMOVDQU      Y3, 3968(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4096(R8)
+	VMOVDQU      Y1, 4224(R8)
+	VMOVDQU      Y2, 4352(R8)
+	VMOVDQU      Y3, 4480(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4608(R8)
+	VMOVDQU      Y1, 4736(R8)
+	VMOVDQU      Y2, 4864(R8)
+	VMOVDQU      Y3, 4992(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5120(R8)
+	VMOVDQU      Y1, 5248(R8)
+	VMOVDQU      Y2, 5376(R8)
+	VMOVDQU      Y3, 5504(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5632(R8)
+	VMOVDQU      Y1, 5760(R8)
+	VMOVDQU      Y2, 5888(R8)
+	VMOVDQU      Y3, 6016(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6144(R8)
+	VMOVDQU      Y1, 6272(R8)
+	VMOVDQU      Y2, 6400(R8)
+	VMOVDQU      Y3, 6528(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6656(R8)
+	VMOVDQU      Y1, 6784(R8)
+	VMOVDQU      Y2, 6912(R8)
+	VMOVDQU      Y3, 7040(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7168(R8)
+	VMOVDQU      Y1, 7296(R8)
+	VMOVDQU      Y2, 7424(R8)
+	VMOVDQU      Y3, 7552(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7680(R8)
+	VMOVDQU      Y1, 7808(R8)
+	VMOVDQU      Y2, 7936(R8)
+	VMOVDQU      Y3, 8064(R8)
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, (CX)(Y15*1), Y0
+	VPSLLD       $0x1c, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 8192(AX)
+	VPSLLD       $0x18, Y0, Y10
+	VPSRLD       $0x1c, Y10, Y10
+	VPSLLD       $0x14, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 8320(AX)
+	VPSLLD       $0x10, Y0, Y11
+	VPSRLD       $0x1c, Y11, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10240(AX)
+	VPSLLD       $0x0c, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 8704(AX)
+	VPSLLD       $0x08, Y0, Y10
+	VPSRLD       $0x1c, Y10, Y10
+	VPSLLD       $0x04, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 8832(AX)
+	VPSLLD       $0x00, Y0, Y11
+	VPSRLD       $0x1c, Y11, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10368(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 4(CX)(Y15*1), Y0
+	VPSLLD       $0x1c, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 9216(AX)
+	VPSLLD       $0x18, Y0, Y10
+	VPSRLD       $0x1c, Y10, Y10
+	VPSLLD       $0x14, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 9344(AX)
+	VPSLLD       $0x10, Y0, Y11
+	VPSRLD       $0x1c, Y11, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10496(AX)
+	VPSLLD       $0x0c, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 9728(AX)
+	VPSLLD       $0x08, Y0, Y10
+	VPSRLD       $0x1c, Y10, Y10
+	VPSLLD       $0x04, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 9856(AX)
+	VPSLLD       $0x00, Y0, Y11
+	VPSRLD       $0x1c, Y11, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10624(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 8(CX)(Y15*1), Y0
+	VPSLLD       $0x1c, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 8448(AX)
+	VPSLLD       $0x18, Y0, Y10
+	VPSRLD       $0x1c, Y10, Y10
+	VPSLLD       $0x14, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 8576(AX)
+	VPSLLD       $0x10, Y0, Y11
+	VPSRLD       $0x1c, Y11, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10752(AX)
+	VPSLLD       $0x0c, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 8960(AX)
+	VPSLLD       $0x08, Y0, Y10
+	VPSRLD       $0x1c, Y10, Y10
+	VPSLLD       $0x04, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 9088(AX)
+	VPSLLD       $0x00, Y0, Y11
+	VPSRLD       $0x1c, Y11, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10880(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 12(CX)(Y15*1), Y0
+	VPSLLD       $0x1c, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 9472(AX)
+	VPSLLD       $0x18, Y0, Y10
+	VPSRLD       $0x1c, Y10, Y10
+	VPSLLD       $0x14, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 9600(AX)
+	VPSLLD       $0x10, Y0, Y11
+	VPSRLD       $0x1c, Y11, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 11008(AX)
+	VPSLLD       $0x0c, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 9984(AX)
+	VPSLLD       $0x08, Y0, Y10
+	VPSRLD       $0x1c, Y10, Y10
+	VPSLLD       $0x04, Y0, Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VMOVUPS      Y1, 10112(AX)
+	VPSLLD       $0x00, Y0, Y11
+	VPSRLD       $0x1c, Y11, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 11136(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 80(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 11264(AX)
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 11392(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R9
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+DATA bytes03<>+0(SB)/8, $0x0303030303030303
+DATA bytes03<>+8(SB)/8, $0x0303030303030303
+DATA bytes03<>+16(SB)/8, $0x0303030303030303
+DATA bytes03<>+24(SB)/8, $0x0303030303030303
+GLOBL bytes03<>(SB), RODATA|NOPTR, $32
 
 // func q3kUnpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512BW, AVX512F
@@ -10717,8 +13363,7 @@ half:
 	VPGATHERDD      100(CX)(Z15*1), K1, Z1
 	KXNORW          K1, K1, K1
 	VPGATHERDD      104(CX)(Z15*1), K1, Z2
-	MOVL            $0x00000020, SI
-	VPBROADCASTD    SI, Z5
+	VPBROADCASTD    all20<>+0(SB), Z5
 	VPSLLD          $0x1c, Z0, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x1e, Z2, Z4
@@ -10726,7 +13371,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8192(AX)
+	VMOVUPS         Z3, 8192(AX)
 	VPSLLD          $0x02, Z3, Z10
 	VPSLLD          $0x14, Z0, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -10735,11 +13380,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8320(AX)
+	VMOVUPS         Z3, 8320(AX)
 	VPSLLD          $0x02, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10240(AX)
+	VMOVUPS         Z10, 10240(AX)
 	VPSLLD          $0x0c, Z0, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x0e, Z2, Z4
@@ -10747,7 +13392,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8704(AX)
+	VMOVUPS         Z3, 8704(AX)
 	VPSLLD          $0x02, Z3, Z10
 	VPSLLD          $0x04, Z0, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -10756,11 +13401,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8832(AX)
+	VMOVUPS         Z3, 8832(AX)
 	VPSLLD          $0x02, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10368(AX)
+	VMOVUPS         Z10, 10368(AX)
 	VPSLLD          $0x1c, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x1c, Z2, Z4
@@ -10768,7 +13413,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 9216(AX)
+	VMOVUPS         Z3, 9216(AX)
 	VPSLLD          $0x02, Z3, Z10
 	VPSLLD          $0x14, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -10777,11 +13422,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 9344(AX)
+	VMOVUPS         Z3, 9344(AX)
 	VPSLLD          $0x02, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10496(AX)
+	VMOVUPS         Z10, 10496(AX)
 	VPSLLD          $0x0c, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x0c, Z2, Z4
@@ -10789,7 +13434,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 9728(AX)
+	VMOVUPS         Z3, 9728(AX)
 	VPSLLD          $0x02, Z3, Z10
 	VPSLLD          $0x04, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -10798,11 +13443,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 9856(AX)
+	VMOVUPS         Z3, 9856(AX)
 	VPSLLD          $0x02, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10624(AX)
+	VMOVUPS         Z10, 10624(AX)
 	VPSLLD          $0x18, Z0, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x1a, Z2, Z4
@@ -10810,7 +13455,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8448(AX)
+	VMOVUPS         Z3, 8448(AX)
 	VPSLLD          $0x02, Z3, Z10
 	VPSLLD          $0x10, Z0, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -10819,11 +13464,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8576(AX)
+	VMOVUPS         Z3, 8576(AX)
 	VPSLLD          $0x02, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10752(AX)
+	VMOVUPS         Z10, 10752(AX)
 	VPSLLD          $0x08, Z0, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x0a, Z2, Z4
@@ -10831,7 +13476,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8960(AX)
+	VMOVUPS         Z3, 8960(AX)
 	VPSLLD          $0x02, Z3, Z10
 	VPSLLD          $0x00, Z0, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -10840,11 +13485,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 9088(AX)
+	VMOVUPS         Z3, 9088(AX)
 	VPSLLD          $0x02, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 10880(AX)
+	VMOVUPS         Z10, 10880(AX)
 	VPSLLD          $0x18, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x18, Z2, Z4
@@ -10852,7 +13497,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 9472(AX)
+	VMOVUPS         Z3, 9472(AX)
 	VPSLLD          $0x02, Z3, Z10
 	VPSLLD          $0x10, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -10861,11 +13506,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 9600(AX)
+	VMOVUPS         Z3, 9600(AX)
 	VPSLLD          $0x02, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 11008(AX)
+	VMOVUPS         Z10, 11008(AX)
 	VPSLLD          $0x08, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x08, Z2, Z4
@@ -10873,7 +13518,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 9984(AX)
+	VMOVUPS         Z3, 9984(AX)
 	VPSLLD          $0x02, Z3, Z10
 	VPSLLD          $0x00, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -10882,11 +13527,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 10112(AX)
+	VMOVUPS         Z3, 10112(AX)
 	VPSLLD          $0x02, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 11136(AX)
+	VMOVUPS         Z10, 11136(AX)
 	KXNORW          K1, K1, K1
 	VPGATHERDD      106(CX)(Z15*1), K1, Z0
 	VPSRLD          $0x10, Z0, Z0
@@ -10944,6 +13589,964 @@ DATA q3kTurn3<>+40(SB)/8, $0x000000000000003b
 DATA q3kTurn3<>+48(SB)/8, $0x000000000000003b
 DATA q3kTurn3<>+56(SB)/8, $0x000000000000003b
 GLOBL q3kTurn3<>(SB), RODATA|NOPTR, $64
+
+DATA all20<>+0(SB)/8, $0x0000002000000020
+GLOBL all20<>(SB), RODATA|NOPTR, $8
+
+// func q3kUnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q3kUnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R9
+
+rows:
+	MOVQ         AX, R8
+	MOVQ         CX, SI
+	LEAQ         (CX)(DX*1), DI
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (SI), X8
+	VINSERTI128  $0x01, (SI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (DI), X8
+	VINSERTI128  $0x01, (DI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(DX*2), X8
+	VINSERTI128  $0x01, (SI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      (SI)(BX*1), X8
+	VINSERTI128  $0x01, (DI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (SI), X8
+	VINSERTI128  $0x01, (SI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (DI), X8
+	VINSERTI128  $0x01, (DI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(DX*2), X8
+	VINSERTI128  $0x01, (SI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      (SI)(BX*1), X8
+	VINSERTI128  $0x01, (DI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1024(R8)
+	VMOVDQU      Y1, 1152(R8)
+	VMOVDQU      Y2, 1280(R8)
+	VMOVDQU      Y3, 1408(R8)
+	VMOVDQU      80(SI), X0
+	VINSERTI128  $0x01, 80(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      80(DI), X1
+	VINSERTI128  $0x01, 80(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      80(SI)(DX*2), X2
+	VINSERTI128  $0x01, 80(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      80(SI)(BX*1), X3
+	VINSERTI128  $0x01, 80(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1536(R8)
+	VMOVDQU      Y1, 1664(R8)
+	VMOVDQU      Y2, 1792(R8)
+	VMOVDQU      Y3, 1920(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (SI), X8
+	VINSERTI128  $0x01, (SI)(DX*4), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (DI), X8
+	VINSERTI128  $0x01, (DI)(DX*4), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(DX*2), X8
+	VINSERTI128  $0x01, (SI)(BX*2), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      (SI)(BX*1), X8
+	VINSERTI128  $0x01, (DI)(BX*2), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2048(R8)
+	VMOVDQU      Y1, 2176(R8)
+	VMOVDQU      Y2, 2304(R8)
+	VMOVDQU      Y3, 2432(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSLLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2560(R8)
+	VMOVDQU      Y1, 2688(R8)
+	VMOVDQU      Y2, 2816(R8)
+	VMOVDQU      Y3, 2944(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (SI), X8
+	VINSERTI128  $0x01, (SI)(DX*4), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (DI), X8
+	VINSERTI128  $0x01, (DI)(DX*4), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(DX*2), X8
+	VINSERTI128  $0x01, (SI)(BX*2), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      (SI)(BX*1), X8
+	VINSERTI128  $0x01, (DI)(BX*2), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3072(R8)
+	VMOVDQU      Y1, 3200(R8)
+	VMOVDQU      Y2, 3328(R8)
+	VMOVDQU      Y3, 3456(R8)
+	VMOVDQU      80(SI), X0
+	VINSERTI128  $0x01, 80(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      80(DI), X1
+	VINSERTI128  $0x01, 80(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      80(SI)(DX*2), X2
+	VINSERTI128  $0x01, 80(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      80(SI)(BX*1), X3
+	VINSERTI128  $0x01, 80(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x03, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3584(R8)
+	VMOVDQU      Y1, 3712(R8)
+	VMOVDQU      Y2, 3840(R8)
+	VMOVDQU      Y3, 3968(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (SI), X8
+	VINSERTI128  $0x01, (SI)(DX*4), Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (DI), X8
+	VINSERTI128  $0x01, (DI)(DX*4), Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(DX*2), X8
+	VINSERTI128  $0x01, (SI)(BX*2), Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      (SI)(BX*1), X8
+	VINSERTI128  $0x01, (DI)(BX*2), Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4096(R8)
+	VMOVDQU      Y1, 4224(R8)
+	VMOVDQU      Y2, 4352(R8)
+	VMOVDQU      Y3, 4480(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4608(R8)
+	VMOVDQU      Y1, 4736(R8)
+	VMOVDQU      Y2, 4864(R8)
+	VMOVDQU      Y3, 4992(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (SI), X8
+	VINSERTI128  $0x01, (SI)(DX*4), Y8, Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (DI), X8
+	VINSERTI128  $0x01, (DI)(DX*4), Y8, Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(DX*2), X8
+	VINSERTI128  $0x01, (SI)(BX*2), Y8, Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      (SI)(BX*1), X8
+	VINSERTI128  $0x01, (DI)(BX*2), Y8, Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5120(R8)
+	VMOVDQU      Y1, 5248(R8)
+	VMOVDQU      Y2, 5376(R8)
+	VMOVDQU      Y3, 5504(R8)
+	VMOVDQU      80(SI), X0
+	VINSERTI128  $0x01, 80(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      80(DI), X1
+	VINSERTI128  $0x01, 80(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      80(SI)(DX*2), X2
+	VINSERTI128  $0x01, 80(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      80(SI)(BX*1), X3
+	VINSERTI128  $0x01, 80(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5632(R8)
+	VMOVDQU      Y1, 5760(R8)
+	VMOVDQU      Y2, 5888(R8)
+	VMOVDQU      Y3, 6016(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (SI), X8
+	VINSERTI128  $0x01, (SI)(DX*4), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (DI), X8
+	VINSERTI128  $0x01, (DI)(DX*4), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(DX*2), X8
+	VINSERTI128  $0x01, (SI)(BX*2), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      (SI)(BX*1), X8
+	VINSERTI128  $0x01, (DI)(BX*2), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6144(R8)
+	VMOVDQU      Y1, 6272(R8)
+	VMOVDQU      Y2, 6400(R8)
+	VMOVDQU      Y3, 6528(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x01, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6656(R8)
+	VMOVDQU      Y1, 6784(R8)
+	VMOVDQU      Y2, 6912(R8)
+	VMOVDQU      Y3, 7040(R8)
+	VMOVDQU      64(SI), X0
+	VINSERTI128  $0x01, 64(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (SI), X8
+	VINSERTI128  $0x01, (SI)(DX*4), Y8, Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      64(DI), X1
+	VINSERTI128  $0x01, 64(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (DI), X8
+	VINSERTI128  $0x01, (DI)(DX*4), Y8, Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      64(SI)(DX*2), X2
+	VINSERTI128  $0x01, 64(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(DX*2), X8
+	VINSERTI128  $0x01, (SI)(BX*2), Y8, Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      64(SI)(BX*1), X3
+	VINSERTI128  $0x01, 64(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      (SI)(BX*1), X8
+	VINSERTI128  $0x01, (DI)(BX*2), Y8, Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7168(R8)
+	VMOVDQU      Y1, 7296(R8)
+	VMOVDQU      Y2, 7424(R8)
+	VMOVDQU      Y3, 7552(R8)
+	VMOVDQU      80(SI), X0
+	VINSERTI128  $0x01, 80(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(SI), X8
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y8, Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      80(DI), X1
+	VINSERTI128  $0x01, 80(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(DI), X8
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y8, Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      80(SI)(DX*2), X2
+	VINSERTI128  $0x01, 80(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(DX*2), X8
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y8, Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      80(SI)(BX*1), X3
+	VINSERTI128  $0x01, 80(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VMOVDQU      16(SI)(BX*1), X8
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y8, Y8
+	VPSRLW       $0x05, Y8, Y8
+	VPAND        bytes04<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7680(R8)
+	VMOVDQU      Y1, 7808(R8)
+	VMOVDQU      Y2, 7936(R8)
+	VMOVDQU      Y3, 8064(R8)
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 96(CX)(Y15*1), Y0
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 100(CX)(Y15*1), Y1
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 104(CX)(Y15*1), Y2
+	VPBROADCASTD all20<>+0(SB), Y5
+	VPSLLD       $0x1c, Y0, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x1e, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 8192(AX)
+	VPSLLD       $0x02, Y3, Y10
+	VPSLLD       $0x14, Y0, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x16, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 8320(AX)
+	VPSLLD       $0x02, Y3, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10240(AX)
+	VPSLLD       $0x0c, Y0, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x0e, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 8704(AX)
+	VPSLLD       $0x02, Y3, Y10
+	VPSLLD       $0x04, Y0, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x06, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 8832(AX)
+	VPSLLD       $0x02, Y3, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10368(AX)
+	VPSLLD       $0x1c, Y1, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x1c, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 9216(AX)
+	VPSLLD       $0x02, Y3, Y10
+	VPSLLD       $0x14, Y1, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x14, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 9344(AX)
+	VPSLLD       $0x02, Y3, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10496(AX)
+	VPSLLD       $0x0c, Y1, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x0c, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 9728(AX)
+	VPSLLD       $0x02, Y3, Y10
+	VPSLLD       $0x04, Y1, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x04, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 9856(AX)
+	VPSLLD       $0x02, Y3, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10624(AX)
+	VPSLLD       $0x18, Y0, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x1a, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 8448(AX)
+	VPSLLD       $0x02, Y3, Y10
+	VPSLLD       $0x10, Y0, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x12, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 8576(AX)
+	VPSLLD       $0x02, Y3, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10752(AX)
+	VPSLLD       $0x08, Y0, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x0a, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 8960(AX)
+	VPSLLD       $0x02, Y3, Y10
+	VPSLLD       $0x00, Y0, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x02, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 9088(AX)
+	VPSLLD       $0x02, Y3, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 10880(AX)
+	VPSLLD       $0x18, Y1, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x18, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 9472(AX)
+	VPSLLD       $0x02, Y3, Y10
+	VPSLLD       $0x10, Y1, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x10, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 9600(AX)
+	VPSLLD       $0x02, Y3, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 11008(AX)
+	VPSLLD       $0x08, Y1, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x08, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 9984(AX)
+	VPSLLD       $0x02, Y3, Y10
+	VPSLLD       $0x00, Y1, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPSLLD       $0x00, Y2, Y4
+	VPSRLD       $0x1e, Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSUBD       Y5, Y3, Y3
+	VMOVUPS      Y3, 10112(AX)
+	VPSLLD       $0x02, Y3, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 11136(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 106(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 11264(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R9
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+DATA bytes04<>+0(SB)/8, $0x0404040404040404
+DATA bytes04<>+8(SB)/8, $0x0404040404040404
+DATA bytes04<>+16(SB)/8, $0x0404040404040404
+DATA bytes04<>+24(SB)/8, $0x0404040404040404
+GLOBL bytes04<>(SB), RODATA|NOPTR, $32
 
 // func tq20Unpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512BW, AVX512F
@@ -11520,50 +15123,42 @@ half:
 	VMOVDQU32    Z10, 8064(AX)
 	VPBROADCASTD DX, Z15
 	VPMULLD      unpackRows<>+0(SB), Z15, Z15
-	MOVL         $0x00000001, SI
-	VPBROADCASTD SI, Z0
-	VMOVDQU32    Z0, 8192(AX)
+	VPBROADCASTD all1<>+0(SB), Z0
+	VMOVUPS      Z0, 8192(AX)
 	VPSLLD       $0x00, Z0, Z10
-	MOVL         $0x00000001, SI
-	VPBROADCASTD SI, Z0
-	VMOVDQU32    Z0, 8320(AX)
+	VPBROADCASTD all1<>+0(SB), Z0
+	VMOVUPS      Z0, 8320(AX)
 	VPSLLD       $0x00, Z0, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 9216(AX)
-	MOVL         $0x00000001, SI
-	VPBROADCASTD SI, Z0
-	VMOVDQU32    Z0, 8448(AX)
+	VMOVUPS      Z10, 9216(AX)
+	VPBROADCASTD all1<>+0(SB), Z0
+	VMOVUPS      Z0, 8448(AX)
 	VPSLLD       $0x00, Z0, Z10
-	MOVL         $0x00000001, SI
-	VPBROADCASTD SI, Z0
-	VMOVDQU32    Z0, 8576(AX)
+	VPBROADCASTD all1<>+0(SB), Z0
+	VMOVUPS      Z0, 8576(AX)
 	VPSLLD       $0x00, Z0, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 9344(AX)
-	MOVL         $0x00000001, SI
-	VPBROADCASTD SI, Z0
-	VMOVDQU32    Z0, 8704(AX)
+	VMOVUPS      Z10, 9344(AX)
+	VPBROADCASTD all1<>+0(SB), Z0
+	VMOVUPS      Z0, 8704(AX)
 	VPSLLD       $0x00, Z0, Z10
-	MOVL         $0x00000001, SI
-	VPBROADCASTD SI, Z0
-	VMOVDQU32    Z0, 8832(AX)
+	VPBROADCASTD all1<>+0(SB), Z0
+	VMOVUPS      Z0, 8832(AX)
 	VPSLLD       $0x00, Z0, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 9472(AX)
-	MOVL         $0x00000001, SI
-	VPBROADCASTD SI, Z0
-	VMOVDQU32    Z0, 8960(AX)
+	VMOVUPS      Z10, 9472(AX)
+	VPBROADCASTD all1<>+0(SB), Z0
+	VMOVUPS      Z0, 8960(AX)
 	VPSLLD       $0x00, Z0, Z10
-	MOVL         $0x00000001, SI
-	VPBROADCASTD SI, Z0
-	VMOVDQU32    Z0, 9088(AX)
+	VPBROADCASTD all1<>+0(SB), Z0
+	VMOVUPS      Z0, 9088(AX)
 	VPSLLD       $0x00, Z0, Z11
 	VPSLLD       $0x10, Z11, Z11
 	VPBLENDMW    Z11, Z10, K2, Z10
-	VMOVDQU32    Z10, 9600(AX)
+	VMOVUPS      Z10, 9600(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   62(CX)(Z15*1), K1, Z0
 	VPSRLD       $0x10, Z0, Z0
@@ -11576,6 +15171,507 @@ half:
 	ADDQ         $+64, AX
 	DECQ         BX
 	JNZ          half
+	VZEROUPPER
+	RET
+
+DATA all1<>+0(SB)/8, $0x0000000100000001
+GLOBL all1<>(SB), RODATA|NOPTR, $8
+
+// func tq20UnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq20UnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R9
+
+rows:
+	MOVQ         AX, R8
+	MOVQ         CX, SI
+	LEAQ         (CX)(DX*1), DI
+	VMOVDQU      (SI), X0
+	VINSERTI128  $0x01, (SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (DI), X1
+	VINSERTI128  $0x01, (DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (SI)(DX*2), X2
+	VINSERTI128  $0x01, (SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(BX*1), X3
+	VINSERTI128  $0x01, (DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1024(R8)
+	VMOVDQU      Y1, 1152(R8)
+	VMOVDQU      Y2, 1280(R8)
+	VMOVDQU      Y3, 1408(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 1536(R8)
+	VMOVDQU      Y1, 1664(R8)
+	VMOVDQU      Y2, 1792(R8)
+	VMOVDQU      Y3, 1920(R8)
+	VMOVDQU      (SI), X0
+	VINSERTI128  $0x01, (SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (DI), X1
+	VINSERTI128  $0x01, (DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (SI)(DX*2), X2
+	VINSERTI128  $0x01, (SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(BX*1), X3
+	VINSERTI128  $0x01, (DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2048(R8)
+	VMOVDQU      Y1, 2176(R8)
+	VMOVDQU      Y2, 2304(R8)
+	VMOVDQU      Y3, 2432(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 2560(R8)
+	VMOVDQU      Y1, 2688(R8)
+	VMOVDQU      Y2, 2816(R8)
+	VMOVDQU      Y3, 2944(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3072(R8)
+	VMOVDQU      Y1, 3200(R8)
+	VMOVDQU      Y2, 3328(R8)
+	VMOVDQU      Y3, 3456(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x02, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 3584(R8)
+	VMOVDQU      Y1, 3712(R8)
+	VMOVDQU      Y2, 3840(R8)
+	VMOVDQU      Y3, 3968(R8)
+	VMOVDQU      (SI), X0
+	VINSERTI128  $0x01, (SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (DI), X1
+	VINSERTI128  $0x01, (DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (SI)(DX*2), X2
+	VINSERTI128  $0x01, (SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(BX*1), X3
+	VINSERTI128  $0x01, (DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4096(R8)
+	VMOVDQU      Y1, 4224(R8)
+	VMOVDQU      Y2, 4352(R8)
+	VMOVDQU      Y3, 4480(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 4608(R8)
+	VMOVDQU      Y1, 4736(R8)
+	VMOVDQU      Y2, 4864(R8)
+	VMOVDQU      Y3, 4992(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5120(R8)
+	VMOVDQU      Y1, 5248(R8)
+	VMOVDQU      Y2, 5376(R8)
+	VMOVDQU      Y3, 5504(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 5632(R8)
+	VMOVDQU      Y1, 5760(R8)
+	VMOVDQU      Y2, 5888(R8)
+	VMOVDQU      Y3, 6016(R8)
+	VMOVDQU      (SI), X0
+	VINSERTI128  $0x01, (SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      (DI), X1
+	VINSERTI128  $0x01, (DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      (SI)(DX*2), X2
+	VINSERTI128  $0x01, (SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      (SI)(BX*1), X3
+	VINSERTI128  $0x01, (DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6144(R8)
+	VMOVDQU      Y1, 6272(R8)
+	VMOVDQU      Y2, 6400(R8)
+	VMOVDQU      Y3, 6528(R8)
+	VMOVDQU      16(SI), X0
+	VINSERTI128  $0x01, 16(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      16(DI), X1
+	VINSERTI128  $0x01, 16(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      16(SI)(DX*2), X2
+	VINSERTI128  $0x01, 16(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      16(SI)(BX*1), X3
+	VINSERTI128  $0x01, 16(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 6656(R8)
+	VMOVDQU      Y1, 6784(R8)
+	VMOVDQU      Y2, 6912(R8)
+	VMOVDQU      Y3, 7040(R8)
+	VMOVDQU      32(SI), X0
+	VINSERTI128  $0x01, 32(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      32(DI), X1
+	VINSERTI128  $0x01, 32(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      32(SI)(DX*2), X2
+	VINSERTI128  $0x01, 32(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      32(SI)(BX*1), X3
+	VINSERTI128  $0x01, 32(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7168(R8)
+	VMOVDQU      Y1, 7296(R8)
+	VMOVDQU      Y2, 7424(R8)
+	VMOVDQU      Y3, 7552(R8)
+	VMOVDQU      48(SI), X0
+	VINSERTI128  $0x01, 48(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x06, Y0, Y0
+	VPAND        bytes03<>+0(SB), Y0, Y0
+	VMOVDQU      48(DI), X1
+	VINSERTI128  $0x01, 48(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        bytes03<>+0(SB), Y1, Y1
+	VMOVDQU      48(SI)(DX*2), X2
+	VINSERTI128  $0x01, 48(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        bytes03<>+0(SB), Y2, Y2
+	VMOVDQU      48(SI)(BX*1), X3
+	VINSERTI128  $0x01, 48(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        bytes03<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 7680(R8)
+	VMOVDQU      Y1, 7808(R8)
+	VMOVDQU      Y2, 7936(R8)
+	VMOVDQU      Y3, 8064(R8)
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPBROADCASTD all1<>+0(SB), Y0
+	VMOVUPS      Y0, 8192(AX)
+	VPSLLD       $0x00, Y0, Y10
+	VPBROADCASTD all1<>+0(SB), Y0
+	VMOVUPS      Y0, 8320(AX)
+	VPSLLD       $0x00, Y0, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 9216(AX)
+	VPBROADCASTD all1<>+0(SB), Y0
+	VMOVUPS      Y0, 8448(AX)
+	VPSLLD       $0x00, Y0, Y10
+	VPBROADCASTD all1<>+0(SB), Y0
+	VMOVUPS      Y0, 8576(AX)
+	VPSLLD       $0x00, Y0, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 9344(AX)
+	VPBROADCASTD all1<>+0(SB), Y0
+	VMOVUPS      Y0, 8704(AX)
+	VPSLLD       $0x00, Y0, Y10
+	VPBROADCASTD all1<>+0(SB), Y0
+	VMOVUPS      Y0, 8832(AX)
+	VPSLLD       $0x00, Y0, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 9472(AX)
+	VPBROADCASTD all1<>+0(SB), Y0
+	VMOVUPS      Y0, 8960(AX)
+	VPSLLD       $0x00, Y0, Y10
+	VPBROADCASTD all1<>+0(SB), Y0
+	VMOVUPS      Y0, 9088(AX)
+	VPSLLD       $0x00, Y0, Y11
+	VPSLLD       $0x10, Y11, Y11
+	VPBLENDW     $0xaa, Y11, Y10, Y10
+	VMOVUPS      Y10, 9600(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 62(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 9728(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R9
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -12304,8 +16400,7 @@ half:
 	VPGATHERDD      (CX)(Z15*1), K1, Z0
 	KXNORW          K1, K1, K1
 	VPGATHERDD      4(CX)(Z15*1), K1, Z1
-	MOVL            $0x00000020, SI
-	VPBROADCASTD    SI, Z5
+	VPBROADCASTD    all20<>+0(SB), Z5
 	VPSLLD          $0x1c, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x0e, Z0, Z4
@@ -12313,7 +16408,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8192(AX)
+	VMOVUPS         Z3, 8192(AX)
 	VPSLLD          $0x07, Z3, Z10
 	VPSLLD          $0x18, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -12322,11 +16417,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8320(AX)
+	VMOVUPS         Z3, 8320(AX)
 	VPSLLD          $0x07, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 9216(AX)
+	VMOVUPS         Z10, 9216(AX)
 	VPSLLD          $0x14, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x0a, Z0, Z4
@@ -12334,7 +16429,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8448(AX)
+	VMOVUPS         Z3, 8448(AX)
 	VPSLLD          $0x07, Z3, Z10
 	VPSLLD          $0x10, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -12343,11 +16438,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8576(AX)
+	VMOVUPS         Z3, 8576(AX)
 	VPSLLD          $0x07, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 9344(AX)
+	VMOVUPS         Z10, 9344(AX)
 	VPSLLD          $0x0c, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x06, Z0, Z4
@@ -12355,7 +16450,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8704(AX)
+	VMOVUPS         Z3, 8704(AX)
 	VPSLLD          $0x07, Z3, Z10
 	VPSLLD          $0x08, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -12364,11 +16459,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8832(AX)
+	VMOVUPS         Z3, 8832(AX)
 	VPSLLD          $0x07, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 9472(AX)
+	VMOVUPS         Z10, 9472(AX)
 	VPSLLD          $0x04, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
 	VPSLLD          $0x02, Z0, Z4
@@ -12376,7 +16471,7 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 8960(AX)
+	VMOVUPS         Z3, 8960(AX)
 	VPSLLD          $0x07, Z3, Z10
 	VPSLLD          $0x00, Z1, Z3
 	VPSRLD          $0x1c, Z3, Z3
@@ -12385,11 +16480,11 @@ half:
 	VPSLLD          $0x04, Z4, Z4
 	VPORD           Z4, Z3, Z3
 	VPSUBD          Z5, Z3, Z3
-	VMOVDQU32       Z3, 9088(AX)
+	VMOVUPS         Z3, 9088(AX)
 	VPSLLD          $0x07, Z3, Z11
 	VPSLLD          $0x10, Z11, Z11
 	VPBLENDMW       Z11, Z10, K2, Z10
-	VMOVDQU32       Z10, 9600(AX)
+	VMOVUPS         Z10, 9600(AX)
 	VPMOVDW         Z0, Y0
 	VCVTPH2PS       Y0, Z0
 	VMOVUPS         Z0, 9728(AX)
@@ -12399,6 +16494,198 @@ half:
 	ADDQ            $+64, AX
 	DECQ            BX
 	JNZ             half
+	VZEROUPPER
+	RET
+
+// func iq4xsUnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4xsUnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R10
+
+rows:
+	MOVQ AX, R8
+	MOVQ CX, SI
+	LEAQ (CX)(DX*1), DI
+	MOVQ $+8, R9
+
+unit:
+	VMOVDQU        8(SI), X0
+	VINSERTI128    $0x01, 8(SI)(DX*4), Y0, Y0
+	VPAND          bytes0f<>+0(SB), Y0, Y0
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y0, Y8, Y0
+	VMOVDQU        8(DI), X1
+	VINSERTI128    $0x01, 8(DI)(DX*4), Y1, Y1
+	VPAND          bytes0f<>+0(SB), Y1, Y1
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y1, Y8, Y1
+	VMOVDQU        8(SI)(DX*2), X2
+	VINSERTI128    $0x01, 8(SI)(BX*2), Y2, Y2
+	VPAND          bytes0f<>+0(SB), Y2, Y2
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y2, Y8, Y2
+	VMOVDQU        8(SI)(BX*1), X3
+	VINSERTI128    $0x01, 8(DI)(BX*2), Y3, Y3
+	VPAND          bytes0f<>+0(SB), Y3, Y3
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y3
+	VPUNPCKLDQ     Y1, Y0, Y4
+	VPUNPCKHDQ     Y1, Y0, Y5
+	VPUNPCKLDQ     Y3, Y2, Y6
+	VPUNPCKHDQ     Y3, Y2, Y7
+	VPUNPCKLQDQ    Y6, Y4, Y0
+	VPUNPCKHQDQ    Y6, Y4, Y1
+	VPUNPCKLQDQ    Y7, Y5, Y2
+	VPUNPCKHQDQ    Y7, Y5, Y3
+	VMOVDQU        Y0, (R8)
+	VMOVDQU        Y1, 128(R8)
+	VMOVDQU        Y2, 256(R8)
+	VMOVDQU        Y3, 384(R8)
+	VMOVDQU        8(SI), X0
+	VINSERTI128    $0x01, 8(SI)(DX*4), Y0, Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          bytes0f<>+0(SB), Y0, Y0
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y0, Y8, Y0
+	VMOVDQU        8(DI), X1
+	VINSERTI128    $0x01, 8(DI)(DX*4), Y1, Y1
+	VPSRLW         $0x04, Y1, Y1
+	VPAND          bytes0f<>+0(SB), Y1, Y1
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y1, Y8, Y1
+	VMOVDQU        8(SI)(DX*2), X2
+	VINSERTI128    $0x01, 8(SI)(BX*2), Y2, Y2
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          bytes0f<>+0(SB), Y2, Y2
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y2, Y8, Y2
+	VMOVDQU        8(SI)(BX*1), X3
+	VINSERTI128    $0x01, 8(DI)(BX*2), Y3, Y3
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          bytes0f<>+0(SB), Y3, Y3
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y3
+	VPUNPCKLDQ     Y1, Y0, Y4
+	VPUNPCKHDQ     Y1, Y0, Y5
+	VPUNPCKLDQ     Y3, Y2, Y6
+	VPUNPCKHDQ     Y3, Y2, Y7
+	VPUNPCKLQDQ    Y6, Y4, Y0
+	VPUNPCKHQDQ    Y6, Y4, Y1
+	VPUNPCKLQDQ    Y7, Y5, Y2
+	VPUNPCKHQDQ    Y7, Y5, Y3
+	VMOVDQU        Y0, 512(R8)
+	VMOVDQU        Y1, 640(R8)
+	VMOVDQU        Y2, 768(R8)
+	VMOVDQU        Y3, 896(R8)
+	ADDQ           $+1024, R8
+	ADDQ           $+16, SI
+	ADDQ           $+16, DI
+	DECQ           R9
+	JNZ            unit
+	VMOVD          DX, X15
+	VPBROADCASTD   X15, Y15
+	VPMULLD        unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, (CX)(Y15*1), Y0
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 4(CX)(Y15*1), Y1
+	VPBROADCASTD   all20<>+0(SB), Y5
+	VPSLLD         $0x1c, Y1, Y3
+	VPSRLD         $0x1c, Y3, Y3
+	VPSLLD         $0x0e, Y0, Y4
+	VPSRLD         $0x1e, Y4, Y4
+	VPSLLD         $0x04, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VPSUBD         Y5, Y3, Y3
+	VMOVUPS        Y3, 8192(AX)
+	VPSLLD         $0x07, Y3, Y10
+	VPSLLD         $0x18, Y1, Y3
+	VPSRLD         $0x1c, Y3, Y3
+	VPSLLD         $0x0c, Y0, Y4
+	VPSRLD         $0x1e, Y4, Y4
+	VPSLLD         $0x04, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VPSUBD         Y5, Y3, Y3
+	VMOVUPS        Y3, 8320(AX)
+	VPSLLD         $0x07, Y3, Y11
+	VPSLLD         $0x10, Y11, Y11
+	VPBLENDW       $0xaa, Y11, Y10, Y10
+	VMOVUPS        Y10, 9216(AX)
+	VPSLLD         $0x14, Y1, Y3
+	VPSRLD         $0x1c, Y3, Y3
+	VPSLLD         $0x0a, Y0, Y4
+	VPSRLD         $0x1e, Y4, Y4
+	VPSLLD         $0x04, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VPSUBD         Y5, Y3, Y3
+	VMOVUPS        Y3, 8448(AX)
+	VPSLLD         $0x07, Y3, Y10
+	VPSLLD         $0x10, Y1, Y3
+	VPSRLD         $0x1c, Y3, Y3
+	VPSLLD         $0x08, Y0, Y4
+	VPSRLD         $0x1e, Y4, Y4
+	VPSLLD         $0x04, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VPSUBD         Y5, Y3, Y3
+	VMOVUPS        Y3, 8576(AX)
+	VPSLLD         $0x07, Y3, Y11
+	VPSLLD         $0x10, Y11, Y11
+	VPBLENDW       $0xaa, Y11, Y10, Y10
+	VMOVUPS        Y10, 9344(AX)
+	VPSLLD         $0x0c, Y1, Y3
+	VPSRLD         $0x1c, Y3, Y3
+	VPSLLD         $0x06, Y0, Y4
+	VPSRLD         $0x1e, Y4, Y4
+	VPSLLD         $0x04, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VPSUBD         Y5, Y3, Y3
+	VMOVUPS        Y3, 8704(AX)
+	VPSLLD         $0x07, Y3, Y10
+	VPSLLD         $0x08, Y1, Y3
+	VPSRLD         $0x1c, Y3, Y3
+	VPSLLD         $0x04, Y0, Y4
+	VPSRLD         $0x1e, Y4, Y4
+	VPSLLD         $0x04, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VPSUBD         Y5, Y3, Y3
+	VMOVUPS        Y3, 8832(AX)
+	VPSLLD         $0x07, Y3, Y11
+	VPSLLD         $0x10, Y11, Y11
+	VPBLENDW       $0xaa, Y11, Y10, Y10
+	VMOVUPS        Y10, 9472(AX)
+	VPSLLD         $0x04, Y1, Y3
+	VPSRLD         $0x1c, Y3, Y3
+	VPSLLD         $0x02, Y0, Y4
+	VPSRLD         $0x1e, Y4, Y4
+	VPSLLD         $0x04, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VPSUBD         Y5, Y3, Y3
+	VMOVUPS        Y3, 8960(AX)
+	VPSLLD         $0x07, Y3, Y10
+	VPSLLD         $0x00, Y1, Y3
+	VPSRLD         $0x1c, Y3, Y3
+	VPSLLD         $0x00, Y0, Y4
+	VPSRLD         $0x1e, Y4, Y4
+	VPSLLD         $0x04, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VPSUBD         Y5, Y3, Y3
+	VMOVUPS        Y3, 9088(AX)
+	VPSLLD         $0x07, Y3, Y11
+	VPSLLD         $0x10, Y11, Y11
+	VPBLENDW       $0xaa, Y11, Y10, Y10
+	VMOVUPS        Y10, 9600(AX)
+	VPSHUFB        packWords<>+0(SB), Y0, Y0
+	VPERMQ         $0x08, Y0, Y0
+	VCVTPH2PS      X0, Y0
+	VMOVUPS        Y0, 9728(AX)
+	LEAQ           (CX)(DX*8), CX
+	ADDQ           $+32, AX
+	DECQ           R10
+	JNZ            rows
 	VZEROUPPER
 	RET
 
@@ -13166,6 +17453,137 @@ half:
 	ADDQ            $+64, AX
 	DECQ            BX
 	JNZ             half
+	VZEROUPPER
+	RET
+
+// func q40UnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q40UnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R10
+
+rows:
+	MOVQ AX, R8
+	MOVQ CX, SI
+	LEAQ (CX)(DX*1), DI
+	MOVQ $+8, R9
+
+unit:
+	VMOVDQU      2(SI), X0
+	VINSERTI128  $0x01, 2(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      2(DI), X1
+	VINSERTI128  $0x01, 2(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      2(SI)(DX*2), X2
+	VINSERTI128  $0x01, 2(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      2(SI)(BX*1), X3
+	VINSERTI128  $0x01, 2(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      2(SI), X0
+	VINSERTI128  $0x01, 2(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      2(DI), X1
+	VINSERTI128  $0x01, 2(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      2(SI)(DX*2), X2
+	VINSERTI128  $0x01, 2(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      2(SI)(BX*1), X3
+	VINSERTI128  $0x01, 2(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	ADDQ         $+1024, R8
+	ADDQ         $+18, SI
+	ADDQ         $+18, DI
+	DECQ         R9
+	JNZ          unit
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, (CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8192(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 18(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8320(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 36(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8448(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 54(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8576(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 72(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8704(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 90(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8832(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 108(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8960(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 126(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 9088(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R10
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -13965,6 +18383,177 @@ half:
 	ADDQ            $+64, AX
 	DECQ            BX
 	JNZ             half
+	VZEROUPPER
+	RET
+
+// func q41UnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q41UnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R10
+
+rows:
+	MOVQ AX, R8
+	MOVQ CX, SI
+	LEAQ (CX)(DX*1), DI
+	MOVQ $+8, R9
+
+unit:
+	VMOVDQU      4(SI), X0
+	VINSERTI128  $0x01, 4(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      4(DI), X1
+	VINSERTI128  $0x01, 4(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      4(SI)(DX*2), X2
+	VINSERTI128  $0x01, 4(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      4(SI)(BX*1), X3
+	VINSERTI128  $0x01, 4(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      4(SI), X0
+	VINSERTI128  $0x01, 4(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU      4(DI), X1
+	VINSERTI128  $0x01, 4(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VMOVDQU      4(SI)(DX*2), X2
+	VINSERTI128  $0x01, 4(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VMOVDQU      4(SI)(BX*1), X3
+	VINSERTI128  $0x01, 4(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	ADDQ         $+1024, R8
+	ADDQ         $+20, SI
+	ADDQ         $+20, DI
+	DECQ         R9
+	JNZ          unit
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, (CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9216(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8192(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 20(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9344(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8320(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 40(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9472(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8448(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 60(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9600(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8576(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 80(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9728(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8704(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 100(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9856(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8832(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 120(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9984(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8960(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 140(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 10112(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 9088(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R10
+	JNZ          rows
 	VZEROUPPER
 	RET
 
@@ -15120,6 +19709,219 @@ half:
 	JNZ             half
 	VZEROUPPER
 	RET
+
+// func q50UnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q50UnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R10
+
+rows:
+	MOVQ AX, R8
+	MOVQ CX, SI
+	LEAQ (CX)(DX*1), DI
+	MOVQ $+8, R9
+
+unit:
+	VMOVDQU      6(SI), X0
+	VINSERTI128  $0x01, 6(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VPBROADCASTD 2(SI), X8
+	VPBROADCASTD 2(SI)(DX*4), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread0<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      6(DI), X1
+	VINSERTI128  $0x01, 6(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VPBROADCASTD 2(DI), X8
+	VPBROADCASTD 2(DI)(DX*4), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread0<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      6(SI)(DX*2), X2
+	VINSERTI128  $0x01, 6(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VPBROADCASTD 2(SI)(DX*2), X8
+	VPBROADCASTD 2(SI)(BX*2), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread0<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      6(SI)(BX*1), X3
+	VINSERTI128  $0x01, 6(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPBROADCASTD 2(SI)(BX*1), X8
+	VPBROADCASTD 2(DI)(BX*2), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread0<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      6(SI), X0
+	VINSERTI128  $0x01, 6(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VPBROADCASTD 2(SI), X8
+	VPBROADCASTD 2(SI)(DX*4), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread1<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      6(DI), X1
+	VINSERTI128  $0x01, 6(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VPBROADCASTD 2(DI), X8
+	VPBROADCASTD 2(DI)(DX*4), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread1<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      6(SI)(DX*2), X2
+	VINSERTI128  $0x01, 6(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VPBROADCASTD 2(SI)(DX*2), X8
+	VPBROADCASTD 2(SI)(BX*2), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread1<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      6(SI)(BX*1), X3
+	VINSERTI128  $0x01, 6(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPBROADCASTD 2(SI)(BX*1), X8
+	VPBROADCASTD 2(DI)(BX*2), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread1<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	ADDQ         $+1024, R8
+	ADDQ         $+22, SI
+	ADDQ         $+22, DI
+	DECQ         R9
+	JNZ          unit
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, (CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8192(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 22(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8320(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 44(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8448(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 66(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8576(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 88(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8704(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 110(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8832(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 132(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8960(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 154(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 9088(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R10
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+DATA spread0<>+0(SB)/8, $0x0000000000000000
+DATA spread0<>+8(SB)/8, $0x0101010101010101
+DATA spread0<>+16(SB)/8, $0x0000000000000000
+DATA spread0<>+24(SB)/8, $0x0101010101010101
+GLOBL spread0<>(SB), RODATA|NOPTR, $32
+
+DATA eachBit<>+0(SB)/8, $0x8040201008040201
+DATA eachBit<>+8(SB)/8, $0x8040201008040201
+DATA eachBit<>+16(SB)/8, $0x8040201008040201
+DATA eachBit<>+24(SB)/8, $0x8040201008040201
+GLOBL eachBit<>(SB), RODATA|NOPTR, $32
+
+DATA spread1<>+0(SB)/8, $0x0202020202020202
+DATA spread1<>+8(SB)/8, $0x0303030303030303
+DATA spread1<>+16(SB)/8, $0x0202020202020202
+DATA spread1<>+24(SB)/8, $0x0303030303030303
+GLOBL spread1<>(SB), RODATA|NOPTR, $32
 
 // func q51Unpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
@@ -16306,6 +21108,241 @@ half:
 	VZEROUPPER
 	RET
 
+// func q51UnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q51UnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R10
+
+rows:
+	MOVQ AX, R8
+	MOVQ CX, SI
+	LEAQ (CX)(DX*1), DI
+	MOVQ $+8, R9
+
+unit:
+	VMOVDQU      8(SI), X0
+	VINSERTI128  $0x01, 8(SI)(DX*4), Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VPBROADCASTD 4(SI), X8
+	VPBROADCASTD 4(SI)(DX*4), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread0<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      8(DI), X1
+	VINSERTI128  $0x01, 8(DI)(DX*4), Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VPBROADCASTD 4(DI), X8
+	VPBROADCASTD 4(DI)(DX*4), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread0<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      8(SI)(DX*2), X2
+	VINSERTI128  $0x01, 8(SI)(BX*2), Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VPBROADCASTD 4(SI)(DX*2), X8
+	VPBROADCASTD 4(SI)(BX*2), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread0<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      8(SI)(BX*1), X3
+	VINSERTI128  $0x01, 8(DI)(BX*2), Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPBROADCASTD 4(SI)(BX*1), X8
+	VPBROADCASTD 4(DI)(BX*2), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread0<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      8(SI), X0
+	VINSERTI128  $0x01, 8(SI)(DX*4), Y0, Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        bytes0f<>+0(SB), Y0, Y0
+	VPBROADCASTD 4(SI), X8
+	VPBROADCASTD 4(SI)(DX*4), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread1<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y0, Y0
+	VMOVDQU      8(DI), X1
+	VINSERTI128  $0x01, 8(DI)(DX*4), Y1, Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        bytes0f<>+0(SB), Y1, Y1
+	VPBROADCASTD 4(DI), X8
+	VPBROADCASTD 4(DI)(DX*4), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread1<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y1, Y1
+	VMOVDQU      8(SI)(DX*2), X2
+	VINSERTI128  $0x01, 8(SI)(BX*2), Y2, Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        bytes0f<>+0(SB), Y2, Y2
+	VPBROADCASTD 4(SI)(DX*2), X8
+	VPBROADCASTD 4(SI)(BX*2), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread1<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y2, Y2
+	VMOVDQU      8(SI)(BX*1), X3
+	VINSERTI128  $0x01, 8(DI)(BX*2), Y3, Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        bytes0f<>+0(SB), Y3, Y3
+	VPBROADCASTD 4(SI)(BX*1), X8
+	VPBROADCASTD 4(DI)(BX*2), X9
+	VINSERTI128  $0x01, X9, Y8, Y8
+	VPSHUFB      spread1<>+0(SB), Y8, Y8
+	VPAND        eachBit<>+0(SB), Y8, Y8
+	VPCMPEQB     eachBit<>+0(SB), Y8, Y8
+	VPAND        bytes10<>+0(SB), Y8, Y8
+	VPOR         Y8, Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	ADDQ         $+1024, R8
+	ADDQ         $+24, SI
+	ADDQ         $+24, DI
+	DECQ         R9
+	JNZ          unit
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, (CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9216(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8192(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 24(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9344(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8320(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 48(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9472(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8448(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 72(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9600(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8576(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 96(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9728(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8704(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 120(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9856(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8832(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 144(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 9984(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8960(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 168(CX)(Y15*1), Y0
+	VPSRLD       $0x10, Y0, Y1
+	VPSHUFB      packWords<>+0(SB), Y1, Y1
+	VPERMQ       $0x08, Y1, Y1
+	VCVTPH2PS    X1, Y1
+	VMOVUPS      Y1, 10112(AX)
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 9088(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R10
+	JNZ          rows
+	VZEROUPPER
+	RET
+
 // func q80Unpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512F
 TEXT ·q80Unpack(SB), NOSPLIT, $0-24
@@ -16943,6 +21980,139 @@ half:
 	JNZ          half
 	VZEROUPPER
 	RET
+
+// func q80UnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q80UnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R10
+
+rows:
+	MOVQ AX, R8
+	MOVQ CX, SI
+	LEAQ (CX)(DX*1), DI
+	MOVQ $+8, R9
+
+unit:
+	VMOVDQU      2(SI), X0
+	VINSERTI128  $0x01, 2(SI)(DX*4), Y0, Y0
+	VPXOR        bytes80<>+0(SB), Y0, Y0
+	VMOVDQU      2(DI), X1
+	VINSERTI128  $0x01, 2(DI)(DX*4), Y1, Y1
+	VPXOR        bytes80<>+0(SB), Y1, Y1
+	VMOVDQU      2(SI)(DX*2), X2
+	VINSERTI128  $0x01, 2(SI)(BX*2), Y2, Y2
+	VPXOR        bytes80<>+0(SB), Y2, Y2
+	VMOVDQU      2(SI)(BX*1), X3
+	VINSERTI128  $0x01, 2(DI)(BX*2), Y3, Y3
+	VPXOR        bytes80<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, (R8)
+	VMOVDQU      Y1, 128(R8)
+	VMOVDQU      Y2, 256(R8)
+	VMOVDQU      Y3, 384(R8)
+	VMOVDQU      18(SI), X0
+	VINSERTI128  $0x01, 18(SI)(DX*4), Y0, Y0
+	VPXOR        bytes80<>+0(SB), Y0, Y0
+	VMOVDQU      18(DI), X1
+	VINSERTI128  $0x01, 18(DI)(DX*4), Y1, Y1
+	VPXOR        bytes80<>+0(SB), Y1, Y1
+	VMOVDQU      18(SI)(DX*2), X2
+	VINSERTI128  $0x01, 18(SI)(BX*2), Y2, Y2
+	VPXOR        bytes80<>+0(SB), Y2, Y2
+	VMOVDQU      18(SI)(BX*1), X3
+	VINSERTI128  $0x01, 18(DI)(BX*2), Y3, Y3
+	VPXOR        bytes80<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y4
+	VPUNPCKHDQ   Y1, Y0, Y5
+	VPUNPCKLDQ   Y3, Y2, Y6
+	VPUNPCKHDQ   Y3, Y2, Y7
+	VPUNPCKLQDQ  Y6, Y4, Y0
+	VPUNPCKHQDQ  Y6, Y4, Y1
+	VPUNPCKLQDQ  Y7, Y5, Y2
+	VPUNPCKHQDQ  Y7, Y5, Y3
+	VMOVDQU      Y0, 512(R8)
+	VMOVDQU      Y1, 640(R8)
+	VMOVDQU      Y2, 768(R8)
+	VMOVDQU      Y3, 896(R8)
+	ADDQ         $+1024, R8
+	ADDQ         $+34, SI
+	ADDQ         $+34, DI
+	DECQ         R9
+	JNZ          unit
+	VMOVD        DX, X15
+	VPBROADCASTD X15, Y15
+	VPMULLD      unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, (CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8192(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 34(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8320(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 68(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8448(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 102(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8576(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 136(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8704(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 170(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8832(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 204(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 8960(AX)
+	VPCMPEQD     Y14, Y14, Y14
+	VPGATHERDD   Y14, 238(CX)(Y15*1), Y0
+	VPSHUFB      packWords<>+0(SB), Y0, Y0
+	VPERMQ       $0x08, Y0, Y0
+	VCVTPH2PS    X0, Y0
+	VMOVUPS      Y0, 9088(AX)
+	LEAQ         (CX)(DX*8), CX
+	ADDQ         $+32, AX
+	DECQ         R10
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+DATA bytes80<>+0(SB)/8, $0x8080808080808080
+DATA bytes80<>+8(SB)/8, $0x8080808080808080
+DATA bytes80<>+16(SB)/8, $0x8080808080808080
+DATA bytes80<>+24(SB)/8, $0x8080808080808080
+GLOBL bytes80<>(SB), RODATA|NOPTR, $32
 
 // func iq4nlUnpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
@@ -17773,6 +22943,153 @@ half:
 	ADDQ            $+64, AX
 	DECQ            BX
 	JNZ             half
+	VZEROUPPER
+	RET
+
+// func iq4nlUnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4nlUnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R10
+
+rows:
+	MOVQ AX, R8
+	MOVQ CX, SI
+	LEAQ (CX)(DX*1), DI
+	MOVQ $+8, R9
+
+unit:
+	VMOVDQU        2(SI), X0
+	VINSERTI128    $0x01, 2(SI)(DX*4), Y0, Y0
+	VPAND          bytes0f<>+0(SB), Y0, Y0
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y0, Y8, Y0
+	VMOVDQU        2(DI), X1
+	VINSERTI128    $0x01, 2(DI)(DX*4), Y1, Y1
+	VPAND          bytes0f<>+0(SB), Y1, Y1
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y1, Y8, Y1
+	VMOVDQU        2(SI)(DX*2), X2
+	VINSERTI128    $0x01, 2(SI)(BX*2), Y2, Y2
+	VPAND          bytes0f<>+0(SB), Y2, Y2
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y2, Y8, Y2
+	VMOVDQU        2(SI)(BX*1), X3
+	VINSERTI128    $0x01, 2(DI)(BX*2), Y3, Y3
+	VPAND          bytes0f<>+0(SB), Y3, Y3
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y3
+	VPUNPCKLDQ     Y1, Y0, Y4
+	VPUNPCKHDQ     Y1, Y0, Y5
+	VPUNPCKLDQ     Y3, Y2, Y6
+	VPUNPCKHDQ     Y3, Y2, Y7
+	VPUNPCKLQDQ    Y6, Y4, Y0
+	VPUNPCKHQDQ    Y6, Y4, Y1
+	VPUNPCKLQDQ    Y7, Y5, Y2
+	VPUNPCKHQDQ    Y7, Y5, Y3
+	VMOVDQU        Y0, (R8)
+	VMOVDQU        Y1, 128(R8)
+	VMOVDQU        Y2, 256(R8)
+	VMOVDQU        Y3, 384(R8)
+	VMOVDQU        2(SI), X0
+	VINSERTI128    $0x01, 2(SI)(DX*4), Y0, Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          bytes0f<>+0(SB), Y0, Y0
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y0, Y8, Y0
+	VMOVDQU        2(DI), X1
+	VINSERTI128    $0x01, 2(DI)(DX*4), Y1, Y1
+	VPSRLW         $0x04, Y1, Y1
+	VPAND          bytes0f<>+0(SB), Y1, Y1
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y1, Y8, Y1
+	VMOVDQU        2(SI)(DX*2), X2
+	VINSERTI128    $0x01, 2(SI)(BX*2), Y2, Y2
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          bytes0f<>+0(SB), Y2, Y2
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y2, Y8, Y2
+	VMOVDQU        2(SI)(BX*1), X3
+	VINSERTI128    $0x01, 2(DI)(BX*2), Y3, Y3
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          bytes0f<>+0(SB), Y3, Y3
+	VBROADCASTI128 iq4nlLevels<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y3
+	VPUNPCKLDQ     Y1, Y0, Y4
+	VPUNPCKHDQ     Y1, Y0, Y5
+	VPUNPCKLDQ     Y3, Y2, Y6
+	VPUNPCKHDQ     Y3, Y2, Y7
+	VPUNPCKLQDQ    Y6, Y4, Y0
+	VPUNPCKHQDQ    Y6, Y4, Y1
+	VPUNPCKLQDQ    Y7, Y5, Y2
+	VPUNPCKHQDQ    Y7, Y5, Y3
+	VMOVDQU        Y0, 512(R8)
+	VMOVDQU        Y1, 640(R8)
+	VMOVDQU        Y2, 768(R8)
+	VMOVDQU        Y3, 896(R8)
+	ADDQ           $+1024, R8
+	ADDQ           $+18, SI
+	ADDQ           $+18, DI
+	DECQ           R9
+	JNZ            unit
+	VMOVD          DX, X15
+	VPBROADCASTD   X15, Y15
+	VPMULLD        unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, (CX)(Y15*1), Y0
+	VPSHUFB        packWords<>+0(SB), Y0, Y0
+	VPERMQ         $0x08, Y0, Y0
+	VCVTPH2PS      X0, Y0
+	VMOVUPS        Y0, 8192(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 18(CX)(Y15*1), Y0
+	VPSHUFB        packWords<>+0(SB), Y0, Y0
+	VPERMQ         $0x08, Y0, Y0
+	VCVTPH2PS      X0, Y0
+	VMOVUPS        Y0, 8320(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 36(CX)(Y15*1), Y0
+	VPSHUFB        packWords<>+0(SB), Y0, Y0
+	VPERMQ         $0x08, Y0, Y0
+	VCVTPH2PS      X0, Y0
+	VMOVUPS        Y0, 8448(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 54(CX)(Y15*1), Y0
+	VPSHUFB        packWords<>+0(SB), Y0, Y0
+	VPERMQ         $0x08, Y0, Y0
+	VCVTPH2PS      X0, Y0
+	VMOVUPS        Y0, 8576(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 72(CX)(Y15*1), Y0
+	VPSHUFB        packWords<>+0(SB), Y0, Y0
+	VPERMQ         $0x08, Y0, Y0
+	VCVTPH2PS      X0, Y0
+	VMOVUPS        Y0, 8704(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 90(CX)(Y15*1), Y0
+	VPSHUFB        packWords<>+0(SB), Y0, Y0
+	VPERMQ         $0x08, Y0, Y0
+	VCVTPH2PS      X0, Y0
+	VMOVUPS        Y0, 8832(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 108(CX)(Y15*1), Y0
+	VPSHUFB        packWords<>+0(SB), Y0, Y0
+	VPERMQ         $0x08, Y0, Y0
+	VCVTPH2PS      X0, Y0
+	VMOVUPS        Y0, 8960(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 126(CX)(Y15*1), Y0
+	VPSHUFB        packWords<>+0(SB), Y0, Y0
+	VPERMQ         $0x08, Y0, Y0
+	VCVTPH2PS      X0, Y0
+	VMOVUPS        Y0, 9088(AX)
+	LEAQ           (CX)(DX*8), CX
+	ADDQ           $+32, AX
+	DECQ           R10
+	JNZ            rows
 	VZEROUPPER
 	RET
 
@@ -18671,6 +23988,272 @@ half:
 	JNZ             half
 	VZEROUPPER
 	RET
+
+// func mxfp4UnpackAVX2(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX2
+TEXT ·mxfp4UnpackAVX2(SB), NOSPLIT, $0-24
+	MOVQ panel+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	LEAQ (DX)(DX*2), BX
+	MOVQ $+4, R10
+
+rows:
+	MOVQ AX, R8
+	MOVQ CX, SI
+	LEAQ (CX)(DX*1), DI
+	MOVQ $+8, R9
+
+unit:
+	VMOVDQU        1(SI), X0
+	VINSERTI128    $0x01, 1(SI)(DX*4), Y0, Y0
+	VPAND          bytes0f<>+0(SB), Y0, Y0
+	VBROADCASTI128 fp4Levels<>+0(SB), Y8
+	VPSHUFB        Y0, Y8, Y0
+	VMOVDQU        1(DI), X1
+	VINSERTI128    $0x01, 1(DI)(DX*4), Y1, Y1
+	VPAND          bytes0f<>+0(SB), Y1, Y1
+	VBROADCASTI128 fp4Levels<>+0(SB), Y8
+	VPSHUFB        Y1, Y8, Y1
+	VMOVDQU        1(SI)(DX*2), X2
+	VINSERTI128    $0x01, 1(SI)(BX*2), Y2, Y2
+	VPAND          bytes0f<>+0(SB), Y2, Y2
+	VBROADCASTI128 fp4Levels<>+0(SB), Y8
+	VPSHUFB        Y2, Y8, Y2
+	VMOVDQU        1(SI)(BX*1), X3
+	VINSERTI128    $0x01, 1(DI)(BX*2), Y3, Y3
+	VPAND          bytes0f<>+0(SB), Y3, Y3
+	VBROADCASTI128 fp4Levels<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y3
+	VPUNPCKLDQ     Y1, Y0, Y4
+	VPUNPCKHDQ     Y1, Y0, Y5
+	VPUNPCKLDQ     Y3, Y2, Y6
+	VPUNPCKHDQ     Y3, Y2, Y7
+	VPUNPCKLQDQ    Y6, Y4, Y0
+	VPUNPCKHQDQ    Y6, Y4, Y1
+	VPUNPCKLQDQ    Y7, Y5, Y2
+	VPUNPCKHQDQ    Y7, Y5, Y3
+	VMOVDQU        Y0, (R8)
+	VMOVDQU        Y1, 128(R8)
+	VMOVDQU        Y2, 256(R8)
+	VMOVDQU        Y3, 384(R8)
+	VMOVDQU        1(SI), X0
+	VINSERTI128    $0x01, 1(SI)(DX*4), Y0, Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          bytes0f<>+0(SB), Y0, Y0
+	VBROADCASTI128 fp4Levels<>+0(SB), Y8
+	VPSHUFB        Y0, Y8, Y0
+	VMOVDQU        1(DI), X1
+	VINSERTI128    $0x01, 1(DI)(DX*4), Y1, Y1
+	VPSRLW         $0x04, Y1, Y1
+	VPAND          bytes0f<>+0(SB), Y1, Y1
+	VBROADCASTI128 fp4Levels<>+0(SB), Y8
+	VPSHUFB        Y1, Y8, Y1
+	VMOVDQU        1(SI)(DX*2), X2
+	VINSERTI128    $0x01, 1(SI)(BX*2), Y2, Y2
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          bytes0f<>+0(SB), Y2, Y2
+	VBROADCASTI128 fp4Levels<>+0(SB), Y8
+	VPSHUFB        Y2, Y8, Y2
+	VMOVDQU        1(SI)(BX*1), X3
+	VINSERTI128    $0x01, 1(DI)(BX*2), Y3, Y3
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          bytes0f<>+0(SB), Y3, Y3
+	VBROADCASTI128 fp4Levels<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y3
+	VPUNPCKLDQ     Y1, Y0, Y4
+	VPUNPCKHDQ     Y1, Y0, Y5
+	VPUNPCKLDQ     Y3, Y2, Y6
+	VPUNPCKHDQ     Y3, Y2, Y7
+	VPUNPCKLQDQ    Y6, Y4, Y0
+	VPUNPCKHQDQ    Y6, Y4, Y1
+	VPUNPCKLQDQ    Y7, Y5, Y2
+	VPUNPCKHQDQ    Y7, Y5, Y3
+	VMOVDQU        Y0, 512(R8)
+	VMOVDQU        Y1, 640(R8)
+	VMOVDQU        Y2, 768(R8)
+	VMOVDQU        Y3, 896(R8)
+	ADDQ           $+1024, R8
+	ADDQ           $+17, SI
+	ADDQ           $+17, DI
+	DECQ           R9
+	JNZ            unit
+	VMOVD          DX, X15
+	VPBROADCASTD   X15, Y15
+	VPMULLD        unpackRows<>+0(SB), Y15, Y15
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, (CX)(Y15*1), Y0
+	VPSLLD         $0x18, Y0, Y0
+	VPSRLD         $0x18, Y0, Y0
+	VPBROADCASTD   all200000<>+0(SB), Y8
+	VPSLLVD        Y0, Y8, Y8
+	VPBROADCASTD   all2<>+0(SB), Y9
+	VPCMPGTD       Y0, Y9, Y9
+	VPAND          Y9, Y8, Y8
+	VPSLLD         $0x17, Y0, Y10
+	VPBROADCASTD   allff<>+0(SB), Y11
+	VPCMPEQD       Y11, Y0, Y0
+	VPBROADCASTD   all800000<>+0(SB), Y11
+	VPSUBD         Y11, Y10, Y10
+	VPANDN         Y10, Y9, Y9
+	VPOR           Y8, Y9, Y9
+	VPBROADCASTD   all7fc00000<>+0(SB), Y8
+	VPBLENDVB      Y0, Y8, Y9, Y0
+	VMOVUPS        Y0, 8192(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 17(CX)(Y15*1), Y0
+	VPSLLD         $0x18, Y0, Y0
+	VPSRLD         $0x18, Y0, Y0
+	VPBROADCASTD   all200000<>+0(SB), Y8
+	VPSLLVD        Y0, Y8, Y8
+	VPBROADCASTD   all2<>+0(SB), Y9
+	VPCMPGTD       Y0, Y9, Y9
+	VPAND          Y9, Y8, Y8
+	VPSLLD         $0x17, Y0, Y10
+	VPBROADCASTD   allff<>+0(SB), Y11
+	VPCMPEQD       Y11, Y0, Y0
+	VPBROADCASTD   all800000<>+0(SB), Y11
+	VPSUBD         Y11, Y10, Y10
+	VPANDN         Y10, Y9, Y9
+	VPOR           Y8, Y9, Y9
+	VPBROADCASTD   all7fc00000<>+0(SB), Y8
+	VPBLENDVB      Y0, Y8, Y9, Y0
+	VMOVUPS        Y0, 8320(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 34(CX)(Y15*1), Y0
+	VPSLLD         $0x18, Y0, Y0
+	VPSRLD         $0x18, Y0, Y0
+	VPBROADCASTD   all200000<>+0(SB), Y8
+	VPSLLVD        Y0, Y8, Y8
+	VPBROADCASTD   all2<>+0(SB), Y9
+	VPCMPGTD       Y0, Y9, Y9
+	VPAND          Y9, Y8, Y8
+	VPSLLD         $0x17, Y0, Y10
+	VPBROADCASTD   allff<>+0(SB), Y11
+	VPCMPEQD       Y11, Y0, Y0
+	VPBROADCASTD   all800000<>+0(SB), Y11
+	VPSUBD         Y11, Y10, Y10
+	VPANDN         Y10, Y9, Y9
+	VPOR           Y8, Y9, Y9
+	VPBROADCASTD   all7fc00000<>+0(SB), Y8
+	VPBLENDVB      Y0, Y8, Y9, Y0
+	VMOVUPS        Y0, 8448(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 51(CX)(Y15*1), Y0
+	VPSLLD         $0x18, Y0, Y0
+	VPSRLD         $0x18, Y0, Y0
+	VPBROADCASTD   all200000<>+0(SB), Y8
+	VPSLLVD        Y0, Y8, Y8
+	VPBROADCASTD   all2<>+0(SB), Y9
+	VPCMPGTD       Y0, Y9, Y9
+	VPAND          Y9, Y8, Y8
+	VPSLLD         $0x17, Y0, Y10
+	VPBROADCASTD   allff<>+0(SB), Y11
+	VPCMPEQD       Y11, Y0, Y0
+	VPBROADCASTD   all800000<>+0(SB), Y11
+	VPSUBD         Y11, Y10, Y10
+	VPANDN         Y10, Y9, Y9
+	VPOR           Y8, Y9, Y9
+	VPBROADCASTD   all7fc00000<>+0(SB), Y8
+	VPBLENDVB      Y0, Y8, Y9, Y0
+	VMOVUPS        Y0, 8576(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 68(CX)(Y15*1), Y0
+	VPSLLD         $0x18, Y0, Y0
+	VPSRLD         $0x18, Y0, Y0
+	VPBROADCASTD   all200000<>+0(SB), Y8
+	VPSLLVD        Y0, Y8, Y8
+	VPBROADCASTD   all2<>+0(SB), Y9
+	VPCMPGTD       Y0, Y9, Y9
+	VPAND          Y9, Y8, Y8
+	VPSLLD         $0x17, Y0, Y10
+	VPBROADCASTD   allff<>+0(SB), Y11
+	VPCMPEQD       Y11, Y0, Y0
+	VPBROADCASTD   all800000<>+0(SB), Y11
+	VPSUBD         Y11, Y10, Y10
+	VPANDN         Y10, Y9, Y9
+	VPOR           Y8, Y9, Y9
+	VPBROADCASTD   all7fc00000<>+0(SB), Y8
+	VPBLENDVB      Y0, Y8, Y9, Y0
+	VMOVUPS        Y0, 8704(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 85(CX)(Y15*1), Y0
+	VPSLLD         $0x18, Y0, Y0
+	VPSRLD         $0x18, Y0, Y0
+	VPBROADCASTD   all200000<>+0(SB), Y8
+	VPSLLVD        Y0, Y8, Y8
+	VPBROADCASTD   all2<>+0(SB), Y9
+	VPCMPGTD       Y0, Y9, Y9
+	VPAND          Y9, Y8, Y8
+	VPSLLD         $0x17, Y0, Y10
+	VPBROADCASTD   allff<>+0(SB), Y11
+	VPCMPEQD       Y11, Y0, Y0
+	VPBROADCASTD   all800000<>+0(SB), Y11
+	VPSUBD         Y11, Y10, Y10
+	VPANDN         Y10, Y9, Y9
+	VPOR           Y8, Y9, Y9
+	VPBROADCASTD   all7fc00000<>+0(SB), Y8
+	VPBLENDVB      Y0, Y8, Y9, Y0
+	VMOVUPS        Y0, 8832(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 102(CX)(Y15*1), Y0
+	VPSLLD         $0x18, Y0, Y0
+	VPSRLD         $0x18, Y0, Y0
+	VPBROADCASTD   all200000<>+0(SB), Y8
+	VPSLLVD        Y0, Y8, Y8
+	VPBROADCASTD   all2<>+0(SB), Y9
+	VPCMPGTD       Y0, Y9, Y9
+	VPAND          Y9, Y8, Y8
+	VPSLLD         $0x17, Y0, Y10
+	VPBROADCASTD   allff<>+0(SB), Y11
+	VPCMPEQD       Y11, Y0, Y0
+	VPBROADCASTD   all800000<>+0(SB), Y11
+	VPSUBD         Y11, Y10, Y10
+	VPANDN         Y10, Y9, Y9
+	VPOR           Y8, Y9, Y9
+	VPBROADCASTD   all7fc00000<>+0(SB), Y8
+	VPBLENDVB      Y0, Y8, Y9, Y0
+	VMOVUPS        Y0, 8960(AX)
+	VPCMPEQD       Y14, Y14, Y14
+	VPGATHERDD     Y14, 119(CX)(Y15*1), Y0
+	VPSLLD         $0x18, Y0, Y0
+	VPSRLD         $0x18, Y0, Y0
+	VPBROADCASTD   all200000<>+0(SB), Y8
+	VPSLLVD        Y0, Y8, Y8
+	VPBROADCASTD   all2<>+0(SB), Y9
+	VPCMPGTD       Y0, Y9, Y9
+	VPAND          Y9, Y8, Y8
+	VPSLLD         $0x17, Y0, Y10
+	VPBROADCASTD   allff<>+0(SB), Y11
+	VPCMPEQD       Y11, Y0, Y0
+	VPBROADCASTD   all800000<>+0(SB), Y11
+	VPSUBD         Y11, Y10, Y10
+	VPANDN         Y10, Y9, Y9
+	VPOR           Y8, Y9, Y9
+	VPBROADCASTD   all7fc00000<>+0(SB), Y8
+	VPBLENDVB      Y0, Y8, Y9, Y0
+	VMOVUPS        Y0, 9088(AX)
+	LEAQ           (CX)(DX*8), CX
+	ADDQ           $+32, AX
+	DECQ           R10
+	JNZ            rows
+	VZEROUPPER
+	RET
+
+DATA all200000<>+0(SB)/8, $0x0020000000200000
+GLOBL all200000<>(SB), RODATA|NOPTR, $8
+
+DATA all2<>+0(SB)/8, $0x0000000200000002
+GLOBL all2<>(SB), RODATA|NOPTR, $8
+
+DATA allff<>+0(SB)/8, $0x000000ff000000ff
+GLOBL allff<>(SB), RODATA|NOPTR, $8
+
+DATA all800000<>+0(SB)/8, $0x0080000000800000
+GLOBL all800000<>(SB), RODATA|NOPTR, $8
+
+DATA all7fc00000<>+0(SB)/8, $0x7fc000007fc00000
+GLOBL all7fc00000<>(SB), RODATA|NOPTR, $8
 
 // func tileBias16x6(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI
@@ -31910,10 +37493,10 @@ group:
 	VMOVDQU      32(BX), Y7
 	VPSHUFB      lowWords<>+0(SB), Y7, Y7
 	VMOVDQU      (SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      32(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD (DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -31943,10 +37526,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      128(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      160(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 4(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -31976,10 +37559,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      256(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      288(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 8(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32009,10 +37592,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      384(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      416(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 12(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32042,10 +37625,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      512(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      544(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 16(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32075,10 +37658,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      640(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      672(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 20(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32108,10 +37691,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      768(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      800(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 24(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32141,10 +37724,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      896(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      928(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 28(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32227,12 +37810,6 @@ group:
 	VZEROUPPER
 	RET
 
-DATA signs<>+0(SB)/8, $0x8080808080808080
-DATA signs<>+8(SB)/8, $0x8080808080808080
-DATA signs<>+16(SB)/8, $0x8080808080808080
-DATA signs<>+24(SB)/8, $0x8080808080808080
-GLOBL signs<>(SB), RODATA|NOPTR, $32
-
 // func tileBias32Sx2AVX2(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·tileBias32Sx2AVX2(SB), NOSPLIT, $0-32
@@ -32261,10 +37838,10 @@ group:
 	VMOVDQU      32(BX), Y7
 	VPSHUFB      lowWords<>+0(SB), Y7, Y7
 	VMOVDQU      (SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      32(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD (DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32285,10 +37862,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      128(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      160(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 4(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32309,10 +37886,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      256(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      288(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 8(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32333,10 +37910,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      384(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      416(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 12(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32357,10 +37934,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      512(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      544(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 16(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32381,10 +37958,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      640(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      672(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 20(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32405,10 +37982,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      768(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      800(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 24(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32429,10 +38006,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      896(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      928(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 28(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32520,10 +38097,10 @@ group:
 	VMOVDQU      32(BX), Y7
 	VPSHUFB      lowWords<>+0(SB), Y7, Y7
 	VMOVDQU      (SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      32(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD (DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32535,10 +38112,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      128(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      160(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 4(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32550,10 +38127,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      256(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      288(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 8(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32565,10 +38142,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      384(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      416(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 12(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32580,10 +38157,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      512(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      544(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 16(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32595,10 +38172,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      640(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      672(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 20(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32610,10 +38187,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      768(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      800(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 24(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -32625,10 +38202,10 @@ group:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      896(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      928(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 28(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34447,10 +40024,10 @@ block:
 	VMOVDQU      ones<>+0(SB), Y6
 	VMOVDQU      ones<>+0(SB), Y7
 	VMOVDQU      (SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      32(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD (DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34480,10 +40057,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      128(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      160(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 4(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34513,10 +40090,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      256(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      288(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 8(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34546,10 +40123,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      384(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      416(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 12(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34579,10 +40156,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      512(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      544(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 16(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34612,10 +40189,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      640(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      672(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 20(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34645,10 +40222,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      768(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      800(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 24(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34678,10 +40255,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y5, Y5
 	VMOVDQU      896(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      928(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 28(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34814,10 +40391,10 @@ block:
 	VMOVDQU      ones<>+0(SB), Y6
 	VMOVDQU      ones<>+0(SB), Y7
 	VMOVDQU      (SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      32(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD (DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34838,10 +40415,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      128(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      160(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 4(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34862,10 +40439,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      256(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      288(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 8(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34886,10 +40463,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      384(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      416(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 12(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34910,10 +40487,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      512(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      544(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 16(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34934,10 +40511,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      640(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      672(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 20(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34958,10 +40535,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      768(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      800(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 24(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -34982,10 +40559,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y3, Y3
 	VMOVDQU      896(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      928(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 28(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -35087,10 +40664,10 @@ block:
 	VMOVDQU      ones<>+0(SB), Y6
 	VMOVDQU      ones<>+0(SB), Y7
 	VMOVDQU      (SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      32(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD (DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -35102,10 +40679,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      128(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      160(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 4(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -35117,10 +40694,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      256(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      288(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 8(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -35132,10 +40709,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      384(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      416(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 12(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -35147,10 +40724,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      512(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      544(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 16(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -35162,10 +40739,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      640(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      672(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 20(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -35177,10 +40754,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      768(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      800(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 24(DI), Y12
 	VPSIGNB      Y8, Y12, Y14
@@ -35192,10 +40769,10 @@ block:
 	VPMADDWD     Y7, Y14, Y14
 	VPADDD       Y14, Y1, Y1
 	VMOVDQU      896(SI), Y8
-	VPXOR        signs<>+0(SB), Y8, Y8
+	VPXOR        bytes80<>+0(SB), Y8, Y8
 	VPABSB       Y8, Y10
 	VMOVDQU      928(SI), Y9
-	VPXOR        signs<>+0(SB), Y9, Y9
+	VPXOR        bytes80<>+0(SB), Y9, Y9
 	VPABSB       Y9, Y11
 	VPBROADCASTD 28(DI), Y12
 	VPSIGNB      Y8, Y12, Y14

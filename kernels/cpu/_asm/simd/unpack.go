@@ -19,21 +19,80 @@ type unpacker struct {
 	// codes sets v to the codes 64u to 64u+63, in the order of the activations, of the block at p. It
 	// may change the registers 16 to 23, and the mask K1.
 	codes func(p reg.Register, u int, v reg.VecPhysical)
-	// scales writes the other parts of 16 rows to the panel at q. The gather g loads words of the
-	// rows.
-	scales func(q reg.Register, g *gather)
+	// scales writes the other parts of the rows.
+	scales func(l *lanes)
 }
 
-// gather loads a word of 32 bits of each of 16 rows.
-type gather struct {
-	w     reg.Register
-	index reg.VecPhysical // in bytes
+// lanes makes the parts of a panel that follow the codes, for 16 rows in zmm or 8 rows in ymm. Its
+// registers are numbered from 0 to 13.
+type lanes struct {
+	q     reg.Register    // the panel
+	w     reg.Register    // the first row
+	index reg.VecPhysical // of the rows, in bytes
+	wide  bool            // zmm
 }
 
-// load sets v to the words at the given offset. It changes K1.
-func (g *gather) load(offset int, v reg.VecPhysical) {
-	KXNORW(reg.K1, reg.K1, reg.K1)
-	VPGATHERDD(Mem{Base: g.w, Index: g.index, Scale: 1, Disp: offset}, reg.K1, v)
+// v returns a register.
+func (l *lanes) v(i int) reg.VecPhysical {
+	if l.wide {
+		return Z(i)
+	}
+	return ymm(i)
+}
+
+// load sets v to the words of 32 bits at the given offset of the rows.
+func (l *lanes) load(offset int, v reg.VecPhysical) {
+	m := Mem{Base: l.w, Index: l.index, Scale: 1, Disp: offset}
+	if l.wide {
+		KXNORW(reg.K1, reg.K1, reg.K1)
+		VPGATHERDD(m, reg.K1, v)
+		return
+	}
+	VPCMPEQD(ymm(14), ymm(14), ymm(14))
+	VPGATHERDD(ymm(14), m, v)
+}
+
+// or sets z to x | y.
+func (l *lanes) or(x, y, z reg.VecPhysical) {
+	if l.wide {
+		VPORD(x, y, z)
+	} else {
+		VPOR(x, y, z)
+	}
+}
+
+// set sets all words of v.
+func (l *lanes) set(w uint32, v reg.VecPhysical) { VPBROADCASTD(word(fmt.Sprintf("all%x", w), w), v) }
+
+// store writes v to the given offset of the panel.
+func (l *lanes) store(v reg.VecPhysical, offset int) { VMOVUPS(v, At(l.q, offset)) }
+
+// scale writes the scale v of the group at the given position.
+func (l *lanes) scale(position int, v reg.VecPhysical) { l.store(v, panelScales+128*position) }
+
+// pair writes the pair of words low and high, which are at least 0 or whose upper halves are of no
+// importance, of the groups 2i and 2i+1. It changes both.
+func (l *lanes) pair(groups, i int, low, high reg.VecPhysical) {
+	VPSLLD(Imm(16), high, high)
+	if l.wide {
+		VPBLENDMW(high, low, reg.K2, low)
+	} else {
+		VPBLENDW(Imm(0xaa), high, low, low)
+	}
+	l.store(low, panelPairs(groups)+128*i)
+}
+
+// half writes the f32 of the halves in the lower words of v. It changes v.
+func (l *lanes) half(v reg.VecPhysical, offset int) {
+	if l.wide {
+		VPMOVDW(v, v.AsY())
+		VCVTPH2PS(v.AsY(), v)
+	} else {
+		VPSHUFB(Table("packWords", Repeat([]byte{0, 1, 4, 5, 8, 9, 12, 13, 128, 128, 128, 128, 128, 128, 128, 128}, 2)), v, v)
+		VPERMQ(Imm(8), v, v)
+		VCVTPH2PS(v.AsX(), v)
+	}
+	l.store(v, offset)
 }
 
 func (f *unpacker) generate() {
@@ -60,7 +119,7 @@ func (f *unpacker) generate() {
 	index := Z(15)
 	VPBROADCASTD(rowBytes.(reg.GP).As32(), index)
 	VPMULLD(Table("unpackRows", Dwords(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)), index, index)
-	f.scales(q, &gather{w, index})
+	f.scales(&lanes{q, w, index, true})
 	SHLQ(Imm(4), rowBytes)
 	ADDQ(rowBytes, w)
 	SHRQ(Imm(4), rowBytes)
@@ -108,31 +167,11 @@ func transpose(a [16]reg.VecPhysical, t reg.VecPhysical) [16]reg.VecPhysical {
 func panelPairs(groups int) int { return panelScales + 128*groups }
 func panelD(groups int) int     { return panelPairs(groups) + 128*groups/2 }
 
-// storeScale writes the scale v of the group at the given position.
-func storeScale(q reg.Register, position int, v reg.VecPhysical) {
-	VMOVDQU32(v, At(q, panelScales+128*position))
-}
-
-// storePair writes the pair of words low and high, which are at least 0 or whose upper halves are of
-// no importance, of the groups 2i and 2i+1. It changes both.
-func storePair(q reg.Register, groups, i int, low, high reg.VecPhysical) {
-	VPSLLD(Imm(16), high, high)
-	VPBLENDMW(high, low, reg.K2, low)
-	VMOVDQU32(low, At(q, panelPairs(groups)+128*i))
-}
-
-// oddWords sets the mask that storePair needs.
+// oddWords sets the mask that pair needs of lanes of zmm.
 func oddWords() {
 	t := GP32()
 	MOVL(U32(0xaaaaaaaa), t)
 	KMOVD(t, reg.K2)
-}
-
-// storeHalf writes the f32 of the halves in the lower words of v. It changes v.
-func storeHalf(v reg.VecPhysical, to Mem) {
-	VPMOVDW(v, v.AsY())
-	VCVTPH2PS(v.AsY(), v)
-	VMOVUPS(v, to)
 }
 
 // field sets v to bits bits of the words of u, from bit on.
@@ -145,10 +184,10 @@ var halvesOrder = [8]int{0, 2, 1, 3, 4, 6, 5, 7}
 var quartersOrder = [8]int{0, 2, 4, 6, 1, 3, 5, 7}
 
 // kScales is the scales of Q4_K and Q5_K, whose 12 bytes are at offset 4.
-func kScales(q reg.Register, g *gather) {
-	u := [3]reg.VecPhysical{Z(0), Z(1), Z(2)}
+func kScales(l *lanes) {
+	u := [3]reg.VecPhysical{l.v(0), l.v(1), l.v(2)}
 	for i, v := range u {
-		g.load(4+4*i, v)
+		l.load(4+4*i, v)
 	}
 	scale := func(u0, shift int, j int, v reg.VecPhysical) {
 		if j < 4 {
@@ -156,35 +195,35 @@ func kScales(q reg.Register, g *gather) {
 			return
 		}
 		j -= 4
-		t := Z(5)
+		t := l.v(5)
 		field(u[2], 8*j+shift, 4, v)
 		field(u[u0], 8*j+6, 2, t)
 		VPSLLD(Imm(4), t, t)
-		VPORD(t, v, v)
+		l.or(t, v, v)
 	}
 	for j := range 8 {
-		scale(0, 0, j, Z(3))
-		storeScale(q, halvesOrder[j], Z(3))
+		scale(0, 0, j, l.v(3))
+		l.scale(halvesOrder[j], l.v(3))
 	}
 	for i := range 4 {
-		scale(1, 4, 2*i, Z(3))
-		scale(1, 4, 2*i+1, Z(4))
-		storePair(q, 8, i, Z(3), Z(4))
+		scale(1, 4, 2*i, l.v(3))
+		scale(1, 4, 2*i+1, l.v(4))
+		l.pair(8, i, l.v(3), l.v(4))
 	}
-	g.load(0, Z(0))
-	VPSRLD(Imm(16), Z(0), Z(1))
-	storeHalf(Z(0), At(q, panelD(8)))
-	storeHalf(Z(1), At(q, panelD(8)+128))
+	l.load(0, l.v(0))
+	VPSRLD(Imm(16), l.v(0), l.v(1))
+	l.half(l.v(0), panelD(8))
+	l.half(l.v(1), panelD(8)+128)
 }
 
 // biased writes the scale v of the group g of n, at its position, and keeps it for the pair of
 // groups, in which it is multiplied by 1<<shift.
-func biased(q reg.Register, n, g, position, shift int, v reg.VecPhysical) {
-	storeScale(q, position, v)
-	keep := Z(10 + g%2)
+func biased(l *lanes, n, g, position, shift int, v reg.VecPhysical) {
+	l.scale(position, v)
+	keep := l.v(10 + g%2)
 	VPSLLD(Imm(uint64(shift)), v, keep)
 	if g%2 == 1 {
-		storePair(q, n, g/2, Z(10), Z(11))
+		l.pair(n, g/2, l.v(10), l.v(11))
 	}
 }
 
@@ -242,70 +281,70 @@ func unpackers() {
 			nibble(At(p, 64*(u/2)), u%2 == 1, v)
 			VBROADCASTI64X4(At(p, 128+32*(u/2)), Z(18))
 			turned(Z(18), v, turns(fmt.Sprintf("q6kTurn%d", u%2), 4-4*(u%2), 2-4*(u%2)), word("upperBits", 0x30303030))
-		}, scales: func(q reg.Register, g *gather) {
+		}, scales: func(l *lanes) {
 			for i := range 4 {
-				g.load(192+4*i, Z(0))
+				l.load(192+4*i, l.v(0))
 				for j := range 4 {
-					signedByte(Z(0), j, Z(1))
-					biased(q, 16, 4*i+j, 4*i+j, 5, Z(1))
+					signedByte(l.v(0), j, l.v(1))
+					biased(l, 16, 4*i+j, 4*i+j, 5, l.v(1))
 				}
 			}
-			g.load(206, Z(0))
-			VPSRLD(Imm(16), Z(0), Z(0))
-			storeHalf(Z(0), At(q, panelD(16)))
+			l.load(206, l.v(0))
+			VPSRLD(Imm(16), l.v(0), l.v(0))
+			l.half(l.v(0), panelD(16))
 		}},
 		{name: "q2k", constants: twos, codes: func(p reg.Register, u int, v reg.VecPhysical) {
 			code2(At(p, 16), u, v)
-		}, scales: func(q reg.Register, g *gather) {
+		}, scales: func(l *lanes) {
 			for i := range 4 {
-				g.load(4*i, Z(0))
+				l.load(4*i, l.v(0))
 				for j := range 4 {
 					n := 4*i + j
-					field(Z(0), 8*j, 4, Z(1))
-					storeScale(q, 2*quartersOrder[n/2]+n%2, Z(1))
-					field(Z(0), 8*j+4, 4, Z(10+j%2))
+					field(l.v(0), 8*j, 4, l.v(1))
+					l.scale(2*quartersOrder[n/2]+n%2, l.v(1))
+					field(l.v(0), 8*j+4, 4, l.v(10+j%2))
 					if j%2 == 1 {
-						storePair(q, 16, n/2, Z(10), Z(11))
+						l.pair(16, n/2, l.v(10), l.v(11))
 					}
 				}
 			}
-			g.load(80, Z(0))
-			VPSRLD(Imm(16), Z(0), Z(1))
-			storeHalf(Z(0), At(q, panelD(16)))
-			storeHalf(Z(1), At(q, panelD(16)+128))
+			l.load(80, l.v(0))
+			VPSRLD(Imm(16), l.v(0), l.v(1))
+			l.half(l.v(0), panelD(16))
+			l.half(l.v(1), panelD(16)+128)
 		}},
 		{name: "q3k", constants: twos, codes: func(p reg.Register, u int, v reg.VecPhysical) {
 			code2(At(p, 32), u, v)
 			VBROADCASTI64X4(At(p, 0), Z(18))
 			turned(Z(18), v, turns(fmt.Sprintf("q3kTurn%d", u), 2-u, -2-u), word("thirdBit", 0x04040404))
-		}, scales: func(q reg.Register, g *gather) {
-			words := [3]reg.VecPhysical{Z(0), Z(1), Z(2)}
+		}, scales: func(l *lanes) {
+			words := [3]reg.VecPhysical{l.v(0), l.v(1), l.v(2)}
 			for i, v := range words {
-				g.load(96+4*i, v)
+				l.load(96+4*i, v)
 			}
-			Broadcast(32, Z(5))
+			l.set(32, l.v(5))
 			for n := range 16 {
-				field(words[n%8/4], n%4*8+n/8*4, 4, Z(3))
-				field(words[2], n%4*8+n/4*2, 2, Z(4))
-				VPSLLD(Imm(4), Z(4), Z(4))
-				VPORD(Z(4), Z(3), Z(3))
-				VPSUBD(Z(5), Z(3), Z(3))
-				biased(q, 16, n, 2*quartersOrder[n/2]+n%2, 2, Z(3))
+				field(words[n%8/4], n%4*8+n/8*4, 4, l.v(3))
+				field(words[2], n%4*8+n/4*2, 2, l.v(4))
+				VPSLLD(Imm(4), l.v(4), l.v(4))
+				l.or(l.v(4), l.v(3), l.v(3))
+				VPSUBD(l.v(5), l.v(3), l.v(3))
+				biased(l, 16, n, 2*quartersOrder[n/2]+n%2, 2, l.v(3))
 			}
-			g.load(106, Z(0))
-			VPSRLD(Imm(16), Z(0), Z(0))
-			storeHalf(Z(0), At(q, panelD(16)))
+			l.load(106, l.v(0))
+			VPSRLD(Imm(16), l.v(0), l.v(0))
+			l.half(l.v(0), panelD(16))
 		}},
 		{name: "tq20", constants: twos, codes: func(p reg.Register, u int, v reg.VecPhysical) {
 			code2(At(p, 0), u, v)
-		}, scales: func(q reg.Register, g *gather) {
+		}, scales: func(l *lanes) {
 			for n := range 8 {
-				Broadcast(1, Z(0))
-				biased(q, 8, n, n, 0, Z(0))
+				l.set(1, l.v(0))
+				biased(l, 8, n, n, 0, l.v(0))
 			}
-			g.load(62, Z(0))
-			VPSRLD(Imm(16), Z(0), Z(0))
-			storeHalf(Z(0), At(q, panelD(8)))
+			l.load(62, l.v(0))
+			VPSRLD(Imm(16), l.v(0), l.v(0))
+			l.half(l.v(0), panelD(8))
 		}},
 		{name: "iq4xs", constants: func() { levels(); oddWords() }, codes: func(p reg.Register, u int, v reg.VecPhysical) {
 			VBROADCASTI64X4(At(p, 8+32*u), v)
@@ -313,41 +352,46 @@ func unpackers() {
 			VPSRLVQ(Z(24), v, v)
 			VPANDD(Z(25), v, v)
 			look(v)
-		}, scales: func(q reg.Register, g *gather) {
-			g.load(0, Z(0))
-			g.load(4, Z(1))
-			Broadcast(32, Z(5))
+		}, scales: func(l *lanes) {
+			l.load(0, l.v(0))
+			l.load(4, l.v(1))
+			l.set(32, l.v(5))
 			for n := range 8 {
-				field(Z(1), 4*n, 4, Z(3))
-				field(Z(0), 16+2*n, 2, Z(4))
-				VPSLLD(Imm(4), Z(4), Z(4))
-				VPORD(Z(4), Z(3), Z(3))
-				VPSUBD(Z(5), Z(3), Z(3))
-				biased(q, 8, n, n, 7, Z(3))
+				field(l.v(1), 4*n, 4, l.v(3))
+				field(l.v(0), 16+2*n, 2, l.v(4))
+				VPSLLD(Imm(4), l.v(4), l.v(4))
+				l.or(l.v(4), l.v(3), l.v(3))
+				VPSUBD(l.v(5), l.v(3), l.v(3))
+				biased(l, 8, n, n, 7, l.v(3))
 			}
-			storeHalf(Z(0), At(q, panelD(8)))
+			l.half(l.v(0), panelD(8))
 		}},
 	}
 	for _, f := range smallFormats() {
 		list = append(list, &unpacker{name: f.name, constants: f.constants, codes: func(p reg.Register, u int, v reg.VecPhysical) {
 			f.pair(At(p, 2*u*f.bytes), At(p, (2*u+1)*f.bytes), v)
-		}, scales: func(q reg.Register, g *gather) {
+		}, scales: func(l *lanes) {
 			for b := range 8 {
-				g.load(b*f.bytes, Z(0))
+				l.load(b*f.bytes, l.v(0))
 				if f.word != nil {
-					f.word(Z(0))
-					VMOVUPS(Z(0), At(q, panelScales+128*b))
+					if l.wide {
+						f.word(l.v(0))
+					} else {
+						e8m0Ymm(l, l.v(0))
+					}
+					l.scale(b, l.v(0))
 					continue
 				}
 				if f.term > 0 {
-					VPSRLD(Imm(16), Z(0), Z(1))
-					storeHalf(Z(1), At(q, panelScales+8*128+128*b))
+					VPSRLD(Imm(16), l.v(0), l.v(1))
+					l.half(l.v(1), panelScales+8*128+128*b)
 				}
-				storeHalf(Z(0), At(q, panelScales+128*b))
+				l.half(l.v(0), panelScales+128*b)
 			}
 		}})
 	}
 	for _, f := range list {
 		f.generate()
+		ymmUnpack(f)
 	}
 }

@@ -196,7 +196,7 @@ func (t *ymmTile) products(g *ymmRegisters, steps int, load func(r int, v reg.Ve
 		for s := range steps {
 			for r := range 2 {
 				VMOVDQU(At(g.codes, 128*s+32*r), w[r])
-				VPXOR(bytes2("signs", 128), w[r], w[r])
+				VPXOR(bytes2("bytes80", 128), w[r], w[r])
 				VPABSB(w[r], size[r])
 			}
 			for i := range g.n {
