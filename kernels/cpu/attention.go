@@ -263,7 +263,7 @@ func (k *attention) survey(s *scratch, pages bool) error {
 			seen.lo, seen.hi = min(seen.lo, r.lo), max(seen.hi, r.hi)
 		}
 	}
-	k.most = int(min(most, math.MaxInt32)) // of larger units, a task has one
+	k.most = int(min(most, math.MaxInt32)) // of larger units, a chunk has one
 	return nil
 }
 

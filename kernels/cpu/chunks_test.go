@@ -9,7 +9,7 @@ import (
 	"github.com/fucina-go/fucina/core/op"
 )
 
-// A sum in chunks has the bits of the sums over each chunk alone, added as a balanced tree. The
+// A sum in chunks, of an exact operation, has the bits of the sums over each chunk alone, added as a balanced tree. The
 // first rows of the weight are in place, the others are decoded or not aligned.
 func TestChunks(t *testing.T) {
 	es := executors(t)
@@ -35,7 +35,7 @@ func TestChunks(t *testing.T) {
 					a.Offset = c * size
 					b.Shape.Set(1, size)
 					b.Offset = c * size / d.BlockSize()
-					sums[c] = execute(t, es[:1], op.MatMul, reference.Args(op.Params{}, operand(dtype.F32, plain, m, n), a, b))
+					sums[c] = execute(t, es[:1], op.MatMul, exact(reference.Args(op.Params{}, operand(dtype.F32, plain, m, n), a, b)))
 				}
 				for ; len(sums) > 1; sums = sums[:len(sums)/2] {
 					for c := range len(sums) / 2 {
@@ -47,7 +47,7 @@ func TestChunks(t *testing.T) {
 				p := op.Params{Chunks: chunks, Scales: [3]float32{1, 1, 1}}
 				for _, id := range []op.ID{op.MatMul, op.Project} {
 					t.Run(fmt.Sprint(id, d, chunks, misalign), func(t *testing.T) {
-						equal(t, execute(t, es, id, reference.Args(p, operand(dtype.F32, plain, m, n), x, w)), sums[0])
+						equal(t, execute(t, es, id, exact(reference.Args(p, operand(dtype.F32, plain, m, n), x, w))), sums[0])
 					})
 				}
 			}

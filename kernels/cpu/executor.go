@@ -30,15 +30,15 @@ type kernel interface {
 // phase is a part of an operation whose units are independent.
 type phase interface {
 	// cost returns the number of independent units, and the cost of a unit in
-	// multiply-adds, by which units are grouped into tasks. The cost is an upper estimate,
-	// because a lane does not poll the context within a task of small units.
+	// multiply-adds, by which units are grouped into chunks. The cost is an upper estimate,
+	// because a lane does not poll the context within a chunk of small units.
 	cost() (units, cost int)
 	// run computes the units lo to hi-1. Within a unit that may cost more than lookEvery,
 	// it counts the cost with s.spend, and returns when that returns false.
 	run(lo, hi int, s *scratch)
 }
 
-// staged is a kernel with a phase that ends before its own begins.
+// staged is a kernel with a phase that ends before its own begins. The phase may be nil.
 type staged interface {
 	kernel
 	before() phase
@@ -212,8 +212,8 @@ func (s *scratch) dot4(x []float32, w *[tile][]float32) [tile]float32 {
 	return d.sums()
 }
 
-// minTask is the least cost, in multiply-adds, of a task that pays off on another lane.
-const minTask = 16 << 10
+// minChunk is the least cost, in multiply-adds, of a chunk that pays off on another lane.
+const minChunk = 16 << 10
 
 // lookEvery is the most multiply-adds that a lane does between two polls of the context.
 // They take a fraction of a millisecond in the kernels of this package, with a wide
@@ -232,9 +232,9 @@ const (
 	bytesCost  = 2 // a multiply-add with a value that is not aligned
 )
 
-// tasksPerLane is the number of tasks per lane. Several tasks balance the load if lanes
+// chunksPerLane is the number of chunks per lane. Several chunks balance the load if lanes
 // run at different speeds.
-const tasksPerLane = 8
+const chunksPerLane = 8
 
 // Executor runs operations on host memory, one at a time: Execute must not be called
 // concurrently. It owns nothing that must be released.
@@ -242,7 +242,7 @@ type Executor struct {
 	team    *team.Team
 	level   isa.Level // of the kernels that have several
 	lanes   int
-	grain   int // the least cost of a task, in multiply-adds
+	grain   int // the least cost of a chunk, in multiply-adds
 	every   int // lookEvery; tests set less
 	scratch []scratch
 	kernels [op.Count]kernel
@@ -252,9 +252,7 @@ type Executor struct {
 	ctx     context.Context
 	shared  []byte // part of the workspace; starts on a multiple of 8 bytes
 	current phase
-	units   int
-	chunk   int
-	task    func(task, lane int) bool
+	task    func(lo, hi, lane int) bool
 }
 
 // NewExecutor returns an Executor whose kernels run on t, which must outlive it.
@@ -271,7 +269,7 @@ func newExecutor(t *team.Team, level isa.Level) *Executor {
 	if t == nil {
 		t = team.New(1)
 	}
-	e := &Executor{team: t, level: level, lanes: t.Size(), grain: minTask, every: lookEvery}
+	e := &Executor{team: t, level: level, lanes: t.Size(), grain: minChunk, every: lookEvery}
 	e.scratch = make([]scratch, e.lanes)
 	for i := range e.scratch {
 		e.scratch[i].e = e
@@ -290,7 +288,7 @@ func newExecutor(t *team.Team, level isa.Level) *Executor {
 		}
 	}
 	// The method value is made once, because making one allocates.
-	e.task = e.runTask
+	e.task = e.runChunk
 	return e
 }
 
@@ -378,8 +376,10 @@ func (e *Executor) Execute(ctx context.Context, id op.ID, a *op.Args) error {
 				return err
 			}
 			if k, ok := k.(staged); ok {
-				if err := e.run(k.before()); err != nil {
-					return err
+				if p := k.before(); p != nil {
+					if err := e.run(p); err != nil {
+						return err
+					}
 				}
 			}
 			return e.run(k)
@@ -441,19 +441,18 @@ func (e *Executor) checkMemory(id op.ID, a *op.Args, v *variant) error {
 	return nil
 }
 
-// run divides the units of a phase into tasks and runs them on the lanes. A task costs at
+// run divides the units of a phase into chunks and runs them on the lanes. A chunk costs at
 // most lookEvery, unless a single unit costs more. A small operation runs on this
 // goroutine only.
 func (e *Executor) run(p phase) error {
 	units, cost := p.cost()
 	cost = max(1, cost)
-	tasks := 1
-	if perTask := max(1, e.grain/cost); e.lanes > 1 && units >= 2*perTask {
-		tasks = min(units/perTask, e.lanes*tasksPerLane)
+	chunks := 1
+	if perChunk := max(1, e.grain/cost); e.lanes > 1 && units >= 2*perChunk {
+		chunks = min(units/perChunk, e.lanes*chunksPerLane)
 	}
-	e.chunk = min((units+tasks-1)/tasks, max(1, e.every/cost))
-	e.current, e.units = p, units
-	if e.team.Run((units+e.chunk-1)/e.chunk, e.task) {
+	e.current = p
+	if e.team.RunRanges(units, min((units+chunks-1)/chunks, max(1, e.every/cost)), e.task) {
 		return nil
 	}
 	var err error
@@ -465,11 +464,10 @@ func (e *Executor) run(p phase) error {
 	return err
 }
 
-func (e *Executor) runTask(task, lane int) bool {
+func (e *Executor) runChunk(lo, hi, lane int) bool {
 	s := &e.scratch[lane]
 	if s.look(0) {
-		lo := task * e.chunk
-		e.current.run(lo, min(lo+e.chunk, e.units), s)
+		e.current.run(lo, hi, s)
 	}
 	return s.err == nil
 }

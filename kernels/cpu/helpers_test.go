@@ -93,6 +93,12 @@ func withWorkspace(t testing.TB, e *Executor, id op.ID, a op.Args) op.Args {
 	return a
 }
 
+// exact returns a for an exact operation.
+func exact(a op.Args) op.Args {
+	a.Exact = true
+	return a
+}
+
 // outputs returns copies of the memory of the outputs.
 func outputs(a *op.Args) (list [][]byte) {
 	for i := range a.NOut {

@@ -94,6 +94,15 @@ func (r *rows) at(i int) int {
 	return off
 }
 
+// run returns the number of rows from row i on that lie the same stride apart, and the stride.
+func (r *rows) run(i int) (n, stride int) {
+	if r.rank == 0 {
+		return 1, 0
+	}
+	last := r.rank - 1
+	return r.dims[last] - i%r.dims[last], r.strides[last]
+}
+
 // segment is the number of innermost elements in a unit of an elementwise kernel.
 const segment = 4096
 

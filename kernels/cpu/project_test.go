@@ -15,9 +15,10 @@ import (
 
 // steps are the operations for the parts of a composite one, with their arguments.
 type steps struct {
-	t    testing.TB
-	e    *Executor
-	list []step
+	t     testing.TB
+	e     *Executor
+	exact bool
+	list  []step
 }
 
 type step struct {
@@ -28,7 +29,9 @@ type step struct {
 // add appends an operation.
 func (s *steps) add(id op.ID, p op.Params, out op.Operand, in ...op.Operand) {
 	s.t.Helper()
-	s.list = append(s.list, step{id, withWorkspace(s.t, s.e, id, reference.Args(p, out, in...))})
+	a := reference.Args(p, out, in...)
+	a.Exact = s.exact
+	s.list = append(s.list, step{id, withWorkspace(s.t, s.e, id, a)})
 }
 
 // run executes the operations.
@@ -72,7 +75,7 @@ func (s *steps) factor(a *op.Args, i int, bias op.Place, out op.Operand) {
 // partsOf returns the parts of op.Project or op.GatedProject, and their output.
 func partsOf(t testing.TB, e *Executor, id op.ID, a *op.Args) (*steps, op.Operand) {
 	t.Helper()
-	s := &steps{t: t, e: e}
+	s := &steps{t: t, e: e, exact: a.Exact}
 	y := operand(dtype.F32, plain, a.Out[0].Shape.Slice()...)
 	if id == op.GatedProject {
 		g := operand(dtype.F32, plain, a.Out[0].Shape.Slice()...)
@@ -198,11 +201,16 @@ func TestProductsEqualParts(t *testing.T) {
 			// The matrices have one format, or three.
 			for _, formats := range [][3]dtype.DType{{d, d, d}, {dtype.BF16, d, dtype.F32}, {d, dtype.F32, d}} {
 				t.Run(name(formats, i), func(t *testing.T) {
-					equalsParts(t, es, op.Project, c.args(op.Project, formats, k))
-					a := c.args(op.GatedProject, formats, k)
-					equalsParts(t, es, op.GatedProject, a)
-					a.Act = op.GELU
-					equalsParts(t, es, op.GatedProject, a)
+					for _, exact := range []bool{true, false} {
+						a := c.args(op.Project, formats, k)
+						a.Exact = exact
+						equalsParts(t, es, op.Project, a)
+						a = c.args(op.GatedProject, formats, k)
+						a.Exact = exact
+						equalsParts(t, es, op.GatedProject, a)
+						a.Act = op.GELU
+						equalsParts(t, es, op.GatedProject, a)
+					}
 				})
 			}
 		}
@@ -218,8 +226,9 @@ func TestProductRowsAreIndependent(t *testing.T) {
 	c := productCases[4]
 	c.dims = []int{70}
 	for _, d := range []dtype.DType{dtype.F32, dtype.F16, dtype.Q4_K} {
-		for _, id := range []op.ID{op.Project, op.GatedProject} {
+		for i, id := range []op.ID{op.Project, op.GatedProject, op.Project, op.GatedProject} {
 			a := c.args(id, [3]dtype.DType{d, d, d}, 256)
+			a.Exact = i < 2
 			all := execute(t, es, id, a)
 			n := a.Out[0].Shape.Dim(1)
 			for r := 0; r < 70; r += 23 {
@@ -261,6 +270,9 @@ func TestProjectChecksItsResidual(t *testing.T) {
 	wantError(t, e, op.Project, a, nil, "the residual does not start on a multiple of 4 bytes")
 }
 
+// quickError bounds the normalised error of products of activations of 8 bits.
+const quickError = 5e-4
+
 // A value of each kind of product is what the comment of the operation says, in float64.
 func TestProductsInFloat64(t *testing.T) {
 	es := executors(t)
@@ -291,14 +303,20 @@ func TestProductsInFloat64(t *testing.T) {
 			}
 			column += ni
 		}
+		a.Exact = true
 		closeTo(t, execute(t, es, op.Project, a), want, 1e-12)
+		a.Exact = false
+		closeTo(t, execute(t, es, op.Project, a), want, quickError)
 
 		a = c.args(op.GatedProject, formats, 64)
 		gate, up := factor(&a, 0, 3), factor(&a, 1, 3)
 		for i, g := range gate {
 			up[i] *= g / (1 + math.Exp(-g))
 		}
+		a.Exact = true
 		closeTo(t, execute(t, es, op.GatedProject, a), up, 1e-12)
+		a.Exact = false
+		closeTo(t, execute(t, es, op.GatedProject, a), up, quickError)
 	}
 }
 
@@ -338,7 +356,7 @@ func benchmarkProduct(b *testing.B, label string, id op.ID, c productCase) {
 					for _, c := range []struct {
 						name  string
 						steps *steps
-					}{{"composite", &steps{b, e, []step{{id, a}}}}, {"parts", apart}} {
+					}{{"composite", &steps{t: b, e: e, list: []step{{id, a}}}}, {"parts", apart}} {
 						b.Run(c.name, func(b *testing.B) {
 							for b.Loop() {
 								c.steps.run(bg)

@@ -4,9 +4,12 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
 	"github.com/fucina-go/fucina/internal/isa"
+	"github.com/fucina-go/fucina/kernels/cpu/dense"
 	"github.com/fucina-go/fucina/kernels/cpu/simd"
+	"github.com/fucina-go/fucina/quant"
 )
 
 // quickProduct is the kernel of op.MatMul, op.Project and op.GatedProject, unless the operation is
@@ -27,6 +30,7 @@ type quickProduct struct {
 	units         int // of the rows of all factors
 	unitRows      int // rows of a matrix in a unit
 	block, blocks int // rows of x in a unit, and units for all rows of x
+	copies        int // bytes of the copies of strided rows, with which a lane's workspace begins
 	activation    op.ID
 	quantizing    quantizing
 }
@@ -42,11 +46,15 @@ type quantizing struct {
 
 // factor is a matrix of a quick product, with the steps that follow its product.
 type factor struct {
-	ints        *simd.Kernel
-	form        int // which of the forms of the activations
-	n           int // rows of a batch
-	size        int // bytes of a row
-	batch, row  int // strides in bytes
+	ints        *simd.Kernel  // of a block format, or nil
+	floats      *dense.Kernel // of f32, f16 or bf16, or nil
+	form        int           // which of the forms of the activations ints multiplies
+	n           int           // rows of a batch
+	size        int           // bytes of a row
+	batch, row  int           // strides in bytes
+	inner       int           // stride of the elements of a row, in elements
+	dt          dtype.DType
+	decode      quant.Decoder // of rows whose elements are strided, or nil
 	bytes       []byte
 	units       int // units of a batch
 	column      int // of the output, where the columns of the matrix begin
@@ -90,7 +98,8 @@ func takesQuick(id op.ID, a *op.Args) bool {
 			continue
 		}
 		w := a.At(p)
-		if !simd.Has(w.DType) || w.Shape.Dim(-1) > longestRow {
+		_, floats := dense.KernelOf(w.DType, isa.Generic)
+		if !simd.Has(w.DType) && !floats || w.Shape.Dim(-1) > longestRow {
 			return false
 		}
 	}
@@ -121,19 +130,45 @@ func rowsOf(a *op.Args) int {
 	return m
 }
 
-// quickLane returns the workspace of a lane in bytes: that of a panel for each matrix that a unit
-// multiplies.
+// strided reports whether the elements of the rows of a matrix are not one after the other.
+func strided(w *op.Operand) bool { return !w.Has(op.Rows) && w.Strides.Dim(-1) != 1 }
+
+// copiesOf returns the bytes of a panel of rows, if a matrix has rows that are strided.
+func copiesOf(id op.ID, a *op.Args) float64 {
+	first, last := matrices(id)
+	for p := first; p <= last; p++ {
+		if a.Has(p) && strided(a.At(p)) {
+			return 4 * simd.PanelRows * float64(a.In[0].Shape.Dim(-1))
+		}
+	}
+	return 0
+}
+
+// quickLane returns the workspace of a lane in bytes: the products of a panel, of each of the two
+// matrices of op.GatedProject, and the scratch of a kernel, and copies of rows that are strided.
 func quickLane(id op.ID) func(a *op.Args) float64 {
 	return func(a *op.Args) float64 {
-		m := rowsOf(a)
+		copies, m := copiesOf(id, a), rowsOf(a)
 		if m <= fewRows {
-			return 0
+			return copies
 		}
-		bytes := float64(simd.ScratchBytes(blockOf(id, m)))
+		m = blockOf(id, m)
+		bytes := 4 * simd.PanelRows * m
 		if id == op.GatedProject {
 			bytes *= 2
 		}
-		return bytes
+		scratch := 0
+		first, last := matrices(id)
+		for p := first; p <= last; p++ {
+			switch {
+			case !a.Has(p):
+			case simd.Has(a.At(p).DType):
+				scratch = max(scratch, simd.ScratchBytes)
+			default:
+				scratch = max(scratch, dense.ScratchBytes(simd.PanelRows, m, a.In[0].Shape.Dim(-1)))
+			}
+		}
+		return copies + float64(bytes+scratch)
 	}
 }
 
@@ -145,8 +180,9 @@ func quickShared(id op.ID) func(a *op.Args) float64 {
 		first, last := matrices(id)
 		for p := first; p <= last; p++ {
 			if a.Has(p) {
-				k, _ := simd.KernelOf(a.At(p).DType, isa.Generic)
-				_, n = addForm(&list, n, k)
+				if k, ok := simd.KernelOf(a.At(p).DType, isa.Generic); ok {
+					_, n = addForm(&list, n, k)
+				}
 			}
 		}
 		x := &a.In[0].Shape
@@ -169,11 +205,26 @@ func addForm(list *[3]*simd.Kernel, n int, k *simd.Kernel) (i, count int) {
 	return n, n + 1
 }
 
-func (f *factor) init(a *op.Args, i int, bias op.Place, q *quantizing, level isa.Level) {
+func (f *factor) init(a *op.Args, i int, bias op.Place, q *quantizing, level isa.Level) (err error) {
 	w := &a.In[1+i]
-	f.ints, _ = simd.KernelOf(w.DType, level)
-	f.vectorRows, f.vectorPanel = f.ints.Vectorized()
-	f.form, q.n = addForm(&q.forms, q.n, f.ints)
+	var ok bool
+	f.floats, f.decode = nil, nil
+	if f.ints, ok = simd.KernelOf(w.DType, level); ok {
+		f.vectorRows, f.vectorPanel = f.ints.Vectorized()
+		f.form, q.n = addForm(&q.forms, q.n, f.ints)
+	} else {
+		dt := w.DType
+		if f.dt, f.inner = dt, 1; strided(w) {
+			f.inner = w.Strides.Dim(-1)
+			if f.decode, err = quant.DecoderOf(dt); err != nil {
+				return err
+			}
+			dt = dtype.F32
+		}
+		f.floats, _ = dense.KernelOf(dt, level)
+		f.vectorRows = f.floats.Vectorized()
+		f.vectorPanel = f.vectorRows
+	}
 	size := w.DType.Size()
 	f.size = w.Shape.Dim(-1) / w.DType.BlockSize() * size
 	f.n, f.row, f.batch = w.Shape.Dim(-2), w.Strides.Dim(-2)*size, 0
@@ -189,6 +240,21 @@ func (f *factor) init(a *op.Args, i int, bias op.Place, q *quantizing, level isa
 			f.bias, f.stride = bytesOf(b), b.Strides.Dim(0)
 		}
 	}
+	return nil
+}
+
+// load returns the memory from row first of batch b on, and the bytes from row to row. It copies n
+// rows whose elements are strided into memory. The result is valid if s.err is nil.
+func (f *factor) load(b, first, n int, memory []byte, s *scratch) (w []byte, stride int) {
+	w = f.bytes[b*f.batch+first*f.row:]
+	if f.decode == nil {
+		return w, f.row
+	}
+	kk := f.size / f.dt.Size()
+	for i := range n {
+		s.gather(floats(memory)[i*kk:][:kk], w[i*f.row:], f.inner, f.dt, f.decode)
+	}
+	return memory, 4 * kk
 }
 
 // steps makes the values y, which are products of the rows from first on, those of the term.
@@ -228,6 +294,7 @@ func (k *quickProduct) prepare(a *op.Args, s *scratch) error {
 	if k.m <= fewRows {
 		k.unitRows = rowGroup
 	}
+	k.copies = int(copiesOf(k.op, a))
 	q := &k.quantizing
 	q.k, q.n = k, 0
 	k.n, k.units = 0, 0
@@ -248,7 +315,9 @@ func (k *quickProduct) prepare(a *op.Args, s *scratch) error {
 			continue
 		}
 		f := &k.factors[k.n]
-		f.init(a, int(p-1), bias, q, s.e.level)
+		if err := f.init(a, int(p-1), bias, q, s.e.level); err != nil {
+			return err
+		}
 		f.column = column
 		column += f.n
 		if f.units = (f.n + k.unitRows - 1) / k.unitRows; k.op != op.GatedProject || k.n == 0 {
@@ -280,7 +349,8 @@ func (k *quickProduct) prepare(a *op.Args, s *scratch) error {
 func (k *quickProduct) release() {
 	k.x, k.out, k.residual = nil, nil, nil
 	for i := range k.factors {
-		k.factors[i].bytes, k.factors[i].bias = nil, nil
+		f := &k.factors[i]
+		f.bytes, f.bias, f.decode = nil, nil, nil
 	}
 	k.quantizing.act = nil
 }
@@ -331,7 +401,12 @@ func (k *quickProduct) cost() (units, cost int) {
 }
 
 // before is the phase before the products.
-func (k *quickProduct) before() phase { return &k.quantizing }
+func (k *quickProduct) before() phase {
+	if k.quantizing.n == 0 {
+		return nil
+	}
+	return &k.quantizing
+}
 
 func (q *quantizing) cost() (units, cost int) {
 	return q.k.xr.n * q.n, unitCost + q.k.kk
@@ -380,8 +455,8 @@ func (k *quickProduct) run(lo, hi int, s *scratch) {
 	}
 }
 
-// callBytes is the number of bytes of weights that a call multiplies. It takes a few microseconds
-// from memory, and stays in the first cache for the second row of x.
+// callBytes is the number of bytes of weights that a call multiplies, unless a row has more. It takes
+// a few microseconds from memory.
 const callBytes = 24 << 10
 
 // runRows computes units for few rows of x.
@@ -389,17 +464,22 @@ func (k *quickProduct) runRows(lo, hi int, s *scratch) {
 	for u := lo; u < hi; {
 		b := u / k.units
 		f, row := k.find(u % k.units)
+		// The rows of weights stay in the first cache for the second row of x.
 		n := min((hi-u)*k.unitRows, f.n-row, bufferLen, max(1, callBytes/f.size/k.unitRows)*k.unitRows)
+		if k.copies > 0 {
+			n = min(n, simd.PanelRows)
+		}
 		u += (n + k.unitRows - 1) / k.unitRows
 		for i := b * k.m; i < (b+1)*k.m; i++ {
-			if !s.spend(n * k.kk / unitSpeed(k)) {
+			y := s.floats[:n]
+			if !k.rows(y, f, b, row, i, s) {
 				return
 			}
-			y := s.floats[:n]
-			k.rows(y, f, b, row, i)
 			if k.op == op.GatedProject {
 				up := s.second[:n]
-				k.rows(up, &k.factors[1], b, row, i)
+				if !k.rows(up, &k.factors[1], b, row, i, s) {
+					return
+				}
 				pointwise[k.activation].loop(k.out[k.or.at(i)+row:][:n], up, y, nil)
 				continue
 			}
@@ -408,11 +488,25 @@ func (k *quickProduct) runRows(lo, hi int, s *scratch) {
 	}
 }
 
-// rows sets y to the products of rows of the factor, from row first of batch b on, with row i of x.
-func (k *quickProduct) rows(y []float32, f *factor, b, first, i int) {
-	at, _ := k.quantizing.at(f.form, i)
-	f.ints.Row(y, f.bytes[b*f.batch+first*f.row:], f.row, k.kk, k.quantizing.act[at:])
+// rows sets y to the products of rows of the factor, from row first of batch b on, with row i of x. It
+// returns false if the context is done.
+func (k *quickProduct) rows(y []float32, f *factor, b, first, i int, s *scratch) bool {
+	w, stride := f.load(b, first, len(y), s.workspace, s)
+	most, speed := max(1, callBytes/f.size), unitSpeed(k)
+	for at := 0; at < len(y); at += most {
+		y, w := y[at:min(at+most, len(y))], w[at*stride:]
+		if !s.spend(len(y) * k.kk / speed) {
+			return false
+		}
+		if f.ints != nil {
+			at, _ := k.quantizing.at(f.form, i)
+			f.ints.Row(y, w, stride, k.kk, k.quantizing.act[at:])
+		} else {
+			f.floats.Row(y, w, stride, k.row(i))
+		}
+	}
 	f.steps(y, first)
+	return true
 }
 
 // finish writes the columns of the factor from first on, of row i.
@@ -428,23 +522,36 @@ func (k *quickProduct) finish(y []float32, f *factor, first, i int) {
 	}
 }
 
-// panel multiplies a panel from row on by the rows of x of a batch from first on.
+// row returns row i of x.
+func (k *quickProduct) row(i int) []float32 { return k.x[k.xr.at(i):][:k.kk] }
+
+// panel multiplies a panel of the factor from row on by the rows of x of a batch from first on.
 func (k *quickProduct) panel(f *factor, b, row, first int, s *scratch) {
 	m := min(k.block, k.m-first)
 	n := min(simd.PanelRows, f.n-row)
-	if !s.spend(n * k.kk * m / unitSpeed(k)) {
-		return
-	}
-	y := k.multiply(f, b, row, n, first, m, s.workspace)
+	size := 4 * simd.PanelRows * m
+	memory := s.workspace[k.copies:]
+	y, memory := floats(memory[:size]), memory[size:]
 	var up []float32
 	if k.op == op.GatedProject {
-		size := simd.ScratchBytes(m)
-		if !s.spend(n * k.kk * m / unitSpeed(k)) {
+		up, memory = floats(memory[:size]), memory[size:]
+	}
+	if !k.multiply(y, f, b, row, n, first, m, memory, s) {
+		return
+	}
+	if up != nil {
+		if !k.multiply(up, &k.factors[1], b, row, n, first, m, memory, s) {
 			return
 		}
-		up = k.multiply(&k.factors[1], b, row, n, first, m, s.workspace[size:])
+	}
+	cost := n / 4
+	if up != nil {
+		cost = n * expCost
 	}
 	for i := range m {
+		if !s.spend(cost) {
+			return
+		}
 		y := y[i*simd.PanelRows:][:n]
 		at := b*k.m + first + i
 		f.steps(y, row)
@@ -458,9 +565,25 @@ func (k *quickProduct) panel(f *factor, b, row, first int, s *scratch) {
 	}
 }
 
-// multiply returns the products [m][PanelRows] of n rows of the factor with a block of rows of x. They
-// are in the workspace.
-func (k *quickProduct) multiply(f *factor, b, row, n, first, m int, workspace []byte) []float32 {
-	at, _ := k.quantizing.at(f.form, b*k.m+first)
-	return f.ints.Panel(simd.NewScratch(workspace, m), f.bytes[b*f.batch+row*f.row:], f.row, n, k.kk, k.quantizing.act[at:], m)
+// multiply sets y [m][PanelRows] to the products of n rows of the factor with m rows of x. It returns
+// false if the context is done.
+func (k *quickProduct) multiply(y []float32, f *factor, b, row, n, first, m int, memory []byte, s *scratch) bool {
+	if !s.spend(n * k.kk * m / unitSpeed(k)) {
+		return false
+	}
+	w, stride := f.load(b, row, n, s.workspace, s)
+	at := b*k.m + first
+	if f.ints != nil {
+		act, _ := k.quantizing.at(f.form, at)
+		f.ints.Panel(y, w, stride, n, k.kk, k.quantizing.act[act:], m, memory)
+		return true
+	}
+	// Rows of x that are not one stride apart are multiplied in several calls.
+	for i := 0; i < m; {
+		count, xStride := k.xr.run(at + i)
+		count = min(count, m-i)
+		f.floats.Multiply(y[i*simd.PanelRows:], simd.PanelRows, w, stride, n, k.x[k.xr.at(at+i):], xStride, count, k.kk, memory)
+		i += count
+	}
+	return true
 }

@@ -98,6 +98,15 @@ func rotateStoreSample(d dtype.DType, normQ, normK bool) sample {
 }
 
 func init() {
+	for _, c := range samples {
+		if kernels[c.op].quick != nil {
+			samples = append(samples, sample{c.op, func(m maker) op.Args {
+				a := c.make(m)
+				a.Exact = true
+				return a
+			}})
+		}
+	}
 	for _, id := range pointwiseOps() {
 		samples = append(samples, sample{id, func(m maker) op.Args {
 			in := []op.Operand{m.f(4, 6), m.f(4, 6)}[:len(id.Inputs())]

@@ -61,10 +61,10 @@ func BenchmarkPanel(b *testing.B) {
 			}
 			act := make([]byte, m*ActSize(n))
 			k.Quantize(act, row(rand.New(rand.NewPCG(1, 1)), m*n), m, n)
-			s := NewScratch(make([]byte, ScratchBytes(m)), m)
+			sums, scratch := make([]float32, m*PanelRows), make([]byte, ScratchBytes)
 			b.Run(fmt.Sprintf("%s/m=%d", d, m), func(b *testing.B) {
 				for b.Loop() {
-					k.Panel(s, w, rowBytes, PanelRows, n, act, m)
+					k.Panel(sums, w, rowBytes, PanelRows, n, act, m, scratch)
 				}
 				b.ReportMetric(2*float64(m)*PanelRows*n*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GOP/s")
 				b.ReportMetric(0, "ns/op")

@@ -136,30 +136,18 @@ func (k *Kernel) dot(w, act []byte, stride int) float32 {
 	return DotSmall(k.d, w, act, stride)
 }
 
-// Scratch is the memory of a lane for Panel, besides 128 bytes for each row of activations. It is
-// aligned to 64 bytes.
-type Scratch struct {
-	panel []byte
-	sums  []float32
-}
+// ScratchBytes is the number of bytes of scratch that Panel needs: a panel, and rows that are not as
+// many or as long as those of a panel, extended by zeros.
+const ScratchBytes = 64 + PanelBytes + PanelRows*padBytes
 
-// ScratchBytes returns the number of bytes that NewScratch needs for m rows of activations.
-func ScratchBytes(m int) int { return PanelBytes + 64 + 4*PanelRows*m }
-
-// NewScratch divides memory, which has ScratchBytes(m) bytes and is aligned to 4.
-func NewScratch(memory []byte, m int) Scratch {
-	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(memory))) & 63)
-	memory = memory[skip:]
-	sums := memory[PanelBytes:]
-	return Scratch{memory[:PanelBytes], unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(sums))), PanelRows*m)}
-}
+// padBytes is the largest size of 256 elements.
+const padBytes = 292
 
 // Panel multiplies up to PanelRows rows of weights, n elements each and rowBytes apart, by the m rows
-// of activations of Quantize. The product of activations i and row r is sums[i*PanelRows+r], in the
-// result, which is valid until the next use of s. Tiles are worth their preparation for about 4 rows
-// of activations or more.
-func (k *Kernel) Panel(s Scratch, w []byte, rowBytes, rows, n int, act []byte, m int) (sums []float32) {
-	sums = s.sums[:PanelRows*m]
+// of activations of Quantize, and sets sums [m][PanelRows] to the products. It is worth the
+// preparation of the panel for about 4 rows of activations or more. scratch has at least ScratchBytes.
+func (k *Kernel) Panel(sums []float32, w []byte, rowBytes, rows, n int, act []byte, m int, scratch []byte) {
+	sums = sums[:PanelRows*m]
 	clear(sums)
 	size := n / k.d.BlockSize() * k.d.Size()
 	_ = w[(rows-1)*rowBytes:][:size]
@@ -168,29 +156,41 @@ func (k *Kernel) Panel(s Scratch, w []byte, rowBytes, rows, n int, act []byte, m
 		for r := range rows {
 			k.addRow(sums[r:], w[r*rowBytes:][:size], act, m)
 		}
-		return sums
+		return
 	}
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(scratch))) & 63)
+	panel, pad := scratch[skip:][:PanelBytes], scratch[skip+PanelBytes:][:PanelRows*padBytes]
 	step := 256 / k.d.BlockSize() * k.d.Size()
 	for b := 0; 256*b < n; b++ {
-		if left := n - 256*b; k.pack != nil && rows == PanelRows && left >= 256 {
-			k.pack(&s.panel[0], &w[b*step], rowBytes)
-		} else {
-			pack(s.panel, k.d, w[b*step:], rowBytes, rows, left)
-		}
-		a, c := act[b*m*ActBytes:], sums
-		for i := 0; len(c) > 0; {
-			t := k.tiles[i]
-			count := min(len(c)/PanelRows, callRows) / t.size
-			if count == 0 {
-				i++
-				continue
+		switch left := n - 256*b; {
+		case k.pack == nil:
+			pack(panel, k.d, w[b*step:], rowBytes, rows, left)
+		case rows == PanelRows && left >= 256:
+			k.pack(&panel[0], &w[b*step], rowBytes)
+		default:
+			clear(pad)
+			for r := range rows {
+				copy(pad[r*step:][:step], w[r*rowBytes:][b*step:size])
 			}
-			t.add(&c[0], &s.panel[0], &a[0], count)
-			c = c[count*t.size*PanelRows:]
-			a = a[min(len(a), count*t.size*ActBytes):]
+			k.pack(&panel[0], &pad[0], step)
 		}
+		k.multiply(sums, panel, act[b*m*ActBytes:])
 	}
-	return sums
+}
+
+// multiply adds the products of a panel and a stretch of the rows of activations to the sums.
+func (k *Kernel) multiply(sums []float32, panel, act []byte) {
+	for i := 0; len(sums) > 0; {
+		t := k.tiles[i]
+		count := min(len(sums)/PanelRows, callRows) / t.size
+		if count == 0 {
+			i++
+			continue
+		}
+		t.add(&sums[0], &panel[0], &act[0], count)
+		sums = sums[count*t.size*PanelRows:]
+		act = act[min(len(act), count*t.size*ActBytes):]
+	}
 }
 
 // addRow adds the products of a row of weights and the m rows of activations of Quantize to every

@@ -13,11 +13,12 @@ import (
 // any number of them, for rows of any number of blocks, and for panels that are not full.
 func TestKernels(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 18))
+	scratch := make([]byte, ScratchBytes)
 	for d := dtype.DType(1); d < dtype.Count; d++ {
 		if _, ok := KernelOf(d, isa.Generic); !ok {
 			continue
 		}
-		for _, c := range []struct{ blocks, rows, m int }{{1, 1, 1}, {3, 32, 3}, {9, 31, 7}} {
+		for _, c := range []struct{ blocks, rows, m int }{{1, 1, 1}, {3, 32, 3}, {9, 31, 7}, {17, 32, 9}} {
 			n := c.blocks * d.BlockSize()
 			rowBytes := c.blocks * d.Size()
 			w := randomRows(t, r, d, c.rows*c.blocks)
@@ -26,8 +27,8 @@ func TestKernels(t *testing.T) {
 				k, _ := KernelOf(d, level)
 				act, one := make([]byte, c.m*ActSize(n)), make([]byte, ActSize(n))
 				k.Quantize(act, x, c.m, n)
-				s := NewScratch(make([]byte, ScratchBytes(c.m)), c.m)
-				sums := k.Panel(s, w, rowBytes, c.rows, n, act, c.m)
+				sums := make([]float32, c.m*PanelRows)
+				k.Panel(sums, w, rowBytes, c.rows, n, act, c.m, scratch)
 				out := make([]float32, c.rows)
 				for i := range c.m {
 					k.Quantize(one, x[i*n:], 1, n)
