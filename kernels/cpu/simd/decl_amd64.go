@@ -364,6 +364,141 @@ func tileSmallTermD4x2AVX2(c *float32, panel, act *byte, tiles int)
 //go:noescape
 func tileSmallTermD4x1AVX2(c *float32, panel, act *byte, tiles int)
 
+// The tiles of AVX-VNNI do the same with AVX2, FMA and VPDPBUSD of AVX-VNNI. W has codes so small that
+// the sum of 16 products is a word.
+
+//go:noescape
+func tileMins16Wx6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16Wx4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16Wx2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16Wx1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Wx6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Wx4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Wx2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Wx1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32x6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32x4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32x2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32x1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Wx6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Wx4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Wx2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Wx1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16x6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16x4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16x2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16x1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32x6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32x4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32x2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32x1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1x6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1x4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1x2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall1x1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8x6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8x4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8x2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall8x1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16x6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16x4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16x2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall16x1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128x6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128x4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128x2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmall128x1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermx6AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermx4AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermx2AVXVNNI(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallTermx1AVXVNNI(c *float32, panel, act *byte, tiles int)
+
 // The functions that unpack do what pack does for 32 whole rows of a format. They need AVX-512 F, BW,
 // DQ and VL.
 

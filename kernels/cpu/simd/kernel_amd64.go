@@ -14,6 +14,9 @@ func (k *Kernel) vectorise(level isa.Level) {
 		k.pack = packersAVX2[k.d]
 		k.tiles = tilesAVX2[k.d]
 	}
+	if level >= isa.AVXVNNI {
+		k.tiles = tilesAVXVNNI[k.d]
+	}
 	if level < isa.AVX512 {
 		return
 	}
@@ -113,4 +116,35 @@ var tilesAVX2 = [dtype.Count][]tile{
 	dtype.Q8_1:     {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
 	dtype.IQ4_NL:   {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
 	dtype.MXFP4:    {{3, tileSmall128Sx3AVX2}, {2, tileSmall128Sx2AVX2}, {1, tileSmall128Sx1AVX2}},
+}
+
+var tilesAVXVNNI = [dtype.Count][]tile{
+	dtype.Q2_K:    {{6, tileMins16Wx6AVXVNNI}, {4, tileMins16Wx4AVXVNNI}, {2, tileMins16Wx2AVXVNNI}, {1, tileMins16Wx1AVXVNNI}},
+	dtype.Q3_K:    {{6, tileBias16Wx6AVXVNNI}, {4, tileBias16Wx4AVXVNNI}, {2, tileBias16Wx2AVXVNNI}, {1, tileBias16Wx1AVXVNNI}},
+	dtype.Q4_K:    {{6, tileMins32Wx6AVXVNNI}, {4, tileMins32Wx4AVXVNNI}, {2, tileMins32Wx2AVXVNNI}, {1, tileMins32Wx1AVXVNNI}},
+	dtype.Q5_K:    {{6, tileMins32x6AVXVNNI}, {4, tileMins32x4AVXVNNI}, {2, tileMins32x2AVXVNNI}, {1, tileMins32x1AVXVNNI}},
+	dtype.Q6_K:    {{6, tileBias16x6AVXVNNI}, {4, tileBias16x4AVXVNNI}, {2, tileBias16x2AVXVNNI}, {1, tileBias16x1AVXVNNI}},
+	dtype.Q8_K:    {{6, tileBias32x6AVXVNNI}, {4, tileBias32x4AVXVNNI}, {2, tileBias32x2AVXVNNI}, {1, tileBias32x1AVXVNNI}},
+	dtype.IQ1_S:   {{6, tileBias32x6AVXVNNI}, {4, tileBias32x4AVXVNNI}, {2, tileBias32x2AVXVNNI}, {1, tileBias32x1AVXVNNI}},
+	dtype.IQ1_M:   {{6, tileBias16x6AVXVNNI}, {4, tileBias16x4AVXVNNI}, {2, tileBias16x2AVXVNNI}, {1, tileBias16x1AVXVNNI}},
+	dtype.IQ2_XXS: {{6, tileBias32x6AVXVNNI}, {4, tileBias32x4AVXVNNI}, {2, tileBias32x2AVXVNNI}, {1, tileBias32x1AVXVNNI}},
+	dtype.IQ2_XS:  {{6, tileBias16x6AVXVNNI}, {4, tileBias16x4AVXVNNI}, {2, tileBias16x2AVXVNNI}, {1, tileBias16x1AVXVNNI}},
+	dtype.IQ2_S:   {{6, tileBias16x6AVXVNNI}, {4, tileBias16x4AVXVNNI}, {2, tileBias16x2AVXVNNI}, {1, tileBias16x1AVXVNNI}},
+	dtype.IQ3_XXS: {{6, tileBias32x6AVXVNNI}, {4, tileBias32x4AVXVNNI}, {2, tileBias32x2AVXVNNI}, {1, tileBias32x1AVXVNNI}},
+	dtype.IQ3_S:   {{6, tileBias32x6AVXVNNI}, {4, tileBias32x4AVXVNNI}, {2, tileBias32x2AVXVNNI}, {1, tileBias32x1AVXVNNI}},
+	dtype.IQ4_XS:  {{6, tileBias32x6AVXVNNI}, {4, tileBias32x4AVXVNNI}, {2, tileBias32x2AVXVNNI}, {1, tileBias32x1AVXVNNI}},
+	dtype.TQ1_0:   {{6, tileBias32x6AVXVNNI}, {4, tileBias32x4AVXVNNI}, {2, tileBias32x2AVXVNNI}, {1, tileBias32x1AVXVNNI}},
+	dtype.TQ2_0:   {{6, tileBias32x6AVXVNNI}, {4, tileBias32x4AVXVNNI}, {2, tileBias32x2AVXVNNI}, {1, tileBias32x1AVXVNNI}},
+
+	dtype.Q1_0:     {{6, tileSmall1x6AVXVNNI}, {4, tileSmall1x4AVXVNNI}, {2, tileSmall1x2AVXVNNI}, {1, tileSmall1x1AVXVNNI}},
+	dtype.Q2_0:     {{6, tileSmall1x6AVXVNNI}, {4, tileSmall1x4AVXVNNI}, {2, tileSmall1x2AVXVNNI}, {1, tileSmall1x1AVXVNNI}},
+	dtype.Q2_0_G64: {{6, tileSmall1x6AVXVNNI}, {4, tileSmall1x4AVXVNNI}, {2, tileSmall1x2AVXVNNI}, {1, tileSmall1x1AVXVNNI}},
+	dtype.Q4_0:     {{6, tileSmall8x6AVXVNNI}, {4, tileSmall8x4AVXVNNI}, {2, tileSmall8x2AVXVNNI}, {1, tileSmall8x1AVXVNNI}},
+	dtype.Q4_1:     {{6, tileSmallTermx6AVXVNNI}, {4, tileSmallTermx4AVXVNNI}, {2, tileSmallTermx2AVXVNNI}, {1, tileSmallTermx1AVXVNNI}},
+	dtype.Q5_0:     {{6, tileSmall16x6AVXVNNI}, {4, tileSmall16x4AVXVNNI}, {2, tileSmall16x2AVXVNNI}, {1, tileSmall16x1AVXVNNI}},
+	dtype.Q5_1:     {{6, tileSmallTermx6AVXVNNI}, {4, tileSmallTermx4AVXVNNI}, {2, tileSmallTermx2AVXVNNI}, {1, tileSmallTermx1AVXVNNI}},
+	dtype.Q8_0:     {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
+	dtype.Q8_1:     {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
+	dtype.IQ4_NL:   {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
+	dtype.MXFP4:    {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
 }

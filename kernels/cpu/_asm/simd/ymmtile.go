@@ -12,6 +12,7 @@ import (
 // The tiles of this file have 16 rows of weights in two ymm, and take the halves of a panel one after
 // the other. They use VEX instructions only.
 
+// ymmTileSizes are the numbers of activations of tiles that keep sums in registers besides the words.
 var ymmTileSizes = []int{3, 2, 1}
 
 // A multiplier multiplies codes of weights by those of activations.
@@ -23,11 +24,14 @@ type multiplier struct {
 	depth int
 	// signed says that the codes have 128 too much, and that their magnitudes are multiplied.
 	signed bool
+	// word says that the sum of 16 products is a word.
+	word bool
 }
 
 func ymmTiles() {
 	words := func(depth int) multiplier { return multiplier{name: fmt.Sprintf("D%d", depth), depth: depth} }
 	signed := multiplier{name: "S", depth: 1, signed: true}
+	dot, dotWord := multiplier{}, multiplier{name: "W", word: true}
 	for _, t := range []ymmTile{
 		{kind: "Mins16", group: 16, mins: true, multiplier: words(4)},
 		{kind: "Mins32", group: 32, mins: true, multiplier: words(8)},
@@ -43,8 +47,24 @@ func ymmTiles() {
 		{kind: "Small16", bias: 16, multiplier: words(4)},
 		{kind: "Small128", multiplier: signed},
 		{kind: "SmallTerm", mins: true, multiplier: words(4)},
+
+		{kind: "Mins16", group: 16, mins: true, multiplier: dotWord},
+		{kind: "Mins32", group: 32, mins: true, multiplier: dotWord},
+		{kind: "Mins32", group: 32, mins: true, multiplier: dot},
+		{kind: "Bias16", group: 16, multiplier: dotWord},
+		{kind: "Bias16", group: 16, multiplier: dot},
+		{kind: "Bias32", group: 32, multiplier: dot},
+		{kind: "Small1", bias: 1, multiplier: dot},
+		{kind: "Small8", bias: 8, multiplier: dot},
+		{kind: "Small16", bias: 16, multiplier: dot},
+		{kind: "Small128", bias: 128, multiplier: dot},
+		{kind: "SmallTerm", mins: true, multiplier: dot},
 	} {
-		for _, n := range ymmTileSizes {
+		sizes := ymmTileSizes
+		if t.depth == 0 {
+			sizes = tileSizes
+		}
+		for _, n := range sizes {
 			t.generate(n)
 		}
 	}
@@ -65,17 +85,29 @@ type ymmRegisters struct {
 	n         int
 	left, off reg.Register
 	codes, a  reg.Register // of this group
+	frame     Mem
+	parts     int
 }
 
-// The products of a tile, or of a group of it, are in the registers 0 to 5.
-func (t *ymmRegisters) sum(r, i int) reg.VecPhysical { return ymm(r*t.n + i) }
+// sum is the register of the products of a tile, or of a group of it. They are the registers 0 to 5,
+// or to 11 in tiles with VPDPBUSD.
+func (g *ymmRegisters) sum(r, i int) reg.VecPhysical { return ymm(r*g.n + i) }
 
-// Sums that are added to them later are in the registers 6 to 11.
-func (t *ymmRegisters) part(r, i int) reg.VecPhysical { return ymm(6 + r*t.n + i) }
+// part is the register of products that are added to the sum later, or to memory.
+func (g *ymmRegisters) part(r, i int) reg.VecPhysical { return ymm(g.parts + r*g.n + i) }
 
-func (t *ymmRegisters) each(f func(r, i int)) {
+// memory is a place in the frame, for a sum.
+func (g *ymmRegisters) memory(r, i int) Mem { return g.frame.Offset(32 * (r*g.n + i)) }
+
+// zero sets the memory to 0. It changes the register 15.
+func (g *ymmRegisters) zero() {
+	VPXOR(ymm(15), ymm(15), ymm(15))
+	g.each(func(r, i int) { VMOVDQU(ymm(15), g.memory(r, i)) })
+}
+
+func (g *ymmRegisters) each(f func(r, i int)) {
 	for r := range 2 {
-		for i := range t.n {
+		for i := range g.n {
 			f(r, i)
 		}
 	}
@@ -91,9 +123,11 @@ func (t *ymmTile) generate(n int) {
 	g.p = Load(Param("panel"), GP64())
 	half, tiles := GP64(), GP64()
 	XORQ(half, half)
-	parts := Mem{}
-	if t.group == 0 {
-		parts = AllocLocal(64 * n)
+	if t.group == 0 || t.depth == 0 {
+		g.frame = AllocLocal(64 * n)
+	}
+	if t.depth > 0 {
+		g.parts = 6
 	}
 	Label("half")
 	Load(Param("c"), g.c)
@@ -106,7 +140,7 @@ func (t *ymmTile) generate(n int) {
 	if t.group > 0 {
 		t.super(g)
 	} else {
-		t.small(g, parts)
+		t.small(g)
 	}
 	ADDQ(I32(int32(128*n)), g.c)
 	ADDQ(I32(int32(actBytes*n)), g.act)
@@ -125,13 +159,22 @@ func (t *ymmTile) super(g *ymmRegisters) {
 	groups := 256 / t.group
 	pairs := panelPairs(groups)
 	d := panelD(groups)
-	g.each(func(r, i int) { VPXOR(g.sum(r, i), g.sum(r, i), g.sum(r, i)) })
+	if t.depth == 0 {
+		g.zero()
+	} else {
+		g.each(func(r, i int) { VPXOR(g.sum(r, i), g.sum(r, i), g.sum(r, i)) })
+	}
 	LEAQ(At(g.p, panelScales), g.off)
 	MOVQ(I32(int32(groups)), g.left)
 	Label("group")
 	t.products(g, t.group/4, func(r int, v reg.VecPhysical) {
 		VMOVDQU(At(g.off, 32*r), v)
-		VPSHUFB(Table("lowWords", Repeat([]byte{0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13}, 2)), v, v)
+		switch {
+		case t.word: // the words that are multiplied by signs are 0
+			VPAND(Table("wordMask", Repeat([]byte{255, 255, 0, 0}, 8)), v, v)
+		case t.depth > 0: // each scale twice, in words
+			VPSHUFB(Table("lowWords", Repeat([]byte{0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13}, 2)), v, v)
+		}
 	})
 	ADDQ(I32(int32(32*t.group)), g.codes)
 	ADDQ(I32(128), g.off)
@@ -154,6 +197,10 @@ func (t *ymmTile) super(g *ymmRegisters) {
 						VPMADDWD(b, w[r], g.part(r, i))
 						continue
 					}
+					if t.depth == 0 {
+						VexDPWSSD(b, w[r], g.part(r, i))
+						continue
+					}
 					VPMADDWD(b, w[r], v)
 					VPADDD(v, g.part(r, i), g.part(r, i))
 				}
@@ -167,6 +214,10 @@ func (t *ymmTile) super(g *ymmRegisters) {
 		}
 		for i := range g.n {
 			sum, part := g.sum(r, i), g.part(r, i)
+			if t.depth == 0 {
+				sum = v
+				VMOVDQU(g.memory(r, i), sum)
+			}
 			if !t.mins && !t.signed {
 				VPSUBD(part, sum, sum)
 			}
@@ -178,17 +229,50 @@ func (t *ymmTile) super(g *ymmRegisters) {
 			}
 			m := At(g.c, 128*i+32*r)
 			VBROADCASTSS(At(g.act, actBytes*i+actScale), b)
-			VMOVUPS(m, v)
-			VFMADD231PS(b, sum, v)
-			VMOVUPS(v, m)
+			VMOVUPS(m, part)
+			VFMADD231PS(b, sum, part)
+			VMOVUPS(part, m)
 		}
 	}
 }
 
 // products adds the products of a group of the given number of steps to the sums. load sets v to the
-// scales of the rows, each twice, in words.
+// scales of the rows.
 func (t *ymmTile) products(g *ymmRegisters, steps int, load func(r int, v reg.VecPhysical)) {
 	switch {
+	case t.depth == 0:
+		w, b := [2]reg.VecPhysical{ymm(12), ymm(13)}, [2]reg.VecPhysical{ymm(14), ymm(15)}
+		for s := range steps {
+			if t.group > 0 && (s == 0 || t.word && s%4 == 0) {
+				g.each(func(r, i int) { VPXOR(g.part(r, i), g.part(r, i), g.part(r, i)) })
+			}
+			VMOVDQU(At(g.codes, 128*s), w[0])
+			VMOVDQU(At(g.codes, 128*s+32), w[1])
+			for i := range g.n {
+				VPBROADCASTD(At(g.a, actBytes*i+4*s), b[i%2])
+				for r := range 2 {
+					VexDPBUSD(b[i%2], w[r], g.part(r, i))
+				}
+			}
+			if t.group == 0 || s != steps-1 && !(t.word && s%4 == 3) {
+				continue
+			}
+			for r := range 2 {
+				load(r, w[r])
+				for i := range g.n {
+					part, m := g.part(r, i), g.memory(r, i)
+					if t.word {
+						VMOVDQU(m, b[i%2])
+						VexDPWSSD(w[r], part, b[i%2])
+						VMOVDQU(b[i%2], m)
+						continue
+					}
+					VPMULLD(w[r], part, part)
+					VPADDD(m, part, part)
+					VMOVDQU(part, m)
+				}
+			}
+		}
 	case t.signed:
 		scale, w, size, b, v := [2]reg.VecPhysical{ymm(6), ymm(7)}, [2]reg.VecPhysical{ymm(8), ymm(9)}, [2]reg.VecPhysical{ymm(10), ymm(11)}, ymm(12), ymm(14)
 		load(0, scale[0])
@@ -265,11 +349,10 @@ func (t *ymmTile) products(g *ymmRegisters, steps int, load func(r int, v reg.Ve
 	}
 }
 
-// small is the part of a tile for small blocks. The sum of the blocks is in parts, [2][n][8]float32.
-func (t *ymmTile) small(g *ymmRegisters, parts Mem) {
+// small is the part of a tile for small blocks. The sums of blocks are in memory.
+func (t *ymmTile) small(g *ymmRegisters) {
 	w, b, v := [2]reg.VecPhysical{ymm(12), ymm(13)}, ymm(14), ymm(15)
-	VPXOR(v, v, v)
-	g.each(func(r, i int) { VMOVDQU(v, parts.Offset(32*(r*g.n+i))) })
+	g.zero()
 	LEAQ(At(g.p, panelScales), g.off)
 	// left counts from 0 to 8, and is the block.
 	XORQ(g.left, g.left)
@@ -314,7 +397,7 @@ func (t *ymmTile) small(g *ymmRegisters, parts Mem) {
 				VMULPS(w[0], b, b)
 			}
 			VMULPS(b, p, p)
-			m := parts.Offset(32 * (r*g.n + i))
+			m := g.memory(r, i)
 			VADDPS(m, p, p)
 			VMOVUPS(p, m)
 		}
@@ -328,7 +411,7 @@ func (t *ymmTile) small(g *ymmRegisters, parts Mem) {
 	g.each(func(r, i int) {
 		m := At(g.c, 128*i+32*r)
 		VMOVUPS(m, v)
-		VADDPS(parts.Offset(32*(r*g.n+i)), v, v)
+		VADDPS(g.memory(r, i), v, v)
 		VMOVUPS(v, m)
 	})
 }
