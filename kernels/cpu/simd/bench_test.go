@@ -73,6 +73,21 @@ func BenchmarkPanel(b *testing.B) {
 	}
 }
 
+// BenchmarkPeak measures the products that BenchmarkPanel could have at most, where loads, scales and
+// unpacking take no time.
+func BenchmarkPeak(b *testing.B) {
+	level, err := isa.Current()
+	if err != nil {
+		b.Fatal(err)
+	}
+	ops := 0
+	for b.Loop() {
+		ops += Peak(level, 1)
+	}
+	b.ReportMetric(float64(ops)/float64(b.Elapsed().Nanoseconds()), "GOP/s")
+	b.ReportMetric(0, "ns/op")
+}
+
 // BenchmarkQuantize measures the quantization of activations.
 func BenchmarkQuantize(b *testing.B) {
 	level, err := isa.Current()

@@ -124,8 +124,9 @@ func iq4nlRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 func mxfp4RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 // The tiles add 256 elements of a panel, times those of tiles*n rows of activations, whose stretches
-// are ActBytes apart, to c [row of activations][32]. n is the last number of the name. They need
-// AVX-512 F, BW, DQ, VL and VNNI.
+// are ActBytes apart, to c [row of activations][32]. n is the last number of the name. W has codes so
+// small that the sum of 16 products is a word, in Bias32W that of 32. They need AVX-512 F, BW, DQ, VL
+// and VNNI.
 
 //go:noescape
 func tileBias16x6(c *float32, panel, act *byte, tiles int)
@@ -140,16 +141,16 @@ func tileBias16x2(c *float32, panel, act *byte, tiles int)
 func tileBias16x1(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
-func tileMins16x6(c *float32, panel, act *byte, tiles int)
+func tileMins16Wx6(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
-func tileMins16x4(c *float32, panel, act *byte, tiles int)
+func tileMins16Wx4(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
-func tileMins16x2(c *float32, panel, act *byte, tiles int)
+func tileMins16Wx2(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
-func tileMins16x1(c *float32, panel, act *byte, tiles int)
+func tileMins16Wx1(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
 func tileBias32x6(c *float32, panel, act *byte, tiles int)
@@ -162,6 +163,42 @@ func tileBias32x2(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
 func tileBias32x1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Wx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Wx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Wx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Wx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Wx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Wx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Wx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias16Wx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32Wx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32Wx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32Wx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileBias32Wx1(c *float32, panel, act *byte, tiles int)
 
 //go:noescape
 func tileMins32x6(c *float32, panel, act *byte, tiles int)
@@ -587,3 +624,14 @@ func iq4nlUnpackAVX2(panel, w *byte, rowBytes int)
 
 //go:noescape
 func mxfp4UnpackAVX2(panel, w *byte, rowBytes int)
+
+// The functions of peak multiply registers in n rounds: see Peak.
+
+//go:noescape
+func peakAVX2(n int)
+
+//go:noescape
+func peakAVXVNNI(n int)
+
+//go:noescape
+func peak512(n int)

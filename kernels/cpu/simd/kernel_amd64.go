@@ -28,7 +28,7 @@ func (k *Kernel) vectorise(level isa.Level) {
 	if level >= isa.AVX512VBMI && rowsVBMI[k.d] != nil {
 		k.rows = rowsVBMI[k.d]
 	}
-	k.tiles = k.form.tiles512()
+	k.tiles = tiles512[k.d]
 }
 
 var rowsAVX2 = [dtype.Count]rows{
@@ -58,32 +58,6 @@ var packers512 = [dtype.Count]packer{
 	dtype.TQ2_0: tq20Unpack, dtype.IQ4_XS: iq4xsUnpack,
 	dtype.Q4_0: q40Unpack, dtype.Q4_1: q41Unpack, dtype.Q5_0: q50Unpack, dtype.Q5_1: q51Unpack,
 	dtype.Q8_0: q80Unpack, dtype.IQ4_NL: iq4nlUnpack, dtype.MXFP4: mxfp4Unpack,
-}
-
-// tiles512 returns the tiles of formats of the form.
-func (f *form) tiles512() []tile {
-	switch {
-	case f.group == 16 && f.mins:
-		return []tile{{6, tileMins16x6}, {4, tileMins16x4}, {2, tileMins16x2}, {1, tileMins16x1}}
-	case f.group == 16:
-		return []tile{{6, tileBias16x6}, {4, tileBias16x4}, {2, tileBias16x2}, {1, tileBias16x1}}
-	case f.group == 32 && f.mins:
-		return []tile{{6, tileMins32x6}, {4, tileMins32x4}, {2, tileMins32x2}, {1, tileMins32x1}}
-	case f.group == 32:
-		return []tile{{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}}
-	case f.mins:
-		return []tile{{6, tileSmallTermx6}, {4, tileSmallTermx4}, {2, tileSmallTermx2}, {1, tileSmallTermx1}}
-	case f.two:
-	case f.bias == 1:
-		return []tile{{6, tileSmall1x6}, {4, tileSmall1x4}, {2, tileSmall1x2}, {1, tileSmall1x1}}
-	case f.bias == 8:
-		return []tile{{6, tileSmall8x6}, {4, tileSmall8x4}, {2, tileSmall8x2}, {1, tileSmall8x1}}
-	case f.bias == 16:
-		return []tile{{6, tileSmall16x6}, {4, tileSmall16x4}, {2, tileSmall16x2}, {1, tileSmall16x1}}
-	case f.bias == 128:
-		return []tile{{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}}
-	}
-	return nil
 }
 
 // tilesAVX2 depends on how large the codes of a format can be.
@@ -147,4 +121,35 @@ var tilesAVXVNNI = [dtype.Count][]tile{
 	dtype.Q8_1:     {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
 	dtype.IQ4_NL:   {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
 	dtype.MXFP4:    {{6, tileSmall128x6AVXVNNI}, {4, tileSmall128x4AVXVNNI}, {2, tileSmall128x2AVXVNNI}, {1, tileSmall128x1AVXVNNI}},
+}
+
+var tiles512 = [dtype.Count][]tile{
+	dtype.Q2_K:    {{6, tileMins16Wx6}, {4, tileMins16Wx4}, {2, tileMins16Wx2}, {1, tileMins16Wx1}},
+	dtype.Q3_K:    {{6, tileBias16Wx6}, {4, tileBias16Wx4}, {2, tileBias16Wx2}, {1, tileBias16Wx1}},
+	dtype.Q4_K:    {{6, tileMins32Wx6}, {4, tileMins32Wx4}, {2, tileMins32Wx2}, {1, tileMins32Wx1}},
+	dtype.Q5_K:    {{6, tileMins32x6}, {4, tileMins32x4}, {2, tileMins32x2}, {1, tileMins32x1}},
+	dtype.Q6_K:    {{6, tileBias16x6}, {4, tileBias16x4}, {2, tileBias16x2}, {1, tileBias16x1}},
+	dtype.Q8_K:    {{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}},
+	dtype.IQ1_S:   {{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}},
+	dtype.IQ1_M:   {{6, tileBias16x6}, {4, tileBias16x4}, {2, tileBias16x2}, {1, tileBias16x1}},
+	dtype.IQ2_XXS: {{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}},
+	dtype.IQ2_XS:  {{6, tileBias16x6}, {4, tileBias16x4}, {2, tileBias16x2}, {1, tileBias16x1}},
+	dtype.IQ2_S:   {{6, tileBias16x6}, {4, tileBias16x4}, {2, tileBias16x2}, {1, tileBias16x1}},
+	dtype.IQ3_XXS: {{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}},
+	dtype.IQ3_S:   {{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}},
+	dtype.IQ4_XS:  {{6, tileBias32x6}, {4, tileBias32x4}, {2, tileBias32x2}, {1, tileBias32x1}},
+	dtype.TQ1_0:   {{6, tileBias32Wx6}, {4, tileBias32Wx4}, {2, tileBias32Wx2}, {1, tileBias32Wx1}},
+	dtype.TQ2_0:   {{6, tileBias32Wx6}, {4, tileBias32Wx4}, {2, tileBias32Wx2}, {1, tileBias32Wx1}},
+
+	dtype.Q1_0:     {{6, tileSmall1x6}, {4, tileSmall1x4}, {2, tileSmall1x2}, {1, tileSmall1x1}},
+	dtype.Q2_0:     {{6, tileSmall1x6}, {4, tileSmall1x4}, {2, tileSmall1x2}, {1, tileSmall1x1}},
+	dtype.Q2_0_G64: {{6, tileSmall1x6}, {4, tileSmall1x4}, {2, tileSmall1x2}, {1, tileSmall1x1}},
+	dtype.Q4_0:     {{6, tileSmall8x6}, {4, tileSmall8x4}, {2, tileSmall8x2}, {1, tileSmall8x1}},
+	dtype.Q4_1:     {{6, tileSmallTermx6}, {4, tileSmallTermx4}, {2, tileSmallTermx2}, {1, tileSmallTermx1}},
+	dtype.Q5_0:     {{6, tileSmall16x6}, {4, tileSmall16x4}, {2, tileSmall16x2}, {1, tileSmall16x1}},
+	dtype.Q5_1:     {{6, tileSmallTermx6}, {4, tileSmallTermx4}, {2, tileSmallTermx2}, {1, tileSmallTermx1}},
+	dtype.Q8_0:     {{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}},
+	dtype.Q8_1:     {{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}},
+	dtype.IQ4_NL:   {{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}},
+	dtype.MXFP4:    {{6, tileSmall128x6}, {4, tileSmall128x4}, {2, tileSmall128x2}, {1, tileSmall128x1}},
 }

@@ -24255,15 +24255,15 @@ GLOBL all800000<>(SB), RODATA|NOPTR, $8
 DATA all7fc00000<>+0(SB)/8, $0x7fc000007fc00000
 GLOBL all7fc00000<>(SB), RODATA|NOPTR, $8
 
-// func tileBias16x6(c *float32, panel *byte, act *byte, tiles int)
+// func tileMins16Wx6(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileBias16x6(SB), NOSPLIT, $0-32
+TEXT ·tileMins16Wx6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
 	MOVQ act+16(FP), DX
 	MOVQ tiles+24(FP), BX
 
-tileBias16x6Tile:
+tileMins16Wx6Tile:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
@@ -24281,7 +24281,9 @@ tileBias16x6Tile:
 	MOVQ   DX, R8
 	MOVQ   $+16, R9
 
-tileBias16x6Group:
+tileMins16Wx6Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -24374,1011 +24376,23 @@ tileBias16x6Group:
 	VPBROADCASTD     1612(R8), Z27
 	VPDPBUSD         Z27, Z24, Z5
 	VPDPBUSD         Z27, Z25, Z11
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z28, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	VPMULLD          Z28, Z2, Z2
-	VPADDD           Z2, Z14, Z14
-	VPMULLD          Z28, Z3, Z3
-	VPADDD           Z3, Z15, Z15
-	VPMULLD          Z28, Z4, Z4
-	VPADDD           Z4, Z16, Z16
-	VPMULLD          Z28, Z5, Z5
-	VPADDD           Z5, Z17, Z17
-	VPMULLD          Z29, Z6, Z6
-	VPADDD           Z6, Z18, Z18
-	VPMULLD          Z29, Z7, Z7
-	VPADDD           Z7, Z19, Z19
-	VPMULLD          Z29, Z8, Z8
-	VPADDD           Z8, Z20, Z20
-	VPMULLD          Z29, Z9, Z9
-	VPADDD           Z9, Z21, Z21
-	VPMULLD          Z29, Z10, Z10
-	VPADDD           Z10, Z22, Z22
-	VPMULLD          Z29, Z11, Z11
-	VPADDD           Z11, Z23, Z23
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z28, Z4, Z16
+	VPDPWSSD         Z28, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
+	VPDPWSSD         Z29, Z8, Z20
+	VPDPWSSD         Z29, Z9, Z21
+	VPDPWSSD         Z29, Z10, Z22
+	VPDPWSSD         Z29, Z11, Z23
 	ADDQ             $+512, SI
 	ADDQ             $+128, DI
 	ADDQ             $+16, R8
 	DECQ             R9
-	JNZ              tileBias16x6Group
-	VPXORD           Z0, Z0, Z0
-	VPXORD           Z1, Z1, Z1
-	VPXORD           Z2, Z2, Z2
-	VPXORD           Z3, Z3, Z3
-	VPXORD           Z4, Z4, Z4
-	VPXORD           Z5, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VPXORD           Z7, Z7, Z7
-	VPXORD           Z8, Z8, Z8
-	VPXORD           Z9, Z9, Z9
-	VPXORD           Z10, Z10, Z10
-	VPXORD           Z11, Z11, Z11
-	VMOVDQU32        10240(CX), Z24
-	VMOVDQU32        10304(CX), Z25
-	VPBROADCASTD     256(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     576(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z7
-	VPBROADCASTD     896(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z8
-	VPBROADCASTD     1216(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z9
-	VPBROADCASTD     1536(DX), Z26
-	VPDPWSSD         Z26, Z24, Z4
-	VPDPWSSD         Z26, Z25, Z10
-	VPBROADCASTD     1856(DX), Z27
-	VPDPWSSD         Z27, Z24, Z5
-	VPDPWSSD         Z27, Z25, Z11
-	VMOVDQU32        10368(CX), Z24
-	VMOVDQU32        10432(CX), Z25
-	VPBROADCASTD     260(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     580(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z7
-	VPBROADCASTD     900(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z8
-	VPBROADCASTD     1220(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z9
-	VPBROADCASTD     1540(DX), Z26
-	VPDPWSSD         Z26, Z24, Z4
-	VPDPWSSD         Z26, Z25, Z10
-	VPBROADCASTD     1860(DX), Z27
-	VPDPWSSD         Z27, Z24, Z5
-	VPDPWSSD         Z27, Z25, Z11
-	VMOVDQU32        10496(CX), Z24
-	VMOVDQU32        10560(CX), Z25
-	VPBROADCASTD     264(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     584(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z7
-	VPBROADCASTD     904(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z8
-	VPBROADCASTD     1224(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z9
-	VPBROADCASTD     1544(DX), Z26
-	VPDPWSSD         Z26, Z24, Z4
-	VPDPWSSD         Z26, Z25, Z10
-	VPBROADCASTD     1864(DX), Z27
-	VPDPWSSD         Z27, Z24, Z5
-	VPDPWSSD         Z27, Z25, Z11
-	VMOVDQU32        10624(CX), Z24
-	VMOVDQU32        10688(CX), Z25
-	VPBROADCASTD     268(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     588(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z7
-	VPBROADCASTD     908(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z8
-	VPBROADCASTD     1228(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z9
-	VPBROADCASTD     1548(DX), Z26
-	VPDPWSSD         Z26, Z24, Z4
-	VPDPWSSD         Z26, Z25, Z10
-	VPBROADCASTD     1868(DX), Z27
-	VPDPWSSD         Z27, Z24, Z5
-	VPDPWSSD         Z27, Z25, Z11
-	VMOVDQU32        10752(CX), Z24
-	VMOVDQU32        10816(CX), Z25
-	VPBROADCASTD     272(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     592(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z7
-	VPBROADCASTD     912(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z8
-	VPBROADCASTD     1232(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z9
-	VPBROADCASTD     1552(DX), Z26
-	VPDPWSSD         Z26, Z24, Z4
-	VPDPWSSD         Z26, Z25, Z10
-	VPBROADCASTD     1872(DX), Z27
-	VPDPWSSD         Z27, Z24, Z5
-	VPDPWSSD         Z27, Z25, Z11
-	VMOVDQU32        10880(CX), Z24
-	VMOVDQU32        10944(CX), Z25
-	VPBROADCASTD     276(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     596(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z7
-	VPBROADCASTD     916(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z8
-	VPBROADCASTD     1236(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z9
-	VPBROADCASTD     1556(DX), Z26
-	VPDPWSSD         Z26, Z24, Z4
-	VPDPWSSD         Z26, Z25, Z10
-	VPBROADCASTD     1876(DX), Z27
-	VPDPWSSD         Z27, Z24, Z5
-	VPDPWSSD         Z27, Z25, Z11
-	VMOVDQU32        11008(CX), Z24
-	VMOVDQU32        11072(CX), Z25
-	VPBROADCASTD     280(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     600(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z7
-	VPBROADCASTD     920(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z8
-	VPBROADCASTD     1240(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z9
-	VPBROADCASTD     1560(DX), Z26
-	VPDPWSSD         Z26, Z24, Z4
-	VPDPWSSD         Z26, Z25, Z10
-	VPBROADCASTD     1880(DX), Z27
-	VPDPWSSD         Z27, Z24, Z5
-	VPDPWSSD         Z27, Z25, Z11
-	VMOVDQU32        11136(CX), Z24
-	VMOVDQU32        11200(CX), Z25
-	VPBROADCASTD     284(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     604(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z7
-	VPBROADCASTD     924(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z8
-	VPBROADCASTD     1244(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z9
-	VPBROADCASTD     1564(DX), Z26
-	VPDPWSSD         Z26, Z24, Z4
-	VPDPWSSD         Z26, Z25, Z10
-	VPBROADCASTD     1884(DX), Z27
-	VPDPWSSD         Z27, Z24, Z5
-	VPDPWSSD         Z27, Z25, Z11
-	VMOVUPS          11264(CX), Z24
-	VPSUBD           Z0, Z12, Z12
-	VCVTDQ2PS        Z12, Z12
-	VMULPS           Z24, Z12, Z12
-	VMOVUPS          (AX), Z28
-	VFMADD231PS.BCST 304(DX), Z12, Z28
-	VMOVUPS          Z28, (AX)
-	VPSUBD           Z1, Z13, Z13
-	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z24, Z13, Z13
-	VMOVUPS          128(AX), Z28
-	VFMADD231PS.BCST 624(DX), Z13, Z28
-	VMOVUPS          Z28, 128(AX)
-	VPSUBD           Z2, Z14, Z14
-	VCVTDQ2PS        Z14, Z14
-	VMULPS           Z24, Z14, Z14
-	VMOVUPS          256(AX), Z28
-	VFMADD231PS.BCST 944(DX), Z14, Z28
-	VMOVUPS          Z28, 256(AX)
-	VPSUBD           Z3, Z15, Z15
-	VCVTDQ2PS        Z15, Z15
-	VMULPS           Z24, Z15, Z15
-	VMOVUPS          384(AX), Z28
-	VFMADD231PS.BCST 1264(DX), Z15, Z28
-	VMOVUPS          Z28, 384(AX)
-	VPSUBD           Z4, Z16, Z16
-	VCVTDQ2PS        Z16, Z16
-	VMULPS           Z24, Z16, Z16
-	VMOVUPS          512(AX), Z28
-	VFMADD231PS.BCST 1584(DX), Z16, Z28
-	VMOVUPS          Z28, 512(AX)
-	VPSUBD           Z5, Z17, Z17
-	VCVTDQ2PS        Z17, Z17
-	VMULPS           Z24, Z17, Z17
-	VMOVUPS          640(AX), Z28
-	VFMADD231PS.BCST 1904(DX), Z17, Z28
-	VMOVUPS          Z28, 640(AX)
-	VMOVUPS          11328(CX), Z24
-	VPSUBD           Z6, Z18, Z18
-	VCVTDQ2PS        Z18, Z18
-	VMULPS           Z24, Z18, Z18
-	VMOVUPS          64(AX), Z28
-	VFMADD231PS.BCST 304(DX), Z18, Z28
-	VMOVUPS          Z28, 64(AX)
-	VPSUBD           Z7, Z19, Z19
-	VCVTDQ2PS        Z19, Z19
-	VMULPS           Z24, Z19, Z19
-	VMOVUPS          192(AX), Z28
-	VFMADD231PS.BCST 624(DX), Z19, Z28
-	VMOVUPS          Z28, 192(AX)
-	VPSUBD           Z8, Z20, Z20
-	VCVTDQ2PS        Z20, Z20
-	VMULPS           Z24, Z20, Z20
-	VMOVUPS          320(AX), Z28
-	VFMADD231PS.BCST 944(DX), Z20, Z28
-	VMOVUPS          Z28, 320(AX)
-	VPSUBD           Z9, Z21, Z21
-	VCVTDQ2PS        Z21, Z21
-	VMULPS           Z24, Z21, Z21
-	VMOVUPS          448(AX), Z28
-	VFMADD231PS.BCST 1264(DX), Z21, Z28
-	VMOVUPS          Z28, 448(AX)
-	VPSUBD           Z10, Z22, Z22
-	VCVTDQ2PS        Z22, Z22
-	VMULPS           Z24, Z22, Z22
-	VMOVUPS          576(AX), Z28
-	VFMADD231PS.BCST 1584(DX), Z22, Z28
-	VMOVUPS          Z28, 576(AX)
-	VPSUBD           Z11, Z23, Z23
-	VCVTDQ2PS        Z23, Z23
-	VMULPS           Z24, Z23, Z23
-	VMOVUPS          704(AX), Z28
-	VFMADD231PS.BCST 1904(DX), Z23, Z28
-	VMOVUPS          Z28, 704(AX)
-	ADDQ             $+768, AX
-	ADDQ             $+1920, DX
-	DECQ             BX
-	JNZ              tileBias16x6Tile
-	VZEROUPPER
-	RET
-
-// func tileBias16x4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileBias16x4(SB), NOSPLIT, $0-32
-	MOVQ c+0(FP), AX
-	MOVQ panel+8(FP), CX
-	MOVQ act+16(FP), DX
-	MOVQ tiles+24(FP), BX
-
-tileBias16x4Tile:
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	MOVQ   CX, SI
-	LEAQ   8192(CX), DI
-	MOVQ   DX, R8
-	MOVQ   $+16, R9
-
-tileBias16x4Group:
-	VPXORD           Z0, Z0, Z0
-	VPXORD           Z1, Z1, Z1
-	VPXORD           Z2, Z2, Z2
-	VPXORD           Z3, Z3, Z3
-	VPXORD           Z4, Z4, Z4
-	VPXORD           Z5, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VPXORD           Z7, Z7, Z7
-	VMOVDQU32        (SI), Z24
-	VMOVDQU32        64(SI), Z25
-	VPBROADCASTD     (R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z4
-	VPBROADCASTD     320(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z5
-	VPBROADCASTD     640(R8), Z26
-	VPDPBUSD         Z26, Z24, Z2
-	VPDPBUSD         Z26, Z25, Z6
-	VPBROADCASTD     960(R8), Z27
-	VPDPBUSD         Z27, Z24, Z3
-	VPDPBUSD         Z27, Z25, Z7
-	VMOVDQU32        128(SI), Z24
-	VMOVDQU32        192(SI), Z25
-	VPBROADCASTD     4(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z4
-	VPBROADCASTD     324(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z5
-	VPBROADCASTD     644(R8), Z26
-	VPDPBUSD         Z26, Z24, Z2
-	VPDPBUSD         Z26, Z25, Z6
-	VPBROADCASTD     964(R8), Z27
-	VPDPBUSD         Z27, Z24, Z3
-	VPDPBUSD         Z27, Z25, Z7
-	VMOVDQU32        256(SI), Z24
-	VMOVDQU32        320(SI), Z25
-	VPBROADCASTD     8(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z4
-	VPBROADCASTD     328(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z5
-	VPBROADCASTD     648(R8), Z26
-	VPDPBUSD         Z26, Z24, Z2
-	VPDPBUSD         Z26, Z25, Z6
-	VPBROADCASTD     968(R8), Z27
-	VPDPBUSD         Z27, Z24, Z3
-	VPDPBUSD         Z27, Z25, Z7
-	VMOVDQU32        384(SI), Z24
-	VMOVDQU32        448(SI), Z25
-	VPBROADCASTD     12(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z4
-	VPBROADCASTD     332(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z5
-	VPBROADCASTD     652(R8), Z26
-	VPDPBUSD         Z26, Z24, Z2
-	VPDPBUSD         Z26, Z25, Z6
-	VPBROADCASTD     972(R8), Z27
-	VPDPBUSD         Z27, Z24, Z3
-	VPDPBUSD         Z27, Z25, Z7
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z28, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	VPMULLD          Z28, Z2, Z2
-	VPADDD           Z2, Z14, Z14
-	VPMULLD          Z28, Z3, Z3
-	VPADDD           Z3, Z15, Z15
-	VPMULLD          Z29, Z4, Z4
-	VPADDD           Z4, Z16, Z16
-	VPMULLD          Z29, Z5, Z5
-	VPADDD           Z5, Z17, Z17
-	VPMULLD          Z29, Z6, Z6
-	VPADDD           Z6, Z18, Z18
-	VPMULLD          Z29, Z7, Z7
-	VPADDD           Z7, Z19, Z19
-	ADDQ             $+512, SI
-	ADDQ             $+128, DI
-	ADDQ             $+16, R8
-	DECQ             R9
-	JNZ              tileBias16x4Group
-	VPXORD           Z0, Z0, Z0
-	VPXORD           Z1, Z1, Z1
-	VPXORD           Z2, Z2, Z2
-	VPXORD           Z3, Z3, Z3
-	VPXORD           Z4, Z4, Z4
-	VPXORD           Z5, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VPXORD           Z7, Z7, Z7
-	VMOVDQU32        10240(CX), Z24
-	VMOVDQU32        10304(CX), Z25
-	VPBROADCASTD     256(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z4
-	VPBROADCASTD     576(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z5
-	VPBROADCASTD     896(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     1216(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z7
-	VMOVDQU32        10368(CX), Z24
-	VMOVDQU32        10432(CX), Z25
-	VPBROADCASTD     260(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z4
-	VPBROADCASTD     580(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z5
-	VPBROADCASTD     900(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     1220(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z7
-	VMOVDQU32        10496(CX), Z24
-	VMOVDQU32        10560(CX), Z25
-	VPBROADCASTD     264(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z4
-	VPBROADCASTD     584(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z5
-	VPBROADCASTD     904(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     1224(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z7
-	VMOVDQU32        10624(CX), Z24
-	VMOVDQU32        10688(CX), Z25
-	VPBROADCASTD     268(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z4
-	VPBROADCASTD     588(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z5
-	VPBROADCASTD     908(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     1228(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z7
-	VMOVDQU32        10752(CX), Z24
-	VMOVDQU32        10816(CX), Z25
-	VPBROADCASTD     272(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z4
-	VPBROADCASTD     592(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z5
-	VPBROADCASTD     912(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     1232(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z7
-	VMOVDQU32        10880(CX), Z24
-	VMOVDQU32        10944(CX), Z25
-	VPBROADCASTD     276(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z4
-	VPBROADCASTD     596(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z5
-	VPBROADCASTD     916(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     1236(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z7
-	VMOVDQU32        11008(CX), Z24
-	VMOVDQU32        11072(CX), Z25
-	VPBROADCASTD     280(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z4
-	VPBROADCASTD     600(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z5
-	VPBROADCASTD     920(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     1240(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z7
-	VMOVDQU32        11136(CX), Z24
-	VMOVDQU32        11200(CX), Z25
-	VPBROADCASTD     284(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z4
-	VPBROADCASTD     604(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z5
-	VPBROADCASTD     924(DX), Z26
-	VPDPWSSD         Z26, Z24, Z2
-	VPDPWSSD         Z26, Z25, Z6
-	VPBROADCASTD     1244(DX), Z27
-	VPDPWSSD         Z27, Z24, Z3
-	VPDPWSSD         Z27, Z25, Z7
-	VMOVUPS          11264(CX), Z24
-	VPSUBD           Z0, Z12, Z12
-	VCVTDQ2PS        Z12, Z12
-	VMULPS           Z24, Z12, Z12
-	VMOVUPS          (AX), Z28
-	VFMADD231PS.BCST 304(DX), Z12, Z28
-	VMOVUPS          Z28, (AX)
-	VPSUBD           Z1, Z13, Z13
-	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z24, Z13, Z13
-	VMOVUPS          128(AX), Z28
-	VFMADD231PS.BCST 624(DX), Z13, Z28
-	VMOVUPS          Z28, 128(AX)
-	VPSUBD           Z2, Z14, Z14
-	VCVTDQ2PS        Z14, Z14
-	VMULPS           Z24, Z14, Z14
-	VMOVUPS          256(AX), Z28
-	VFMADD231PS.BCST 944(DX), Z14, Z28
-	VMOVUPS          Z28, 256(AX)
-	VPSUBD           Z3, Z15, Z15
-	VCVTDQ2PS        Z15, Z15
-	VMULPS           Z24, Z15, Z15
-	VMOVUPS          384(AX), Z28
-	VFMADD231PS.BCST 1264(DX), Z15, Z28
-	VMOVUPS          Z28, 384(AX)
-	VMOVUPS          11328(CX), Z24
-	VPSUBD           Z4, Z16, Z16
-	VCVTDQ2PS        Z16, Z16
-	VMULPS           Z24, Z16, Z16
-	VMOVUPS          64(AX), Z28
-	VFMADD231PS.BCST 304(DX), Z16, Z28
-	VMOVUPS          Z28, 64(AX)
-	VPSUBD           Z5, Z17, Z17
-	VCVTDQ2PS        Z17, Z17
-	VMULPS           Z24, Z17, Z17
-	VMOVUPS          192(AX), Z28
-	VFMADD231PS.BCST 624(DX), Z17, Z28
-	VMOVUPS          Z28, 192(AX)
-	VPSUBD           Z6, Z18, Z18
-	VCVTDQ2PS        Z18, Z18
-	VMULPS           Z24, Z18, Z18
-	VMOVUPS          320(AX), Z28
-	VFMADD231PS.BCST 944(DX), Z18, Z28
-	VMOVUPS          Z28, 320(AX)
-	VPSUBD           Z7, Z19, Z19
-	VCVTDQ2PS        Z19, Z19
-	VMULPS           Z24, Z19, Z19
-	VMOVUPS          448(AX), Z28
-	VFMADD231PS.BCST 1264(DX), Z19, Z28
-	VMOVUPS          Z28, 448(AX)
-	ADDQ             $+512, AX
-	ADDQ             $+1280, DX
-	DECQ             BX
-	JNZ              tileBias16x4Tile
-	VZEROUPPER
-	RET
-
-// func tileBias16x2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileBias16x2(SB), NOSPLIT, $0-32
-	MOVQ c+0(FP), AX
-	MOVQ panel+8(FP), CX
-	MOVQ act+16(FP), DX
-	MOVQ tiles+24(FP), BX
-
-tileBias16x2Tile:
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	MOVQ   CX, SI
-	LEAQ   8192(CX), DI
-	MOVQ   DX, R8
-	MOVQ   $+16, R9
-
-tileBias16x2Group:
-	VPXORD           Z0, Z0, Z0
-	VPXORD           Z1, Z1, Z1
-	VPXORD           Z2, Z2, Z2
-	VPXORD           Z3, Z3, Z3
-	VMOVDQU32        (SI), Z24
-	VMOVDQU32        64(SI), Z25
-	VPBROADCASTD     (R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z2
-	VPBROADCASTD     320(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z3
-	VMOVDQU32        128(SI), Z24
-	VMOVDQU32        192(SI), Z25
-	VPBROADCASTD     4(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z2
-	VPBROADCASTD     324(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z3
-	VMOVDQU32        256(SI), Z24
-	VMOVDQU32        320(SI), Z25
-	VPBROADCASTD     8(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z2
-	VPBROADCASTD     328(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z3
-	VMOVDQU32        384(SI), Z24
-	VMOVDQU32        448(SI), Z25
-	VPBROADCASTD     12(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z2
-	VPBROADCASTD     332(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z3
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z28, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	VPMULLD          Z29, Z2, Z2
-	VPADDD           Z2, Z14, Z14
-	VPMULLD          Z29, Z3, Z3
-	VPADDD           Z3, Z15, Z15
-	ADDQ             $+512, SI
-	ADDQ             $+128, DI
-	ADDQ             $+16, R8
-	DECQ             R9
-	JNZ              tileBias16x2Group
-	VPXORD           Z0, Z0, Z0
-	VPXORD           Z1, Z1, Z1
-	VPXORD           Z2, Z2, Z2
-	VPXORD           Z3, Z3, Z3
-	VMOVDQU32        10240(CX), Z24
-	VMOVDQU32        10304(CX), Z25
-	VPBROADCASTD     256(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z2
-	VPBROADCASTD     576(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z3
-	VMOVDQU32        10368(CX), Z24
-	VMOVDQU32        10432(CX), Z25
-	VPBROADCASTD     260(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z2
-	VPBROADCASTD     580(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z3
-	VMOVDQU32        10496(CX), Z24
-	VMOVDQU32        10560(CX), Z25
-	VPBROADCASTD     264(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z2
-	VPBROADCASTD     584(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z3
-	VMOVDQU32        10624(CX), Z24
-	VMOVDQU32        10688(CX), Z25
-	VPBROADCASTD     268(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z2
-	VPBROADCASTD     588(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z3
-	VMOVDQU32        10752(CX), Z24
-	VMOVDQU32        10816(CX), Z25
-	VPBROADCASTD     272(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z2
-	VPBROADCASTD     592(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z3
-	VMOVDQU32        10880(CX), Z24
-	VMOVDQU32        10944(CX), Z25
-	VPBROADCASTD     276(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z2
-	VPBROADCASTD     596(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z3
-	VMOVDQU32        11008(CX), Z24
-	VMOVDQU32        11072(CX), Z25
-	VPBROADCASTD     280(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z2
-	VPBROADCASTD     600(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z3
-	VMOVDQU32        11136(CX), Z24
-	VMOVDQU32        11200(CX), Z25
-	VPBROADCASTD     284(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z2
-	VPBROADCASTD     604(DX), Z27
-	VPDPWSSD         Z27, Z24, Z1
-	VPDPWSSD         Z27, Z25, Z3
-	VMOVUPS          11264(CX), Z24
-	VPSUBD           Z0, Z12, Z12
-	VCVTDQ2PS        Z12, Z12
-	VMULPS           Z24, Z12, Z12
-	VMOVUPS          (AX), Z28
-	VFMADD231PS.BCST 304(DX), Z12, Z28
-	VMOVUPS          Z28, (AX)
-	VPSUBD           Z1, Z13, Z13
-	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z24, Z13, Z13
-	VMOVUPS          128(AX), Z28
-	VFMADD231PS.BCST 624(DX), Z13, Z28
-	VMOVUPS          Z28, 128(AX)
-	VMOVUPS          11328(CX), Z24
-	VPSUBD           Z2, Z14, Z14
-	VCVTDQ2PS        Z14, Z14
-	VMULPS           Z24, Z14, Z14
-	VMOVUPS          64(AX), Z28
-	VFMADD231PS.BCST 304(DX), Z14, Z28
-	VMOVUPS          Z28, 64(AX)
-	VPSUBD           Z3, Z15, Z15
-	VCVTDQ2PS        Z15, Z15
-	VMULPS           Z24, Z15, Z15
-	VMOVUPS          192(AX), Z28
-	VFMADD231PS.BCST 624(DX), Z15, Z28
-	VMOVUPS          Z28, 192(AX)
-	ADDQ             $+256, AX
-	ADDQ             $+640, DX
-	DECQ             BX
-	JNZ              tileBias16x2Tile
-	VZEROUPPER
-	RET
-
-// func tileBias16x1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileBias16x1(SB), NOSPLIT, $0-32
-	MOVQ c+0(FP), AX
-	MOVQ panel+8(FP), CX
-	MOVQ act+16(FP), DX
-	MOVQ tiles+24(FP), BX
-
-tileBias16x1Tile:
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	MOVQ   CX, SI
-	LEAQ   8192(CX), DI
-	MOVQ   DX, R8
-	MOVQ   $+16, R9
-
-tileBias16x1Group:
-	VPXORD           Z0, Z0, Z0
-	VPXORD           Z1, Z1, Z1
-	VMOVDQU32        (SI), Z24
-	VMOVDQU32        64(SI), Z25
-	VPBROADCASTD     (R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z1
-	VMOVDQU32        128(SI), Z24
-	VMOVDQU32        192(SI), Z25
-	VPBROADCASTD     4(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z1
-	VMOVDQU32        256(SI), Z24
-	VMOVDQU32        320(SI), Z25
-	VPBROADCASTD     8(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z1
-	VMOVDQU32        384(SI), Z24
-	VMOVDQU32        448(SI), Z25
-	VPBROADCASTD     12(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z1
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z29, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	ADDQ             $+512, SI
-	ADDQ             $+128, DI
-	ADDQ             $+16, R8
-	DECQ             R9
-	JNZ              tileBias16x1Group
-	VPXORD           Z0, Z0, Z0
-	VPXORD           Z1, Z1, Z1
-	VMOVDQU32        10240(CX), Z24
-	VMOVDQU32        10304(CX), Z25
-	VPBROADCASTD     256(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z1
-	VMOVDQU32        10368(CX), Z24
-	VMOVDQU32        10432(CX), Z25
-	VPBROADCASTD     260(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z1
-	VMOVDQU32        10496(CX), Z24
-	VMOVDQU32        10560(CX), Z25
-	VPBROADCASTD     264(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z1
-	VMOVDQU32        10624(CX), Z24
-	VMOVDQU32        10688(CX), Z25
-	VPBROADCASTD     268(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z1
-	VMOVDQU32        10752(CX), Z24
-	VMOVDQU32        10816(CX), Z25
-	VPBROADCASTD     272(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z1
-	VMOVDQU32        10880(CX), Z24
-	VMOVDQU32        10944(CX), Z25
-	VPBROADCASTD     276(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z1
-	VMOVDQU32        11008(CX), Z24
-	VMOVDQU32        11072(CX), Z25
-	VPBROADCASTD     280(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z1
-	VMOVDQU32        11136(CX), Z24
-	VMOVDQU32        11200(CX), Z25
-	VPBROADCASTD     284(DX), Z26
-	VPDPWSSD         Z26, Z24, Z0
-	VPDPWSSD         Z26, Z25, Z1
-	VMOVUPS          11264(CX), Z24
-	VPSUBD           Z0, Z12, Z12
-	VCVTDQ2PS        Z12, Z12
-	VMULPS           Z24, Z12, Z12
-	VMOVUPS          (AX), Z28
-	VFMADD231PS.BCST 304(DX), Z12, Z28
-	VMOVUPS          Z28, (AX)
-	VMOVUPS          11328(CX), Z24
-	VPSUBD           Z1, Z13, Z13
-	VCVTDQ2PS        Z13, Z13
-	VMULPS           Z24, Z13, Z13
-	VMOVUPS          64(AX), Z28
-	VFMADD231PS.BCST 304(DX), Z13, Z28
-	VMOVUPS          Z28, 64(AX)
-	ADDQ             $+128, AX
-	ADDQ             $+320, DX
-	DECQ             BX
-	JNZ              tileBias16x1Tile
-	VZEROUPPER
-	RET
-
-// func tileMins16x6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileMins16x6(SB), NOSPLIT, $0-32
-	MOVQ c+0(FP), AX
-	MOVQ panel+8(FP), CX
-	MOVQ act+16(FP), DX
-	MOVQ tiles+24(FP), BX
-
-tileMins16x6Tile:
-	VPXORD Z12, Z12, Z12
-	VPXORD Z13, Z13, Z13
-	VPXORD Z14, Z14, Z14
-	VPXORD Z15, Z15, Z15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	MOVQ   CX, SI
-	LEAQ   8192(CX), DI
-	MOVQ   DX, R8
-	MOVQ   $+16, R9
-
-tileMins16x6Group:
-	VPXORD           Z0, Z0, Z0
-	VPXORD           Z1, Z1, Z1
-	VPXORD           Z2, Z2, Z2
-	VPXORD           Z3, Z3, Z3
-	VPXORD           Z4, Z4, Z4
-	VPXORD           Z5, Z5, Z5
-	VPXORD           Z6, Z6, Z6
-	VPXORD           Z7, Z7, Z7
-	VPXORD           Z8, Z8, Z8
-	VPXORD           Z9, Z9, Z9
-	VPXORD           Z10, Z10, Z10
-	VPXORD           Z11, Z11, Z11
-	VMOVDQU32        (SI), Z24
-	VMOVDQU32        64(SI), Z25
-	VPBROADCASTD     (R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z6
-	VPBROADCASTD     320(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z7
-	VPBROADCASTD     640(R8), Z26
-	VPDPBUSD         Z26, Z24, Z2
-	VPDPBUSD         Z26, Z25, Z8
-	VPBROADCASTD     960(R8), Z27
-	VPDPBUSD         Z27, Z24, Z3
-	VPDPBUSD         Z27, Z25, Z9
-	VPBROADCASTD     1280(R8), Z26
-	VPDPBUSD         Z26, Z24, Z4
-	VPDPBUSD         Z26, Z25, Z10
-	VPBROADCASTD     1600(R8), Z27
-	VPDPBUSD         Z27, Z24, Z5
-	VPDPBUSD         Z27, Z25, Z11
-	VMOVDQU32        128(SI), Z24
-	VMOVDQU32        192(SI), Z25
-	VPBROADCASTD     4(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z6
-	VPBROADCASTD     324(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z7
-	VPBROADCASTD     644(R8), Z26
-	VPDPBUSD         Z26, Z24, Z2
-	VPDPBUSD         Z26, Z25, Z8
-	VPBROADCASTD     964(R8), Z27
-	VPDPBUSD         Z27, Z24, Z3
-	VPDPBUSD         Z27, Z25, Z9
-	VPBROADCASTD     1284(R8), Z26
-	VPDPBUSD         Z26, Z24, Z4
-	VPDPBUSD         Z26, Z25, Z10
-	VPBROADCASTD     1604(R8), Z27
-	VPDPBUSD         Z27, Z24, Z5
-	VPDPBUSD         Z27, Z25, Z11
-	VMOVDQU32        256(SI), Z24
-	VMOVDQU32        320(SI), Z25
-	VPBROADCASTD     8(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z6
-	VPBROADCASTD     328(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z7
-	VPBROADCASTD     648(R8), Z26
-	VPDPBUSD         Z26, Z24, Z2
-	VPDPBUSD         Z26, Z25, Z8
-	VPBROADCASTD     968(R8), Z27
-	VPDPBUSD         Z27, Z24, Z3
-	VPDPBUSD         Z27, Z25, Z9
-	VPBROADCASTD     1288(R8), Z26
-	VPDPBUSD         Z26, Z24, Z4
-	VPDPBUSD         Z26, Z25, Z10
-	VPBROADCASTD     1608(R8), Z27
-	VPDPBUSD         Z27, Z24, Z5
-	VPDPBUSD         Z27, Z25, Z11
-	VMOVDQU32        384(SI), Z24
-	VMOVDQU32        448(SI), Z25
-	VPBROADCASTD     12(R8), Z26
-	VPDPBUSD         Z26, Z24, Z0
-	VPDPBUSD         Z26, Z25, Z6
-	VPBROADCASTD     332(R8), Z27
-	VPDPBUSD         Z27, Z24, Z1
-	VPDPBUSD         Z27, Z25, Z7
-	VPBROADCASTD     652(R8), Z26
-	VPDPBUSD         Z26, Z24, Z2
-	VPDPBUSD         Z26, Z25, Z8
-	VPBROADCASTD     972(R8), Z27
-	VPDPBUSD         Z27, Z24, Z3
-	VPDPBUSD         Z27, Z25, Z9
-	VPBROADCASTD     1292(R8), Z26
-	VPDPBUSD         Z26, Z24, Z4
-	VPDPBUSD         Z26, Z25, Z10
-	VPBROADCASTD     1612(R8), Z27
-	VPDPBUSD         Z27, Z24, Z5
-	VPDPBUSD         Z27, Z25, Z11
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z28, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	VPMULLD          Z28, Z2, Z2
-	VPADDD           Z2, Z14, Z14
-	VPMULLD          Z28, Z3, Z3
-	VPADDD           Z3, Z15, Z15
-	VPMULLD          Z28, Z4, Z4
-	VPADDD           Z4, Z16, Z16
-	VPMULLD          Z28, Z5, Z5
-	VPADDD           Z5, Z17, Z17
-	VPMULLD          Z29, Z6, Z6
-	VPADDD           Z6, Z18, Z18
-	VPMULLD          Z29, Z7, Z7
-	VPADDD           Z7, Z19, Z19
-	VPMULLD          Z29, Z8, Z8
-	VPADDD           Z8, Z20, Z20
-	VPMULLD          Z29, Z9, Z9
-	VPADDD           Z9, Z21, Z21
-	VPMULLD          Z29, Z10, Z10
-	VPADDD           Z10, Z22, Z22
-	VPMULLD          Z29, Z11, Z11
-	VPADDD           Z11, Z23, Z23
-	ADDQ             $+512, SI
-	ADDQ             $+128, DI
-	ADDQ             $+16, R8
-	DECQ             R9
-	JNZ              tileMins16x6Group
+	JNZ              tileMins16Wx6Group
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -25642,19 +24656,19 @@ tileMins16x6Group:
 	ADDQ             $+768, AX
 	ADDQ             $+1920, DX
 	DECQ             BX
-	JNZ              tileMins16x6Tile
+	JNZ              tileMins16Wx6Tile
 	VZEROUPPER
 	RET
 
-// func tileMins16x4(c *float32, panel *byte, act *byte, tiles int)
+// func tileMins16Wx4(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileMins16x4(SB), NOSPLIT, $0-32
+TEXT ·tileMins16Wx4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
 	MOVQ act+16(FP), DX
 	MOVQ tiles+24(FP), BX
 
-tileMins16x4Tile:
+tileMins16Wx4Tile:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
@@ -25668,7 +24682,9 @@ tileMins16x4Tile:
 	MOVQ   DX, R8
 	MOVQ   $+16, R9
 
-tileMins16x4Group:
+tileMins16Wx4Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -25733,29 +24749,19 @@ tileMins16x4Group:
 	VPBROADCASTD     972(R8), Z27
 	VPDPBUSD         Z27, Z24, Z3
 	VPDPBUSD         Z27, Z25, Z7
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z28, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	VPMULLD          Z28, Z2, Z2
-	VPADDD           Z2, Z14, Z14
-	VPMULLD          Z28, Z3, Z3
-	VPADDD           Z3, Z15, Z15
-	VPMULLD          Z29, Z4, Z4
-	VPADDD           Z4, Z16, Z16
-	VPMULLD          Z29, Z5, Z5
-	VPADDD           Z5, Z17, Z17
-	VPMULLD          Z29, Z6, Z6
-	VPADDD           Z6, Z18, Z18
-	VPMULLD          Z29, Z7, Z7
-	VPADDD           Z7, Z19, Z19
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z29, Z4, Z16
+	VPDPWSSD         Z29, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
 	ADDQ             $+512, SI
 	ADDQ             $+128, DI
 	ADDQ             $+16, R8
 	DECQ             R9
-	JNZ              tileMins16x4Group
+	JNZ              tileMins16Wx4Group
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -25939,19 +24945,19 @@ tileMins16x4Group:
 	ADDQ             $+512, AX
 	ADDQ             $+1280, DX
 	DECQ             BX
-	JNZ              tileMins16x4Tile
+	JNZ              tileMins16Wx4Tile
 	VZEROUPPER
 	RET
 
-// func tileMins16x2(c *float32, panel *byte, act *byte, tiles int)
+// func tileMins16Wx2(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileMins16x2(SB), NOSPLIT, $0-32
+TEXT ·tileMins16Wx2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
 	MOVQ act+16(FP), DX
 	MOVQ tiles+24(FP), BX
 
-tileMins16x2Tile:
+tileMins16Wx2Tile:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
@@ -25961,7 +24967,9 @@ tileMins16x2Tile:
 	MOVQ   DX, R8
 	MOVQ   $+16, R9
 
-tileMins16x2Group:
+tileMins16Wx2Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -25998,21 +25006,15 @@ tileMins16x2Group:
 	VPBROADCASTD     332(R8), Z27
 	VPDPBUSD         Z27, Z24, Z1
 	VPDPBUSD         Z27, Z25, Z3
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z28, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	VPMULLD          Z29, Z2, Z2
-	VPADDD           Z2, Z14, Z14
-	VPMULLD          Z29, Z3, Z3
-	VPADDD           Z3, Z15, Z15
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z29, Z2, Z14
+	VPDPWSSD         Z29, Z3, Z15
 	ADDQ             $+512, SI
 	ADDQ             $+128, DI
 	ADDQ             $+16, R8
 	DECQ             R9
-	JNZ              tileMins16x2Group
+	JNZ              tileMins16Wx2Group
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -26116,19 +25118,19 @@ tileMins16x2Group:
 	ADDQ             $+256, AX
 	ADDQ             $+640, DX
 	DECQ             BX
-	JNZ              tileMins16x2Tile
+	JNZ              tileMins16Wx2Tile
 	VZEROUPPER
 	RET
 
-// func tileMins16x1(c *float32, panel *byte, act *byte, tiles int)
+// func tileMins16Wx1(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileMins16x1(SB), NOSPLIT, $0-32
+TEXT ·tileMins16Wx1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
 	MOVQ act+16(FP), DX
 	MOVQ tiles+24(FP), BX
 
-tileMins16x1Tile:
+tileMins16Wx1Tile:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	MOVQ   CX, SI
@@ -26136,7 +25138,9 @@ tileMins16x1Tile:
 	MOVQ   DX, R8
 	MOVQ   $+16, R9
 
-tileMins16x1Group:
+tileMins16Wx1Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VMOVDQU32        (SI), Z24
@@ -26159,17 +25163,13 @@ tileMins16x1Group:
 	VPBROADCASTD     12(R8), Z26
 	VPDPBUSD         Z26, Z24, Z0
 	VPDPBUSD         Z26, Z25, Z1
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z29, Z1, Z1
-	VPADDD           Z1, Z13, Z13
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z29, Z1, Z13
 	ADDQ             $+512, SI
 	ADDQ             $+128, DI
 	ADDQ             $+16, R8
 	DECQ             R9
-	JNZ              tileMins16x1Group
+	JNZ              tileMins16Wx1Group
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VMOVDQU32        10240(CX), Z24
@@ -26233,19 +25233,19 @@ tileMins16x1Group:
 	ADDQ             $+128, AX
 	ADDQ             $+320, DX
 	DECQ             BX
-	JNZ              tileMins16x1Tile
+	JNZ              tileMins16Wx1Tile
 	VZEROUPPER
 	RET
 
-// func tileBias32x6(c *float32, panel *byte, act *byte, tiles int)
+// func tileMins32Wx6(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileBias32x6(SB), NOSPLIT, $0-32
+TEXT ·tileMins32Wx6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
 	MOVQ act+16(FP), DX
 	MOVQ tiles+24(FP), BX
 
-tileBias32x6Tile:
+tileMins32Wx6Tile:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
@@ -26263,7 +25263,9 @@ tileBias32x6Tile:
 	MOVQ   DX, R8
 	MOVQ   $+8, R9
 
-tileBias32x6Group:
+tileMins32Wx6Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -26356,6 +25358,30 @@ tileBias32x6Group:
 	VPBROADCASTD     1612(R8), Z27
 	VPDPBUSD         Z27, Z24, Z5
 	VPDPBUSD         Z27, Z25, Z11
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z28, Z4, Z16
+	VPDPWSSD         Z28, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
+	VPDPWSSD         Z29, Z8, Z20
+	VPDPWSSD         Z29, Z9, Z21
+	VPDPWSSD         Z29, Z10, Z22
+	VPDPWSSD         Z29, Z11, Z23
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
 	VMOVDQU32        512(SI), Z24
 	VMOVDQU32        576(SI), Z25
 	VPBROADCASTD     16(R8), Z26
@@ -26436,37 +25462,23 @@ tileBias32x6Group:
 	VPBROADCASTD     1628(R8), Z27
 	VPDPBUSD         Z27, Z24, Z5
 	VPDPBUSD         Z27, Z25, Z11
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z28, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	VPMULLD          Z28, Z2, Z2
-	VPADDD           Z2, Z14, Z14
-	VPMULLD          Z28, Z3, Z3
-	VPADDD           Z3, Z15, Z15
-	VPMULLD          Z28, Z4, Z4
-	VPADDD           Z4, Z16, Z16
-	VPMULLD          Z28, Z5, Z5
-	VPADDD           Z5, Z17, Z17
-	VPMULLD          Z29, Z6, Z6
-	VPADDD           Z6, Z18, Z18
-	VPMULLD          Z29, Z7, Z7
-	VPADDD           Z7, Z19, Z19
-	VPMULLD          Z29, Z8, Z8
-	VPADDD           Z8, Z20, Z20
-	VPMULLD          Z29, Z9, Z9
-	VPADDD           Z9, Z21, Z21
-	VPMULLD          Z29, Z10, Z10
-	VPADDD           Z10, Z22, Z22
-	VPMULLD          Z29, Z11, Z11
-	VPADDD           Z11, Z23, Z23
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z28, Z4, Z16
+	VPDPWSSD         Z28, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
+	VPDPWSSD         Z29, Z8, Z20
+	VPDPWSSD         Z29, Z9, Z21
+	VPDPWSSD         Z29, Z10, Z22
+	VPDPWSSD         Z29, Z11, Z23
 	ADDQ             $+1024, SI
 	ADDQ             $+128, DI
 	ADDQ             $+32, R8
 	DECQ             R9
-	JNZ              tileBias32x6Group
+	JNZ              tileMins32Wx6Group
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -26560,95 +25572,109 @@ tileBias32x6Group:
 	VPDPWSSD         Z27, Z24, Z5
 	VPDPWSSD         Z27, Z25, Z11
 	VMOVUPS          9728(CX), Z24
-	VPSUBD           Z0, Z12, Z12
+	VMOVUPS          9856(CX), Z25
+	VCVTDQ2PS        Z0, Z0
 	VCVTDQ2PS        Z12, Z12
 	VMULPS           Z24, Z12, Z12
+	VFNMADD231PS     Z25, Z0, Z12
 	VMOVUPS          (AX), Z28
 	VFMADD231PS.BCST 304(DX), Z12, Z28
 	VMOVUPS          Z28, (AX)
-	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z1, Z1
 	VCVTDQ2PS        Z13, Z13
 	VMULPS           Z24, Z13, Z13
+	VFNMADD231PS     Z25, Z1, Z13
 	VMOVUPS          128(AX), Z28
 	VFMADD231PS.BCST 624(DX), Z13, Z28
 	VMOVUPS          Z28, 128(AX)
-	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z2, Z2
 	VCVTDQ2PS        Z14, Z14
 	VMULPS           Z24, Z14, Z14
+	VFNMADD231PS     Z25, Z2, Z14
 	VMOVUPS          256(AX), Z28
 	VFMADD231PS.BCST 944(DX), Z14, Z28
 	VMOVUPS          Z28, 256(AX)
-	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z3, Z3
 	VCVTDQ2PS        Z15, Z15
 	VMULPS           Z24, Z15, Z15
+	VFNMADD231PS     Z25, Z3, Z15
 	VMOVUPS          384(AX), Z28
 	VFMADD231PS.BCST 1264(DX), Z15, Z28
 	VMOVUPS          Z28, 384(AX)
-	VPSUBD           Z4, Z16, Z16
+	VCVTDQ2PS        Z4, Z4
 	VCVTDQ2PS        Z16, Z16
 	VMULPS           Z24, Z16, Z16
+	VFNMADD231PS     Z25, Z4, Z16
 	VMOVUPS          512(AX), Z28
 	VFMADD231PS.BCST 1584(DX), Z16, Z28
 	VMOVUPS          Z28, 512(AX)
-	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z5, Z5
 	VCVTDQ2PS        Z17, Z17
 	VMULPS           Z24, Z17, Z17
+	VFNMADD231PS     Z25, Z5, Z17
 	VMOVUPS          640(AX), Z28
 	VFMADD231PS.BCST 1904(DX), Z17, Z28
 	VMOVUPS          Z28, 640(AX)
 	VMOVUPS          9792(CX), Z24
-	VPSUBD           Z6, Z18, Z18
+	VMOVUPS          9920(CX), Z25
+	VCVTDQ2PS        Z6, Z6
 	VCVTDQ2PS        Z18, Z18
 	VMULPS           Z24, Z18, Z18
+	VFNMADD231PS     Z25, Z6, Z18
 	VMOVUPS          64(AX), Z28
 	VFMADD231PS.BCST 304(DX), Z18, Z28
 	VMOVUPS          Z28, 64(AX)
-	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z7, Z7
 	VCVTDQ2PS        Z19, Z19
 	VMULPS           Z24, Z19, Z19
+	VFNMADD231PS     Z25, Z7, Z19
 	VMOVUPS          192(AX), Z28
 	VFMADD231PS.BCST 624(DX), Z19, Z28
 	VMOVUPS          Z28, 192(AX)
-	VPSUBD           Z8, Z20, Z20
+	VCVTDQ2PS        Z8, Z8
 	VCVTDQ2PS        Z20, Z20
 	VMULPS           Z24, Z20, Z20
+	VFNMADD231PS     Z25, Z8, Z20
 	VMOVUPS          320(AX), Z28
 	VFMADD231PS.BCST 944(DX), Z20, Z28
 	VMOVUPS          Z28, 320(AX)
-	VPSUBD           Z9, Z21, Z21
+	VCVTDQ2PS        Z9, Z9
 	VCVTDQ2PS        Z21, Z21
 	VMULPS           Z24, Z21, Z21
+	VFNMADD231PS     Z25, Z9, Z21
 	VMOVUPS          448(AX), Z28
 	VFMADD231PS.BCST 1264(DX), Z21, Z28
 	VMOVUPS          Z28, 448(AX)
-	VPSUBD           Z10, Z22, Z22
+	VCVTDQ2PS        Z10, Z10
 	VCVTDQ2PS        Z22, Z22
 	VMULPS           Z24, Z22, Z22
+	VFNMADD231PS     Z25, Z10, Z22
 	VMOVUPS          576(AX), Z28
 	VFMADD231PS.BCST 1584(DX), Z22, Z28
 	VMOVUPS          Z28, 576(AX)
-	VPSUBD           Z11, Z23, Z23
+	VCVTDQ2PS        Z11, Z11
 	VCVTDQ2PS        Z23, Z23
 	VMULPS           Z24, Z23, Z23
+	VFNMADD231PS     Z25, Z11, Z23
 	VMOVUPS          704(AX), Z28
 	VFMADD231PS.BCST 1904(DX), Z23, Z28
 	VMOVUPS          Z28, 704(AX)
 	ADDQ             $+768, AX
 	ADDQ             $+1920, DX
 	DECQ             BX
-	JNZ              tileBias32x6Tile
+	JNZ              tileMins32Wx6Tile
 	VZEROUPPER
 	RET
 
-// func tileBias32x4(c *float32, panel *byte, act *byte, tiles int)
+// func tileMins32Wx4(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileBias32x4(SB), NOSPLIT, $0-32
+TEXT ·tileMins32Wx4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
 	MOVQ act+16(FP), DX
 	MOVQ tiles+24(FP), BX
 
-tileBias32x4Tile:
+tileMins32Wx4Tile:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
@@ -26662,7 +25688,9 @@ tileBias32x4Tile:
 	MOVQ   DX, R8
 	MOVQ   $+8, R9
 
-tileBias32x4Group:
+tileMins32Wx4Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -26727,6 +25755,22 @@ tileBias32x4Group:
 	VPBROADCASTD     972(R8), Z27
 	VPDPBUSD         Z27, Z24, Z3
 	VPDPBUSD         Z27, Z25, Z7
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z29, Z4, Z16
+	VPDPWSSD         Z29, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
 	VMOVDQU32        512(SI), Z24
 	VMOVDQU32        576(SI), Z25
 	VPBROADCASTD     16(R8), Z26
@@ -26783,29 +25827,19 @@ tileBias32x4Group:
 	VPBROADCASTD     988(R8), Z27
 	VPDPBUSD         Z27, Z24, Z3
 	VPDPBUSD         Z27, Z25, Z7
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z28, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	VPMULLD          Z28, Z2, Z2
-	VPADDD           Z2, Z14, Z14
-	VPMULLD          Z28, Z3, Z3
-	VPADDD           Z3, Z15, Z15
-	VPMULLD          Z29, Z4, Z4
-	VPADDD           Z4, Z16, Z16
-	VPMULLD          Z29, Z5, Z5
-	VPADDD           Z5, Z17, Z17
-	VPMULLD          Z29, Z6, Z6
-	VPADDD           Z6, Z18, Z18
-	VPMULLD          Z29, Z7, Z7
-	VPADDD           Z7, Z19, Z19
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z29, Z4, Z16
+	VPDPWSSD         Z29, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
 	ADDQ             $+1024, SI
 	ADDQ             $+128, DI
 	ADDQ             $+32, R8
 	DECQ             R9
-	JNZ              tileBias32x4Group
+	JNZ              tileMins32Wx4Group
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -26871,71 +25905,81 @@ tileBias32x4Group:
 	VPDPWSSD         Z27, Z24, Z3
 	VPDPWSSD         Z27, Z25, Z7
 	VMOVUPS          9728(CX), Z24
-	VPSUBD           Z0, Z12, Z12
+	VMOVUPS          9856(CX), Z25
+	VCVTDQ2PS        Z0, Z0
 	VCVTDQ2PS        Z12, Z12
 	VMULPS           Z24, Z12, Z12
+	VFNMADD231PS     Z25, Z0, Z12
 	VMOVUPS          (AX), Z28
 	VFMADD231PS.BCST 304(DX), Z12, Z28
 	VMOVUPS          Z28, (AX)
-	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z1, Z1
 	VCVTDQ2PS        Z13, Z13
 	VMULPS           Z24, Z13, Z13
+	VFNMADD231PS     Z25, Z1, Z13
 	VMOVUPS          128(AX), Z28
 	VFMADD231PS.BCST 624(DX), Z13, Z28
 	VMOVUPS          Z28, 128(AX)
-	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z2, Z2
 	VCVTDQ2PS        Z14, Z14
 	VMULPS           Z24, Z14, Z14
+	VFNMADD231PS     Z25, Z2, Z14
 	VMOVUPS          256(AX), Z28
 	VFMADD231PS.BCST 944(DX), Z14, Z28
 	VMOVUPS          Z28, 256(AX)
-	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z3, Z3
 	VCVTDQ2PS        Z15, Z15
 	VMULPS           Z24, Z15, Z15
+	VFNMADD231PS     Z25, Z3, Z15
 	VMOVUPS          384(AX), Z28
 	VFMADD231PS.BCST 1264(DX), Z15, Z28
 	VMOVUPS          Z28, 384(AX)
 	VMOVUPS          9792(CX), Z24
-	VPSUBD           Z4, Z16, Z16
+	VMOVUPS          9920(CX), Z25
+	VCVTDQ2PS        Z4, Z4
 	VCVTDQ2PS        Z16, Z16
 	VMULPS           Z24, Z16, Z16
+	VFNMADD231PS     Z25, Z4, Z16
 	VMOVUPS          64(AX), Z28
 	VFMADD231PS.BCST 304(DX), Z16, Z28
 	VMOVUPS          Z28, 64(AX)
-	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z5, Z5
 	VCVTDQ2PS        Z17, Z17
 	VMULPS           Z24, Z17, Z17
+	VFNMADD231PS     Z25, Z5, Z17
 	VMOVUPS          192(AX), Z28
 	VFMADD231PS.BCST 624(DX), Z17, Z28
 	VMOVUPS          Z28, 192(AX)
-	VPSUBD           Z6, Z18, Z18
+	VCVTDQ2PS        Z6, Z6
 	VCVTDQ2PS        Z18, Z18
 	VMULPS           Z24, Z18, Z18
+	VFNMADD231PS     Z25, Z6, Z18
 	VMOVUPS          320(AX), Z28
 	VFMADD231PS.BCST 944(DX), Z18, Z28
 	VMOVUPS          Z28, 320(AX)
-	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z7, Z7
 	VCVTDQ2PS        Z19, Z19
 	VMULPS           Z24, Z19, Z19
+	VFNMADD231PS     Z25, Z7, Z19
 	VMOVUPS          448(AX), Z28
 	VFMADD231PS.BCST 1264(DX), Z19, Z28
 	VMOVUPS          Z28, 448(AX)
 	ADDQ             $+512, AX
 	ADDQ             $+1280, DX
 	DECQ             BX
-	JNZ              tileBias32x4Tile
+	JNZ              tileMins32Wx4Tile
 	VZEROUPPER
 	RET
 
-// func tileBias32x2(c *float32, panel *byte, act *byte, tiles int)
+// func tileMins32Wx2(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileBias32x2(SB), NOSPLIT, $0-32
+TEXT ·tileMins32Wx2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
 	MOVQ act+16(FP), DX
 	MOVQ tiles+24(FP), BX
 
-tileBias32x2Tile:
+tileMins32Wx2Tile:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
@@ -26945,7 +25989,9 @@ tileBias32x2Tile:
 	MOVQ   DX, R8
 	MOVQ   $+8, R9
 
-tileBias32x2Group:
+tileMins32Wx2Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -26982,6 +26028,14 @@ tileBias32x2Group:
 	VPBROADCASTD     332(R8), Z27
 	VPDPBUSD         Z27, Z24, Z1
 	VPDPBUSD         Z27, Z25, Z3
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z29, Z2, Z14
+	VPDPWSSD         Z29, Z3, Z15
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
 	VMOVDQU32        512(SI), Z24
 	VMOVDQU32        576(SI), Z25
 	VPBROADCASTD     16(R8), Z26
@@ -27014,21 +26068,15 @@ tileBias32x2Group:
 	VPBROADCASTD     348(R8), Z27
 	VPDPBUSD         Z27, Z24, Z1
 	VPDPBUSD         Z27, Z25, Z3
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z28, Z1, Z1
-	VPADDD           Z1, Z13, Z13
-	VPMULLD          Z29, Z2, Z2
-	VPADDD           Z2, Z14, Z14
-	VPMULLD          Z29, Z3, Z3
-	VPADDD           Z3, Z15, Z15
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z29, Z2, Z14
+	VPDPWSSD         Z29, Z3, Z15
 	ADDQ             $+1024, SI
 	ADDQ             $+128, DI
 	ADDQ             $+32, R8
 	DECQ             R9
-	JNZ              tileBias32x2Group
+	JNZ              tileMins32Wx2Group
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -27066,47 +26114,53 @@ tileBias32x2Group:
 	VPDPWSSD         Z27, Z24, Z1
 	VPDPWSSD         Z27, Z25, Z3
 	VMOVUPS          9728(CX), Z24
-	VPSUBD           Z0, Z12, Z12
+	VMOVUPS          9856(CX), Z25
+	VCVTDQ2PS        Z0, Z0
 	VCVTDQ2PS        Z12, Z12
 	VMULPS           Z24, Z12, Z12
+	VFNMADD231PS     Z25, Z0, Z12
 	VMOVUPS          (AX), Z28
 	VFMADD231PS.BCST 304(DX), Z12, Z28
 	VMOVUPS          Z28, (AX)
-	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z1, Z1
 	VCVTDQ2PS        Z13, Z13
 	VMULPS           Z24, Z13, Z13
+	VFNMADD231PS     Z25, Z1, Z13
 	VMOVUPS          128(AX), Z28
 	VFMADD231PS.BCST 624(DX), Z13, Z28
 	VMOVUPS          Z28, 128(AX)
 	VMOVUPS          9792(CX), Z24
-	VPSUBD           Z2, Z14, Z14
+	VMOVUPS          9920(CX), Z25
+	VCVTDQ2PS        Z2, Z2
 	VCVTDQ2PS        Z14, Z14
 	VMULPS           Z24, Z14, Z14
+	VFNMADD231PS     Z25, Z2, Z14
 	VMOVUPS          64(AX), Z28
 	VFMADD231PS.BCST 304(DX), Z14, Z28
 	VMOVUPS          Z28, 64(AX)
-	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z3, Z3
 	VCVTDQ2PS        Z15, Z15
 	VMULPS           Z24, Z15, Z15
+	VFNMADD231PS     Z25, Z3, Z15
 	VMOVUPS          192(AX), Z28
 	VFMADD231PS.BCST 624(DX), Z15, Z28
 	VMOVUPS          Z28, 192(AX)
 	ADDQ             $+256, AX
 	ADDQ             $+640, DX
 	DECQ             BX
-	JNZ              tileBias32x2Tile
+	JNZ              tileMins32Wx2Tile
 	VZEROUPPER
 	RET
 
-// func tileBias32x1(c *float32, panel *byte, act *byte, tiles int)
+// func tileMins32Wx1(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI
-TEXT ·tileBias32x1(SB), NOSPLIT, $0-32
+TEXT ·tileMins32Wx1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
 	MOVQ act+16(FP), DX
 	MOVQ tiles+24(FP), BX
 
-tileBias32x1Tile:
+tileMins32Wx1Tile:
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
 	MOVQ   CX, SI
@@ -27114,7 +26168,9 @@ tileBias32x1Tile:
 	MOVQ   DX, R8
 	MOVQ   $+8, R9
 
-tileBias32x1Group:
+tileMins32Wx1Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VMOVDQU32        (SI), Z24
@@ -27137,6 +26193,10 @@ tileBias32x1Group:
 	VPBROADCASTD     12(R8), Z26
 	VPDPBUSD         Z26, Z24, Z0
 	VPDPBUSD         Z26, Z25, Z1
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z29, Z1, Z13
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
 	VMOVDQU32        512(SI), Z24
 	VMOVDQU32        576(SI), Z25
 	VPBROADCASTD     16(R8), Z26
@@ -27157,17 +26217,13 @@ tileBias32x1Group:
 	VPBROADCASTD     28(R8), Z26
 	VPDPBUSD         Z26, Z24, Z0
 	VPDPBUSD         Z26, Z25, Z1
-	VMOVDQU32        (DI), Z28
-	VMOVDQU32        64(DI), Z29
-	VPMULLD          Z28, Z0, Z0
-	VPADDD           Z0, Z12, Z12
-	VPMULLD          Z29, Z1, Z1
-	VPADDD           Z1, Z13, Z13
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z29, Z1, Z13
 	ADDQ             $+1024, SI
 	ADDQ             $+128, DI
 	ADDQ             $+32, R8
 	DECQ             R9
-	JNZ              tileBias32x1Group
+	JNZ              tileMins32Wx1Group
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VMOVDQU32        9216(CX), Z24
@@ -27191,23 +26247,27 @@ tileBias32x1Group:
 	VPDPWSSD         Z26, Z24, Z0
 	VPDPWSSD         Z26, Z25, Z1
 	VMOVUPS          9728(CX), Z24
-	VPSUBD           Z0, Z12, Z12
+	VMOVUPS          9856(CX), Z25
+	VCVTDQ2PS        Z0, Z0
 	VCVTDQ2PS        Z12, Z12
 	VMULPS           Z24, Z12, Z12
+	VFNMADD231PS     Z25, Z0, Z12
 	VMOVUPS          (AX), Z28
 	VFMADD231PS.BCST 304(DX), Z12, Z28
 	VMOVUPS          Z28, (AX)
 	VMOVUPS          9792(CX), Z24
-	VPSUBD           Z1, Z13, Z13
+	VMOVUPS          9920(CX), Z25
+	VCVTDQ2PS        Z1, Z1
 	VCVTDQ2PS        Z13, Z13
 	VMULPS           Z24, Z13, Z13
+	VFNMADD231PS     Z25, Z1, Z13
 	VMOVUPS          64(AX), Z28
 	VFMADD231PS.BCST 304(DX), Z13, Z28
 	VMOVUPS          Z28, 64(AX)
 	ADDQ             $+128, AX
 	ADDQ             $+320, DX
 	DECQ             BX
-	JNZ              tileBias32x1Tile
+	JNZ              tileMins32Wx1Tile
 	VZEROUPPER
 	RET
 
@@ -28216,6 +27276,3869 @@ tileMins32x1Group:
 	ADDQ             $+320, DX
 	DECQ             BX
 	JNZ              tileMins32x1Tile
+	VZEROUPPER
+	RET
+
+// func tileBias16Wx6(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias16Wx6(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias16Wx6Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	VPXORD Z20, Z20, Z20
+	VPXORD Z21, Z21, Z21
+	VPXORD Z22, Z22, Z22
+	VPXORD Z23, Z23, Z23
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+16, R9
+
+tileBias16Wx6Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
+	VPANDD.BCST      lowWord<>+0(SB), Z29, Z29
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     640(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     960(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1280(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1600(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     644(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     964(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1284(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1604(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     648(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     968(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1288(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1608(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     652(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     972(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1292(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1612(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z28, Z4, Z16
+	VPDPWSSD         Z28, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
+	VPDPWSSD         Z29, Z8, Z20
+	VPDPWSSD         Z29, Z9, Z21
+	VPDPWSSD         Z29, Z10, Z22
+	VPDPWSSD         Z29, Z11, Z23
+	ADDQ             $+512, SI
+	ADDQ             $+128, DI
+	ADDQ             $+16, R8
+	DECQ             R9
+	JNZ              tileBias16Wx6Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VMOVDQU32        10240(CX), Z24
+	VMOVDQU32        10304(CX), Z25
+	VPBROADCASTD     256(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     576(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     896(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1216(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1536(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1856(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10368(CX), Z24
+	VMOVDQU32        10432(CX), Z25
+	VPBROADCASTD     260(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     580(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     900(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1220(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1540(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1860(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10496(CX), Z24
+	VMOVDQU32        10560(CX), Z25
+	VPBROADCASTD     264(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     584(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     904(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1224(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1544(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1864(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10624(CX), Z24
+	VMOVDQU32        10688(CX), Z25
+	VPBROADCASTD     268(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     588(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     908(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1228(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1548(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1868(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10752(CX), Z24
+	VMOVDQU32        10816(CX), Z25
+	VPBROADCASTD     272(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     592(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     912(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1232(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1552(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1872(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10880(CX), Z24
+	VMOVDQU32        10944(CX), Z25
+	VPBROADCASTD     276(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     596(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     916(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1236(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1556(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1876(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        11008(CX), Z24
+	VMOVDQU32        11072(CX), Z25
+	VPBROADCASTD     280(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     600(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     920(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1240(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1560(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1880(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        11136(CX), Z24
+	VMOVDQU32        11200(CX), Z25
+	VPBROADCASTD     284(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     604(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     924(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1244(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1564(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1884(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVUPS          11264(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          256(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z14, Z28
+	VMOVUPS          Z28, 256(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          384(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z15, Z28
+	VMOVUPS          Z28, 384(AX)
+	VPSUBD           Z4, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z24, Z16, Z16
+	VMOVUPS          512(AX), Z28
+	VFMADD231PS.BCST 1584(DX), Z16, Z28
+	VMOVUPS          Z28, 512(AX)
+	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z24, Z17, Z17
+	VMOVUPS          640(AX), Z28
+	VFMADD231PS.BCST 1904(DX), Z17, Z28
+	VMOVUPS          Z28, 640(AX)
+	VMOVUPS          11328(CX), Z24
+	VPSUBD           Z6, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z24, Z18, Z18
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z18, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS           Z24, Z19, Z19
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z19, Z28
+	VMOVUPS          Z28, 192(AX)
+	VPSUBD           Z8, Z20, Z20
+	VCVTDQ2PS        Z20, Z20
+	VMULPS           Z24, Z20, Z20
+	VMOVUPS          320(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z20, Z28
+	VMOVUPS          Z28, 320(AX)
+	VPSUBD           Z9, Z21, Z21
+	VCVTDQ2PS        Z21, Z21
+	VMULPS           Z24, Z21, Z21
+	VMOVUPS          448(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z21, Z28
+	VMOVUPS          Z28, 448(AX)
+	VPSUBD           Z10, Z22, Z22
+	VCVTDQ2PS        Z22, Z22
+	VMULPS           Z24, Z22, Z22
+	VMOVUPS          576(AX), Z28
+	VFMADD231PS.BCST 1584(DX), Z22, Z28
+	VMOVUPS          Z28, 576(AX)
+	VPSUBD           Z11, Z23, Z23
+	VCVTDQ2PS        Z23, Z23
+	VMULPS           Z24, Z23, Z23
+	VMOVUPS          704(AX), Z28
+	VFMADD231PS.BCST 1904(DX), Z23, Z28
+	VMOVUPS          Z28, 704(AX)
+	ADDQ             $+768, AX
+	ADDQ             $+1920, DX
+	DECQ             BX
+	JNZ              tileBias16Wx6Tile
+	VZEROUPPER
+	RET
+
+DATA lowWord<>+0(SB)/8, $0x0000ffff0000ffff
+GLOBL lowWord<>(SB), RODATA|NOPTR, $8
+
+// func tileBias16Wx4(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias16Wx4(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias16Wx4Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+16, R9
+
+tileBias16Wx4Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
+	VPANDD.BCST      lowWord<>+0(SB), Z29, Z29
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     640(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     960(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     644(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     964(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     648(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     968(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     652(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     972(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z29, Z4, Z16
+	VPDPWSSD         Z29, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
+	ADDQ             $+512, SI
+	ADDQ             $+128, DI
+	ADDQ             $+16, R8
+	DECQ             R9
+	JNZ              tileBias16Wx4Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU32        10240(CX), Z24
+	VMOVDQU32        10304(CX), Z25
+	VPBROADCASTD     256(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     576(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     896(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1216(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10368(CX), Z24
+	VMOVDQU32        10432(CX), Z25
+	VPBROADCASTD     260(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     580(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     900(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1220(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10496(CX), Z24
+	VMOVDQU32        10560(CX), Z25
+	VPBROADCASTD     264(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     584(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     904(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1224(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10624(CX), Z24
+	VMOVDQU32        10688(CX), Z25
+	VPBROADCASTD     268(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     588(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     908(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1228(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10752(CX), Z24
+	VMOVDQU32        10816(CX), Z25
+	VPBROADCASTD     272(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     592(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     912(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1232(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10880(CX), Z24
+	VMOVDQU32        10944(CX), Z25
+	VPBROADCASTD     276(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     596(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     916(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1236(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        11008(CX), Z24
+	VMOVDQU32        11072(CX), Z25
+	VPBROADCASTD     280(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     600(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     920(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1240(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        11136(CX), Z24
+	VMOVDQU32        11200(CX), Z25
+	VPBROADCASTD     284(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     604(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     924(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1244(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVUPS          11264(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          256(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z14, Z28
+	VMOVUPS          Z28, 256(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          384(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z15, Z28
+	VMOVUPS          Z28, 384(AX)
+	VMOVUPS          11328(CX), Z24
+	VPSUBD           Z4, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z24, Z16, Z16
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z16, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z24, Z17, Z17
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z17, Z28
+	VMOVUPS          Z28, 192(AX)
+	VPSUBD           Z6, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z24, Z18, Z18
+	VMOVUPS          320(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z18, Z28
+	VMOVUPS          Z28, 320(AX)
+	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS           Z24, Z19, Z19
+	VMOVUPS          448(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z19, Z28
+	VMOVUPS          Z28, 448(AX)
+	ADDQ             $+512, AX
+	ADDQ             $+1280, DX
+	DECQ             BX
+	JNZ              tileBias16Wx4Tile
+	VZEROUPPER
+	RET
+
+// func tileBias16Wx2(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias16Wx2(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias16Wx2Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+16, R9
+
+tileBias16Wx2Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
+	VPANDD.BCST      lowWord<>+0(SB), Z29, Z29
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z29, Z2, Z14
+	VPDPWSSD         Z29, Z3, Z15
+	ADDQ             $+512, SI
+	ADDQ             $+128, DI
+	ADDQ             $+16, R8
+	DECQ             R9
+	JNZ              tileBias16Wx2Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VMOVDQU32        10240(CX), Z24
+	VMOVDQU32        10304(CX), Z25
+	VPBROADCASTD     256(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     576(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10368(CX), Z24
+	VMOVDQU32        10432(CX), Z25
+	VPBROADCASTD     260(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     580(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10496(CX), Z24
+	VMOVDQU32        10560(CX), Z25
+	VPBROADCASTD     264(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     584(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10624(CX), Z24
+	VMOVDQU32        10688(CX), Z25
+	VPBROADCASTD     268(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     588(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10752(CX), Z24
+	VMOVDQU32        10816(CX), Z25
+	VPBROADCASTD     272(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     592(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10880(CX), Z24
+	VMOVDQU32        10944(CX), Z25
+	VPBROADCASTD     276(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     596(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        11008(CX), Z24
+	VMOVDQU32        11072(CX), Z25
+	VPBROADCASTD     280(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     600(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        11136(CX), Z24
+	VMOVDQU32        11200(CX), Z25
+	VPBROADCASTD     284(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     604(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVUPS          11264(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VMOVUPS          11328(CX), Z24
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z14, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z15, Z28
+	VMOVUPS          Z28, 192(AX)
+	ADDQ             $+256, AX
+	ADDQ             $+640, DX
+	DECQ             BX
+	JNZ              tileBias16Wx2Tile
+	VZEROUPPER
+	RET
+
+// func tileBias16Wx1(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias16Wx1(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias16Wx1Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+16, R9
+
+tileBias16Wx1Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
+	VPANDD.BCST      lowWord<>+0(SB), Z29, Z29
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z29, Z1, Z13
+	ADDQ             $+512, SI
+	ADDQ             $+128, DI
+	ADDQ             $+16, R8
+	DECQ             R9
+	JNZ              tileBias16Wx1Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VMOVDQU32        10240(CX), Z24
+	VMOVDQU32        10304(CX), Z25
+	VPBROADCASTD     256(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10368(CX), Z24
+	VMOVDQU32        10432(CX), Z25
+	VPBROADCASTD     260(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10496(CX), Z24
+	VMOVDQU32        10560(CX), Z25
+	VPBROADCASTD     264(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10624(CX), Z24
+	VMOVDQU32        10688(CX), Z25
+	VPBROADCASTD     268(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10752(CX), Z24
+	VMOVDQU32        10816(CX), Z25
+	VPBROADCASTD     272(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10880(CX), Z24
+	VMOVDQU32        10944(CX), Z25
+	VPBROADCASTD     276(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        11008(CX), Z24
+	VMOVDQU32        11072(CX), Z25
+	VPBROADCASTD     280(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        11136(CX), Z24
+	VMOVDQU32        11200(CX), Z25
+	VPBROADCASTD     284(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVUPS          11264(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VMOVUPS          11328(CX), Z24
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z13, Z28
+	VMOVUPS          Z28, 64(AX)
+	ADDQ             $+128, AX
+	ADDQ             $+320, DX
+	DECQ             BX
+	JNZ              tileBias16Wx1Tile
+	VZEROUPPER
+	RET
+
+// func tileBias16x6(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias16x6(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias16x6Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	VPXORD Z20, Z20, Z20
+	VPXORD Z21, Z21, Z21
+	VPXORD Z22, Z22, Z22
+	VPXORD Z23, Z23, Z23
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+16, R9
+
+tileBias16x6Group:
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     640(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     960(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1280(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1600(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     644(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     964(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1284(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1604(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     648(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     968(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1288(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1608(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     652(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     972(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1292(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1612(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPMULLD          Z28, Z0, Z0
+	VPADDD           Z0, Z12, Z12
+	VPMULLD          Z28, Z1, Z1
+	VPADDD           Z1, Z13, Z13
+	VPMULLD          Z28, Z2, Z2
+	VPADDD           Z2, Z14, Z14
+	VPMULLD          Z28, Z3, Z3
+	VPADDD           Z3, Z15, Z15
+	VPMULLD          Z28, Z4, Z4
+	VPADDD           Z4, Z16, Z16
+	VPMULLD          Z28, Z5, Z5
+	VPADDD           Z5, Z17, Z17
+	VPMULLD          Z29, Z6, Z6
+	VPADDD           Z6, Z18, Z18
+	VPMULLD          Z29, Z7, Z7
+	VPADDD           Z7, Z19, Z19
+	VPMULLD          Z29, Z8, Z8
+	VPADDD           Z8, Z20, Z20
+	VPMULLD          Z29, Z9, Z9
+	VPADDD           Z9, Z21, Z21
+	VPMULLD          Z29, Z10, Z10
+	VPADDD           Z10, Z22, Z22
+	VPMULLD          Z29, Z11, Z11
+	VPADDD           Z11, Z23, Z23
+	ADDQ             $+512, SI
+	ADDQ             $+128, DI
+	ADDQ             $+16, R8
+	DECQ             R9
+	JNZ              tileBias16x6Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VMOVDQU32        10240(CX), Z24
+	VMOVDQU32        10304(CX), Z25
+	VPBROADCASTD     256(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     576(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     896(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1216(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1536(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1856(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10368(CX), Z24
+	VMOVDQU32        10432(CX), Z25
+	VPBROADCASTD     260(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     580(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     900(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1220(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1540(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1860(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10496(CX), Z24
+	VMOVDQU32        10560(CX), Z25
+	VPBROADCASTD     264(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     584(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     904(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1224(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1544(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1864(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10624(CX), Z24
+	VMOVDQU32        10688(CX), Z25
+	VPBROADCASTD     268(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     588(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     908(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1228(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1548(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1868(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10752(CX), Z24
+	VMOVDQU32        10816(CX), Z25
+	VPBROADCASTD     272(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     592(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     912(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1232(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1552(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1872(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        10880(CX), Z24
+	VMOVDQU32        10944(CX), Z25
+	VPBROADCASTD     276(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     596(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     916(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1236(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1556(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1876(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        11008(CX), Z24
+	VMOVDQU32        11072(CX), Z25
+	VPBROADCASTD     280(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     600(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     920(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1240(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1560(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1880(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        11136(CX), Z24
+	VMOVDQU32        11200(CX), Z25
+	VPBROADCASTD     284(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     604(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     924(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1244(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1564(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1884(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVUPS          11264(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          256(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z14, Z28
+	VMOVUPS          Z28, 256(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          384(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z15, Z28
+	VMOVUPS          Z28, 384(AX)
+	VPSUBD           Z4, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z24, Z16, Z16
+	VMOVUPS          512(AX), Z28
+	VFMADD231PS.BCST 1584(DX), Z16, Z28
+	VMOVUPS          Z28, 512(AX)
+	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z24, Z17, Z17
+	VMOVUPS          640(AX), Z28
+	VFMADD231PS.BCST 1904(DX), Z17, Z28
+	VMOVUPS          Z28, 640(AX)
+	VMOVUPS          11328(CX), Z24
+	VPSUBD           Z6, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z24, Z18, Z18
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z18, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS           Z24, Z19, Z19
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z19, Z28
+	VMOVUPS          Z28, 192(AX)
+	VPSUBD           Z8, Z20, Z20
+	VCVTDQ2PS        Z20, Z20
+	VMULPS           Z24, Z20, Z20
+	VMOVUPS          320(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z20, Z28
+	VMOVUPS          Z28, 320(AX)
+	VPSUBD           Z9, Z21, Z21
+	VCVTDQ2PS        Z21, Z21
+	VMULPS           Z24, Z21, Z21
+	VMOVUPS          448(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z21, Z28
+	VMOVUPS          Z28, 448(AX)
+	VPSUBD           Z10, Z22, Z22
+	VCVTDQ2PS        Z22, Z22
+	VMULPS           Z24, Z22, Z22
+	VMOVUPS          576(AX), Z28
+	VFMADD231PS.BCST 1584(DX), Z22, Z28
+	VMOVUPS          Z28, 576(AX)
+	VPSUBD           Z11, Z23, Z23
+	VCVTDQ2PS        Z23, Z23
+	VMULPS           Z24, Z23, Z23
+	VMOVUPS          704(AX), Z28
+	VFMADD231PS.BCST 1904(DX), Z23, Z28
+	VMOVUPS          Z28, 704(AX)
+	ADDQ             $+768, AX
+	ADDQ             $+1920, DX
+	DECQ             BX
+	JNZ              tileBias16x6Tile
+	VZEROUPPER
+	RET
+
+// func tileBias16x4(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias16x4(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias16x4Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+16, R9
+
+tileBias16x4Group:
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     640(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     960(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     644(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     964(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     648(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     968(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     652(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     972(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPMULLD          Z28, Z0, Z0
+	VPADDD           Z0, Z12, Z12
+	VPMULLD          Z28, Z1, Z1
+	VPADDD           Z1, Z13, Z13
+	VPMULLD          Z28, Z2, Z2
+	VPADDD           Z2, Z14, Z14
+	VPMULLD          Z28, Z3, Z3
+	VPADDD           Z3, Z15, Z15
+	VPMULLD          Z29, Z4, Z4
+	VPADDD           Z4, Z16, Z16
+	VPMULLD          Z29, Z5, Z5
+	VPADDD           Z5, Z17, Z17
+	VPMULLD          Z29, Z6, Z6
+	VPADDD           Z6, Z18, Z18
+	VPMULLD          Z29, Z7, Z7
+	VPADDD           Z7, Z19, Z19
+	ADDQ             $+512, SI
+	ADDQ             $+128, DI
+	ADDQ             $+16, R8
+	DECQ             R9
+	JNZ              tileBias16x4Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU32        10240(CX), Z24
+	VMOVDQU32        10304(CX), Z25
+	VPBROADCASTD     256(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     576(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     896(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1216(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10368(CX), Z24
+	VMOVDQU32        10432(CX), Z25
+	VPBROADCASTD     260(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     580(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     900(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1220(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10496(CX), Z24
+	VMOVDQU32        10560(CX), Z25
+	VPBROADCASTD     264(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     584(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     904(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1224(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10624(CX), Z24
+	VMOVDQU32        10688(CX), Z25
+	VPBROADCASTD     268(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     588(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     908(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1228(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10752(CX), Z24
+	VMOVDQU32        10816(CX), Z25
+	VPBROADCASTD     272(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     592(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     912(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1232(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        10880(CX), Z24
+	VMOVDQU32        10944(CX), Z25
+	VPBROADCASTD     276(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     596(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     916(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1236(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        11008(CX), Z24
+	VMOVDQU32        11072(CX), Z25
+	VPBROADCASTD     280(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     600(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     920(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1240(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        11136(CX), Z24
+	VMOVDQU32        11200(CX), Z25
+	VPBROADCASTD     284(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     604(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     924(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1244(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVUPS          11264(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          256(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z14, Z28
+	VMOVUPS          Z28, 256(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          384(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z15, Z28
+	VMOVUPS          Z28, 384(AX)
+	VMOVUPS          11328(CX), Z24
+	VPSUBD           Z4, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z24, Z16, Z16
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z16, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z24, Z17, Z17
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z17, Z28
+	VMOVUPS          Z28, 192(AX)
+	VPSUBD           Z6, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z24, Z18, Z18
+	VMOVUPS          320(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z18, Z28
+	VMOVUPS          Z28, 320(AX)
+	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS           Z24, Z19, Z19
+	VMOVUPS          448(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z19, Z28
+	VMOVUPS          Z28, 448(AX)
+	ADDQ             $+512, AX
+	ADDQ             $+1280, DX
+	DECQ             BX
+	JNZ              tileBias16x4Tile
+	VZEROUPPER
+	RET
+
+// func tileBias16x2(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias16x2(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias16x2Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+16, R9
+
+tileBias16x2Group:
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPMULLD          Z28, Z0, Z0
+	VPADDD           Z0, Z12, Z12
+	VPMULLD          Z28, Z1, Z1
+	VPADDD           Z1, Z13, Z13
+	VPMULLD          Z29, Z2, Z2
+	VPADDD           Z2, Z14, Z14
+	VPMULLD          Z29, Z3, Z3
+	VPADDD           Z3, Z15, Z15
+	ADDQ             $+512, SI
+	ADDQ             $+128, DI
+	ADDQ             $+16, R8
+	DECQ             R9
+	JNZ              tileBias16x2Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VMOVDQU32        10240(CX), Z24
+	VMOVDQU32        10304(CX), Z25
+	VPBROADCASTD     256(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     576(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10368(CX), Z24
+	VMOVDQU32        10432(CX), Z25
+	VPBROADCASTD     260(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     580(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10496(CX), Z24
+	VMOVDQU32        10560(CX), Z25
+	VPBROADCASTD     264(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     584(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10624(CX), Z24
+	VMOVDQU32        10688(CX), Z25
+	VPBROADCASTD     268(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     588(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10752(CX), Z24
+	VMOVDQU32        10816(CX), Z25
+	VPBROADCASTD     272(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     592(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        10880(CX), Z24
+	VMOVDQU32        10944(CX), Z25
+	VPBROADCASTD     276(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     596(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        11008(CX), Z24
+	VMOVDQU32        11072(CX), Z25
+	VPBROADCASTD     280(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     600(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        11136(CX), Z24
+	VMOVDQU32        11200(CX), Z25
+	VPBROADCASTD     284(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     604(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVUPS          11264(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VMOVUPS          11328(CX), Z24
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z14, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z15, Z28
+	VMOVUPS          Z28, 192(AX)
+	ADDQ             $+256, AX
+	ADDQ             $+640, DX
+	DECQ             BX
+	JNZ              tileBias16x2Tile
+	VZEROUPPER
+	RET
+
+// func tileBias16x1(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias16x1(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias16x1Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+16, R9
+
+tileBias16x1Group:
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPMULLD          Z28, Z0, Z0
+	VPADDD           Z0, Z12, Z12
+	VPMULLD          Z29, Z1, Z1
+	VPADDD           Z1, Z13, Z13
+	ADDQ             $+512, SI
+	ADDQ             $+128, DI
+	ADDQ             $+16, R8
+	DECQ             R9
+	JNZ              tileBias16x1Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VMOVDQU32        10240(CX), Z24
+	VMOVDQU32        10304(CX), Z25
+	VPBROADCASTD     256(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10368(CX), Z24
+	VMOVDQU32        10432(CX), Z25
+	VPBROADCASTD     260(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10496(CX), Z24
+	VMOVDQU32        10560(CX), Z25
+	VPBROADCASTD     264(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10624(CX), Z24
+	VMOVDQU32        10688(CX), Z25
+	VPBROADCASTD     268(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10752(CX), Z24
+	VMOVDQU32        10816(CX), Z25
+	VPBROADCASTD     272(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        10880(CX), Z24
+	VMOVDQU32        10944(CX), Z25
+	VPBROADCASTD     276(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        11008(CX), Z24
+	VMOVDQU32        11072(CX), Z25
+	VPBROADCASTD     280(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        11136(CX), Z24
+	VMOVDQU32        11200(CX), Z25
+	VPBROADCASTD     284(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVUPS          11264(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VMOVUPS          11328(CX), Z24
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z13, Z28
+	VMOVUPS          Z28, 64(AX)
+	ADDQ             $+128, AX
+	ADDQ             $+320, DX
+	DECQ             BX
+	JNZ              tileBias16x1Tile
+	VZEROUPPER
+	RET
+
+// func tileBias32Wx6(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias32Wx6(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias32Wx6Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	VPXORD Z20, Z20, Z20
+	VPXORD Z21, Z21, Z21
+	VPXORD Z22, Z22, Z22
+	VPXORD Z23, Z23, Z23
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+8, R9
+
+tileBias32Wx6Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
+	VPANDD.BCST      lowWord<>+0(SB), Z29, Z29
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     640(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     960(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1280(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1600(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     644(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     964(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1284(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1604(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     648(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     968(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1288(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1608(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     652(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     972(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1292(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1612(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        512(SI), Z24
+	VMOVDQU32        576(SI), Z25
+	VPBROADCASTD     16(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     336(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     656(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     976(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1296(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1616(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        640(SI), Z24
+	VMOVDQU32        704(SI), Z25
+	VPBROADCASTD     20(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     340(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     660(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     980(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1300(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1620(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        768(SI), Z24
+	VMOVDQU32        832(SI), Z25
+	VPBROADCASTD     24(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     344(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     664(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     984(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1304(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1624(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        896(SI), Z24
+	VMOVDQU32        960(SI), Z25
+	VPBROADCASTD     28(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     348(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     668(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     988(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1308(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1628(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z28, Z4, Z16
+	VPDPWSSD         Z28, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
+	VPDPWSSD         Z29, Z8, Z20
+	VPDPWSSD         Z29, Z9, Z21
+	VPDPWSSD         Z29, Z10, Z22
+	VPDPWSSD         Z29, Z11, Z23
+	ADDQ             $+1024, SI
+	ADDQ             $+128, DI
+	ADDQ             $+32, R8
+	DECQ             R9
+	JNZ              tileBias32Wx6Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VMOVDQU32        9216(CX), Z24
+	VMOVDQU32        9280(CX), Z25
+	VPBROADCASTD     288(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     608(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     928(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1248(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1568(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1888(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        9344(CX), Z24
+	VMOVDQU32        9408(CX), Z25
+	VPBROADCASTD     292(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     612(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     932(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1252(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1572(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1892(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        9472(CX), Z24
+	VMOVDQU32        9536(CX), Z25
+	VPBROADCASTD     296(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     616(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     936(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1256(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1576(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1896(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        9600(CX), Z24
+	VMOVDQU32        9664(CX), Z25
+	VPBROADCASTD     300(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     620(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     940(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1260(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1580(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1900(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVUPS          9728(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          256(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z14, Z28
+	VMOVUPS          Z28, 256(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          384(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z15, Z28
+	VMOVUPS          Z28, 384(AX)
+	VPSUBD           Z4, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z24, Z16, Z16
+	VMOVUPS          512(AX), Z28
+	VFMADD231PS.BCST 1584(DX), Z16, Z28
+	VMOVUPS          Z28, 512(AX)
+	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z24, Z17, Z17
+	VMOVUPS          640(AX), Z28
+	VFMADD231PS.BCST 1904(DX), Z17, Z28
+	VMOVUPS          Z28, 640(AX)
+	VMOVUPS          9792(CX), Z24
+	VPSUBD           Z6, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z24, Z18, Z18
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z18, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS           Z24, Z19, Z19
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z19, Z28
+	VMOVUPS          Z28, 192(AX)
+	VPSUBD           Z8, Z20, Z20
+	VCVTDQ2PS        Z20, Z20
+	VMULPS           Z24, Z20, Z20
+	VMOVUPS          320(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z20, Z28
+	VMOVUPS          Z28, 320(AX)
+	VPSUBD           Z9, Z21, Z21
+	VCVTDQ2PS        Z21, Z21
+	VMULPS           Z24, Z21, Z21
+	VMOVUPS          448(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z21, Z28
+	VMOVUPS          Z28, 448(AX)
+	VPSUBD           Z10, Z22, Z22
+	VCVTDQ2PS        Z22, Z22
+	VMULPS           Z24, Z22, Z22
+	VMOVUPS          576(AX), Z28
+	VFMADD231PS.BCST 1584(DX), Z22, Z28
+	VMOVUPS          Z28, 576(AX)
+	VPSUBD           Z11, Z23, Z23
+	VCVTDQ2PS        Z23, Z23
+	VMULPS           Z24, Z23, Z23
+	VMOVUPS          704(AX), Z28
+	VFMADD231PS.BCST 1904(DX), Z23, Z28
+	VMOVUPS          Z28, 704(AX)
+	ADDQ             $+768, AX
+	ADDQ             $+1920, DX
+	DECQ             BX
+	JNZ              tileBias32Wx6Tile
+	VZEROUPPER
+	RET
+
+// func tileBias32Wx4(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias32Wx4(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias32Wx4Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+8, R9
+
+tileBias32Wx4Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
+	VPANDD.BCST      lowWord<>+0(SB), Z29, Z29
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     640(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     960(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     644(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     964(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     648(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     968(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     652(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     972(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        512(SI), Z24
+	VMOVDQU32        576(SI), Z25
+	VPBROADCASTD     16(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     336(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     656(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     976(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        640(SI), Z24
+	VMOVDQU32        704(SI), Z25
+	VPBROADCASTD     20(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     340(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     660(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     980(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        768(SI), Z24
+	VMOVDQU32        832(SI), Z25
+	VPBROADCASTD     24(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     344(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     664(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     984(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        896(SI), Z24
+	VMOVDQU32        960(SI), Z25
+	VPBROADCASTD     28(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     348(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     668(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     988(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z28, Z2, Z14
+	VPDPWSSD         Z28, Z3, Z15
+	VPDPWSSD         Z29, Z4, Z16
+	VPDPWSSD         Z29, Z5, Z17
+	VPDPWSSD         Z29, Z6, Z18
+	VPDPWSSD         Z29, Z7, Z19
+	ADDQ             $+1024, SI
+	ADDQ             $+128, DI
+	ADDQ             $+32, R8
+	DECQ             R9
+	JNZ              tileBias32Wx4Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU32        9216(CX), Z24
+	VMOVDQU32        9280(CX), Z25
+	VPBROADCASTD     288(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     608(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     928(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1248(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        9344(CX), Z24
+	VMOVDQU32        9408(CX), Z25
+	VPBROADCASTD     292(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     612(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     932(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1252(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        9472(CX), Z24
+	VMOVDQU32        9536(CX), Z25
+	VPBROADCASTD     296(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     616(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     936(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1256(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        9600(CX), Z24
+	VMOVDQU32        9664(CX), Z25
+	VPBROADCASTD     300(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     620(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     940(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1260(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVUPS          9728(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          256(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z14, Z28
+	VMOVUPS          Z28, 256(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          384(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z15, Z28
+	VMOVUPS          Z28, 384(AX)
+	VMOVUPS          9792(CX), Z24
+	VPSUBD           Z4, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z24, Z16, Z16
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z16, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z24, Z17, Z17
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z17, Z28
+	VMOVUPS          Z28, 192(AX)
+	VPSUBD           Z6, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z24, Z18, Z18
+	VMOVUPS          320(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z18, Z28
+	VMOVUPS          Z28, 320(AX)
+	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS           Z24, Z19, Z19
+	VMOVUPS          448(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z19, Z28
+	VMOVUPS          Z28, 448(AX)
+	ADDQ             $+512, AX
+	ADDQ             $+1280, DX
+	DECQ             BX
+	JNZ              tileBias32Wx4Tile
+	VZEROUPPER
+	RET
+
+// func tileBias32Wx2(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias32Wx2(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias32Wx2Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+8, R9
+
+tileBias32Wx2Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
+	VPANDD.BCST      lowWord<>+0(SB), Z29, Z29
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        512(SI), Z24
+	VMOVDQU32        576(SI), Z25
+	VPBROADCASTD     16(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     336(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        640(SI), Z24
+	VMOVDQU32        704(SI), Z25
+	VPBROADCASTD     20(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     340(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        768(SI), Z24
+	VMOVDQU32        832(SI), Z25
+	VPBROADCASTD     24(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     344(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        896(SI), Z24
+	VMOVDQU32        960(SI), Z25
+	VPBROADCASTD     28(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     348(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z28, Z1, Z13
+	VPDPWSSD         Z29, Z2, Z14
+	VPDPWSSD         Z29, Z3, Z15
+	ADDQ             $+1024, SI
+	ADDQ             $+128, DI
+	ADDQ             $+32, R8
+	DECQ             R9
+	JNZ              tileBias32Wx2Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VMOVDQU32        9216(CX), Z24
+	VMOVDQU32        9280(CX), Z25
+	VPBROADCASTD     288(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     608(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        9344(CX), Z24
+	VMOVDQU32        9408(CX), Z25
+	VPBROADCASTD     292(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     612(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        9472(CX), Z24
+	VMOVDQU32        9536(CX), Z25
+	VPBROADCASTD     296(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     616(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        9600(CX), Z24
+	VMOVDQU32        9664(CX), Z25
+	VPBROADCASTD     300(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     620(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVUPS          9728(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VMOVUPS          9792(CX), Z24
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z14, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z15, Z28
+	VMOVUPS          Z28, 192(AX)
+	ADDQ             $+256, AX
+	ADDQ             $+640, DX
+	DECQ             BX
+	JNZ              tileBias32Wx2Tile
+	VZEROUPPER
+	RET
+
+// func tileBias32Wx1(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias32Wx1(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias32Wx1Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+8, R9
+
+tileBias32Wx1Group:
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
+	VPANDD.BCST      lowWord<>+0(SB), Z29, Z29
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        512(SI), Z24
+	VMOVDQU32        576(SI), Z25
+	VPBROADCASTD     16(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        640(SI), Z24
+	VMOVDQU32        704(SI), Z25
+	VPBROADCASTD     20(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        768(SI), Z24
+	VMOVDQU32        832(SI), Z25
+	VPBROADCASTD     24(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        896(SI), Z24
+	VMOVDQU32        960(SI), Z25
+	VPBROADCASTD     28(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VPDPWSSD         Z28, Z0, Z12
+	VPDPWSSD         Z29, Z1, Z13
+	ADDQ             $+1024, SI
+	ADDQ             $+128, DI
+	ADDQ             $+32, R8
+	DECQ             R9
+	JNZ              tileBias32Wx1Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VMOVDQU32        9216(CX), Z24
+	VMOVDQU32        9280(CX), Z25
+	VPBROADCASTD     288(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        9344(CX), Z24
+	VMOVDQU32        9408(CX), Z25
+	VPBROADCASTD     292(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        9472(CX), Z24
+	VMOVDQU32        9536(CX), Z25
+	VPBROADCASTD     296(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        9600(CX), Z24
+	VMOVDQU32        9664(CX), Z25
+	VPBROADCASTD     300(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVUPS          9728(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VMOVUPS          9792(CX), Z24
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z13, Z28
+	VMOVUPS          Z28, 64(AX)
+	ADDQ             $+128, AX
+	ADDQ             $+320, DX
+	DECQ             BX
+	JNZ              tileBias32Wx1Tile
+	VZEROUPPER
+	RET
+
+// func tileBias32x6(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias32x6(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias32x6Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	VPXORD Z20, Z20, Z20
+	VPXORD Z21, Z21, Z21
+	VPXORD Z22, Z22, Z22
+	VPXORD Z23, Z23, Z23
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+8, R9
+
+tileBias32x6Group:
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     640(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     960(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1280(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1600(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     644(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     964(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1284(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1604(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     648(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     968(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1288(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1608(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     652(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     972(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1292(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1612(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        512(SI), Z24
+	VMOVDQU32        576(SI), Z25
+	VPBROADCASTD     16(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     336(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     656(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     976(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1296(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1616(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        640(SI), Z24
+	VMOVDQU32        704(SI), Z25
+	VPBROADCASTD     20(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     340(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     660(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     980(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1300(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1620(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        768(SI), Z24
+	VMOVDQU32        832(SI), Z25
+	VPBROADCASTD     24(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     344(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     664(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     984(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1304(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1624(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        896(SI), Z24
+	VMOVDQU32        960(SI), Z25
+	VPBROADCASTD     28(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     348(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z7
+	VPBROADCASTD     668(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z8
+	VPBROADCASTD     988(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z9
+	VPBROADCASTD     1308(R8), Z26
+	VPDPBUSD         Z26, Z24, Z4
+	VPDPBUSD         Z26, Z25, Z10
+	VPBROADCASTD     1628(R8), Z27
+	VPDPBUSD         Z27, Z24, Z5
+	VPDPBUSD         Z27, Z25, Z11
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPMULLD          Z28, Z0, Z0
+	VPADDD           Z0, Z12, Z12
+	VPMULLD          Z28, Z1, Z1
+	VPADDD           Z1, Z13, Z13
+	VPMULLD          Z28, Z2, Z2
+	VPADDD           Z2, Z14, Z14
+	VPMULLD          Z28, Z3, Z3
+	VPADDD           Z3, Z15, Z15
+	VPMULLD          Z28, Z4, Z4
+	VPADDD           Z4, Z16, Z16
+	VPMULLD          Z28, Z5, Z5
+	VPADDD           Z5, Z17, Z17
+	VPMULLD          Z29, Z6, Z6
+	VPADDD           Z6, Z18, Z18
+	VPMULLD          Z29, Z7, Z7
+	VPADDD           Z7, Z19, Z19
+	VPMULLD          Z29, Z8, Z8
+	VPADDD           Z8, Z20, Z20
+	VPMULLD          Z29, Z9, Z9
+	VPADDD           Z9, Z21, Z21
+	VPMULLD          Z29, Z10, Z10
+	VPADDD           Z10, Z22, Z22
+	VPMULLD          Z29, Z11, Z11
+	VPADDD           Z11, Z23, Z23
+	ADDQ             $+1024, SI
+	ADDQ             $+128, DI
+	ADDQ             $+32, R8
+	DECQ             R9
+	JNZ              tileBias32x6Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VPXORD           Z8, Z8, Z8
+	VPXORD           Z9, Z9, Z9
+	VPXORD           Z10, Z10, Z10
+	VPXORD           Z11, Z11, Z11
+	VMOVDQU32        9216(CX), Z24
+	VMOVDQU32        9280(CX), Z25
+	VPBROADCASTD     288(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     608(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     928(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1248(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1568(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1888(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        9344(CX), Z24
+	VMOVDQU32        9408(CX), Z25
+	VPBROADCASTD     292(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     612(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     932(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1252(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1572(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1892(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        9472(CX), Z24
+	VMOVDQU32        9536(CX), Z25
+	VPBROADCASTD     296(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     616(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     936(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1256(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1576(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1896(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVDQU32        9600(CX), Z24
+	VMOVDQU32        9664(CX), Z25
+	VPBROADCASTD     300(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     620(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z7
+	VPBROADCASTD     940(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z8
+	VPBROADCASTD     1260(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z9
+	VPBROADCASTD     1580(DX), Z26
+	VPDPWSSD         Z26, Z24, Z4
+	VPDPWSSD         Z26, Z25, Z10
+	VPBROADCASTD     1900(DX), Z27
+	VPDPWSSD         Z27, Z24, Z5
+	VPDPWSSD         Z27, Z25, Z11
+	VMOVUPS          9728(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          256(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z14, Z28
+	VMOVUPS          Z28, 256(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          384(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z15, Z28
+	VMOVUPS          Z28, 384(AX)
+	VPSUBD           Z4, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z24, Z16, Z16
+	VMOVUPS          512(AX), Z28
+	VFMADD231PS.BCST 1584(DX), Z16, Z28
+	VMOVUPS          Z28, 512(AX)
+	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z24, Z17, Z17
+	VMOVUPS          640(AX), Z28
+	VFMADD231PS.BCST 1904(DX), Z17, Z28
+	VMOVUPS          Z28, 640(AX)
+	VMOVUPS          9792(CX), Z24
+	VPSUBD           Z6, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z24, Z18, Z18
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z18, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS           Z24, Z19, Z19
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z19, Z28
+	VMOVUPS          Z28, 192(AX)
+	VPSUBD           Z8, Z20, Z20
+	VCVTDQ2PS        Z20, Z20
+	VMULPS           Z24, Z20, Z20
+	VMOVUPS          320(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z20, Z28
+	VMOVUPS          Z28, 320(AX)
+	VPSUBD           Z9, Z21, Z21
+	VCVTDQ2PS        Z21, Z21
+	VMULPS           Z24, Z21, Z21
+	VMOVUPS          448(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z21, Z28
+	VMOVUPS          Z28, 448(AX)
+	VPSUBD           Z10, Z22, Z22
+	VCVTDQ2PS        Z22, Z22
+	VMULPS           Z24, Z22, Z22
+	VMOVUPS          576(AX), Z28
+	VFMADD231PS.BCST 1584(DX), Z22, Z28
+	VMOVUPS          Z28, 576(AX)
+	VPSUBD           Z11, Z23, Z23
+	VCVTDQ2PS        Z23, Z23
+	VMULPS           Z24, Z23, Z23
+	VMOVUPS          704(AX), Z28
+	VFMADD231PS.BCST 1904(DX), Z23, Z28
+	VMOVUPS          Z28, 704(AX)
+	ADDQ             $+768, AX
+	ADDQ             $+1920, DX
+	DECQ             BX
+	JNZ              tileBias32x6Tile
+	VZEROUPPER
+	RET
+
+// func tileBias32x4(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias32x4(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias32x4Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	VPXORD Z18, Z18, Z18
+	VPXORD Z19, Z19, Z19
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+8, R9
+
+tileBias32x4Group:
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     640(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     960(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     644(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     964(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     648(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     968(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     652(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     972(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        512(SI), Z24
+	VMOVDQU32        576(SI), Z25
+	VPBROADCASTD     16(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     336(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     656(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     976(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        640(SI), Z24
+	VMOVDQU32        704(SI), Z25
+	VPBROADCASTD     20(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     340(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     660(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     980(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        768(SI), Z24
+	VMOVDQU32        832(SI), Z25
+	VPBROADCASTD     24(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     344(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     664(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     984(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        896(SI), Z24
+	VMOVDQU32        960(SI), Z25
+	VPBROADCASTD     28(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z4
+	VPBROADCASTD     348(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z5
+	VPBROADCASTD     668(R8), Z26
+	VPDPBUSD         Z26, Z24, Z2
+	VPDPBUSD         Z26, Z25, Z6
+	VPBROADCASTD     988(R8), Z27
+	VPDPBUSD         Z27, Z24, Z3
+	VPDPBUSD         Z27, Z25, Z7
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPMULLD          Z28, Z0, Z0
+	VPADDD           Z0, Z12, Z12
+	VPMULLD          Z28, Z1, Z1
+	VPADDD           Z1, Z13, Z13
+	VPMULLD          Z28, Z2, Z2
+	VPADDD           Z2, Z14, Z14
+	VPMULLD          Z28, Z3, Z3
+	VPADDD           Z3, Z15, Z15
+	VPMULLD          Z29, Z4, Z4
+	VPADDD           Z4, Z16, Z16
+	VPMULLD          Z29, Z5, Z5
+	VPADDD           Z5, Z17, Z17
+	VPMULLD          Z29, Z6, Z6
+	VPADDD           Z6, Z18, Z18
+	VPMULLD          Z29, Z7, Z7
+	VPADDD           Z7, Z19, Z19
+	ADDQ             $+1024, SI
+	ADDQ             $+128, DI
+	ADDQ             $+32, R8
+	DECQ             R9
+	JNZ              tileBias32x4Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VPXORD           Z4, Z4, Z4
+	VPXORD           Z5, Z5, Z5
+	VPXORD           Z6, Z6, Z6
+	VPXORD           Z7, Z7, Z7
+	VMOVDQU32        9216(CX), Z24
+	VMOVDQU32        9280(CX), Z25
+	VPBROADCASTD     288(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     608(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     928(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1248(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        9344(CX), Z24
+	VMOVDQU32        9408(CX), Z25
+	VPBROADCASTD     292(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     612(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     932(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1252(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        9472(CX), Z24
+	VMOVDQU32        9536(CX), Z25
+	VPBROADCASTD     296(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     616(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     936(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1256(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVDQU32        9600(CX), Z24
+	VMOVDQU32        9664(CX), Z25
+	VPBROADCASTD     300(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z4
+	VPBROADCASTD     620(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z5
+	VPBROADCASTD     940(DX), Z26
+	VPDPWSSD         Z26, Z24, Z2
+	VPDPWSSD         Z26, Z25, Z6
+	VPBROADCASTD     1260(DX), Z27
+	VPDPWSSD         Z27, Z24, Z3
+	VPDPWSSD         Z27, Z25, Z7
+	VMOVUPS          9728(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          256(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z14, Z28
+	VMOVUPS          Z28, 256(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          384(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z15, Z28
+	VMOVUPS          Z28, 384(AX)
+	VMOVUPS          9792(CX), Z24
+	VPSUBD           Z4, Z16, Z16
+	VCVTDQ2PS        Z16, Z16
+	VMULPS           Z24, Z16, Z16
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z16, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z5, Z17, Z17
+	VCVTDQ2PS        Z17, Z17
+	VMULPS           Z24, Z17, Z17
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z17, Z28
+	VMOVUPS          Z28, 192(AX)
+	VPSUBD           Z6, Z18, Z18
+	VCVTDQ2PS        Z18, Z18
+	VMULPS           Z24, Z18, Z18
+	VMOVUPS          320(AX), Z28
+	VFMADD231PS.BCST 944(DX), Z18, Z28
+	VMOVUPS          Z28, 320(AX)
+	VPSUBD           Z7, Z19, Z19
+	VCVTDQ2PS        Z19, Z19
+	VMULPS           Z24, Z19, Z19
+	VMOVUPS          448(AX), Z28
+	VFMADD231PS.BCST 1264(DX), Z19, Z28
+	VMOVUPS          Z28, 448(AX)
+	ADDQ             $+512, AX
+	ADDQ             $+1280, DX
+	DECQ             BX
+	JNZ              tileBias32x4Tile
+	VZEROUPPER
+	RET
+
+// func tileBias32x2(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias32x2(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias32x2Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+8, R9
+
+tileBias32x2Group:
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     320(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     324(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     328(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     332(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        512(SI), Z24
+	VMOVDQU32        576(SI), Z25
+	VPBROADCASTD     16(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     336(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        640(SI), Z24
+	VMOVDQU32        704(SI), Z25
+	VPBROADCASTD     20(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     340(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        768(SI), Z24
+	VMOVDQU32        832(SI), Z25
+	VPBROADCASTD     24(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     344(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        896(SI), Z24
+	VMOVDQU32        960(SI), Z25
+	VPBROADCASTD     28(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z2
+	VPBROADCASTD     348(R8), Z27
+	VPDPBUSD         Z27, Z24, Z1
+	VPDPBUSD         Z27, Z25, Z3
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPMULLD          Z28, Z0, Z0
+	VPADDD           Z0, Z12, Z12
+	VPMULLD          Z28, Z1, Z1
+	VPADDD           Z1, Z13, Z13
+	VPMULLD          Z29, Z2, Z2
+	VPADDD           Z2, Z14, Z14
+	VPMULLD          Z29, Z3, Z3
+	VPADDD           Z3, Z15, Z15
+	ADDQ             $+1024, SI
+	ADDQ             $+128, DI
+	ADDQ             $+32, R8
+	DECQ             R9
+	JNZ              tileBias32x2Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VPXORD           Z2, Z2, Z2
+	VPXORD           Z3, Z3, Z3
+	VMOVDQU32        9216(CX), Z24
+	VMOVDQU32        9280(CX), Z25
+	VPBROADCASTD     288(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     608(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        9344(CX), Z24
+	VMOVDQU32        9408(CX), Z25
+	VPBROADCASTD     292(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     612(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        9472(CX), Z24
+	VMOVDQU32        9536(CX), Z25
+	VPBROADCASTD     296(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     616(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVDQU32        9600(CX), Z24
+	VMOVDQU32        9664(CX), Z25
+	VPBROADCASTD     300(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z2
+	VPBROADCASTD     620(DX), Z27
+	VPDPWSSD         Z27, Z24, Z1
+	VPDPWSSD         Z27, Z25, Z3
+	VMOVUPS          9728(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          128(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z13, Z28
+	VMOVUPS          Z28, 128(AX)
+	VMOVUPS          9792(CX), Z24
+	VPSUBD           Z2, Z14, Z14
+	VCVTDQ2PS        Z14, Z14
+	VMULPS           Z24, Z14, Z14
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z14, Z28
+	VMOVUPS          Z28, 64(AX)
+	VPSUBD           Z3, Z15, Z15
+	VCVTDQ2PS        Z15, Z15
+	VMULPS           Z24, Z15, Z15
+	VMOVUPS          192(AX), Z28
+	VFMADD231PS.BCST 624(DX), Z15, Z28
+	VMOVUPS          Z28, 192(AX)
+	ADDQ             $+256, AX
+	ADDQ             $+640, DX
+	DECQ             BX
+	JNZ              tileBias32x2Tile
+	VZEROUPPER
+	RET
+
+// func tileBias32x1(c *float32, panel *byte, act *byte, tiles int)
+// Requires: AVX, AVX512F, AVX512VNNI
+TEXT ·tileBias32x1(SB), NOSPLIT, $0-32
+	MOVQ c+0(FP), AX
+	MOVQ panel+8(FP), CX
+	MOVQ act+16(FP), DX
+	MOVQ tiles+24(FP), BX
+
+tileBias32x1Tile:
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	MOVQ   CX, SI
+	LEAQ   8192(CX), DI
+	MOVQ   DX, R8
+	MOVQ   $+8, R9
+
+tileBias32x1Group:
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VMOVDQU32        (SI), Z24
+	VMOVDQU32        64(SI), Z25
+	VPBROADCASTD     (R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        128(SI), Z24
+	VMOVDQU32        192(SI), Z25
+	VPBROADCASTD     4(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        256(SI), Z24
+	VMOVDQU32        320(SI), Z25
+	VPBROADCASTD     8(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        384(SI), Z24
+	VMOVDQU32        448(SI), Z25
+	VPBROADCASTD     12(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        512(SI), Z24
+	VMOVDQU32        576(SI), Z25
+	VPBROADCASTD     16(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        640(SI), Z24
+	VMOVDQU32        704(SI), Z25
+	VPBROADCASTD     20(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        768(SI), Z24
+	VMOVDQU32        832(SI), Z25
+	VPBROADCASTD     24(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        896(SI), Z24
+	VMOVDQU32        960(SI), Z25
+	VPBROADCASTD     28(R8), Z26
+	VPDPBUSD         Z26, Z24, Z0
+	VPDPBUSD         Z26, Z25, Z1
+	VMOVDQU32        (DI), Z28
+	VMOVDQU32        64(DI), Z29
+	VPMULLD          Z28, Z0, Z0
+	VPADDD           Z0, Z12, Z12
+	VPMULLD          Z29, Z1, Z1
+	VPADDD           Z1, Z13, Z13
+	ADDQ             $+1024, SI
+	ADDQ             $+128, DI
+	ADDQ             $+32, R8
+	DECQ             R9
+	JNZ              tileBias32x1Group
+	VPXORD           Z0, Z0, Z0
+	VPXORD           Z1, Z1, Z1
+	VMOVDQU32        9216(CX), Z24
+	VMOVDQU32        9280(CX), Z25
+	VPBROADCASTD     288(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        9344(CX), Z24
+	VMOVDQU32        9408(CX), Z25
+	VPBROADCASTD     292(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        9472(CX), Z24
+	VMOVDQU32        9536(CX), Z25
+	VPBROADCASTD     296(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVDQU32        9600(CX), Z24
+	VMOVDQU32        9664(CX), Z25
+	VPBROADCASTD     300(DX), Z26
+	VPDPWSSD         Z26, Z24, Z0
+	VPDPWSSD         Z26, Z25, Z1
+	VMOVUPS          9728(CX), Z24
+	VPSUBD           Z0, Z12, Z12
+	VCVTDQ2PS        Z12, Z12
+	VMULPS           Z24, Z12, Z12
+	VMOVUPS          (AX), Z28
+	VFMADD231PS.BCST 304(DX), Z12, Z28
+	VMOVUPS          Z28, (AX)
+	VMOVUPS          9792(CX), Z24
+	VPSUBD           Z1, Z13, Z13
+	VCVTDQ2PS        Z13, Z13
+	VMULPS           Z24, Z13, Z13
+	VMOVUPS          64(AX), Z28
+	VFMADD231PS.BCST 304(DX), Z13, Z28
+	VMOVUPS          Z28, 64(AX)
+	ADDQ             $+128, AX
+	ADDQ             $+320, DX
+	DECQ             BX
+	JNZ              tileBias32x1Tile
 	VZEROUPPER
 	RET
 
@@ -55324,5 +58247,143 @@ block:
 	ADDQ         $+64, R9
 	CMPQ         R9, $+128
 	JNE          half
+	VZEROUPPER
+	RET
+
+// func peakAVX2(n int)
+// Requires: AVX, AVX2
+TEXT ·peakAVX2(SB), NOSPLIT, $0-8
+	MOVQ  n+0(FP), AX
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+	VPXOR Y10, Y10, Y10
+	VPXOR Y11, Y11, Y11
+	VPXOR Y12, Y12, Y12
+	VPXOR Y13, Y13, Y13
+	VPXOR Y14, Y14, Y14
+
+round:
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y0, Y0
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y1, Y1
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y2, Y2
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y3, Y3
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y4, Y4
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y5, Y5
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y6, Y6
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y7, Y7
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y8, Y8
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y9, Y9
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y10, Y10
+	VPMADDUBSW Y12, Y13, Y14
+	VPADDW     Y14, Y11, Y11
+	DECQ       AX
+	JNZ        round
+	VZEROUPPER
+	RET
+
+// func peakAVXVNNI(n int)
+// Requires: AVX, AVX2
+TEXT ·peakAVXVNNI(SB), NOSPLIT, $0-8
+	MOVQ  n+0(FP), AX
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+	VPXOR Y10, Y10, Y10
+	VPXOR Y11, Y11, Y11
+	VPXOR Y12, Y12, Y12
+	VPXOR Y13, Y13, Y13
+	VPXOR Y14, Y14, Y14
+
+round:
+	LONG $0x5015c2c4
+	BYTE $0xc4
+	LONG $0x5015c2c4
+	BYTE $0xcc
+	LONG $0x5015c2c4
+	BYTE $0xd4
+	LONG $0x5015c2c4
+	BYTE $0xdc
+	LONG $0x5015c2c4
+	BYTE $0xe4
+	LONG $0x5015c2c4
+	BYTE $0xec
+	LONG $0x5015c2c4
+	BYTE $0xf4
+	LONG $0x5015c2c4
+	BYTE $0xfc
+	LONG $0x501542c4
+	BYTE $0xc4
+	LONG $0x501542c4
+	BYTE $0xcc
+	LONG $0x501542c4
+	BYTE $0xd4
+	LONG $0x501542c4
+	BYTE $0xdc
+	DECQ AX
+	JNZ  round
+	VZEROUPPER
+	RET
+
+// func peak512(n int)
+// Requires: AVX, AVX2, AVX512VNNI
+TEXT ·peak512(SB), NOSPLIT, $0-8
+	MOVQ  n+0(FP), AX
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+	VPXOR Y10, Y10, Y10
+	VPXOR Y11, Y11, Y11
+	VPXOR Y12, Y12, Y12
+	VPXOR Y13, Y13, Y13
+	VPXOR Y14, Y14, Y14
+
+round:
+	VPDPBUSD Z12, Z13, Z0
+	VPDPBUSD Z12, Z13, Z1
+	VPDPBUSD Z12, Z13, Z2
+	VPDPBUSD Z12, Z13, Z3
+	VPDPBUSD Z12, Z13, Z4
+	VPDPBUSD Z12, Z13, Z5
+	VPDPBUSD Z12, Z13, Z6
+	VPDPBUSD Z12, Z13, Z7
+	VPDPBUSD Z12, Z13, Z8
+	VPDPBUSD Z12, Z13, Z9
+	VPDPBUSD Z12, Z13, Z10
+	VPDPBUSD Z12, Z13, Z11
+	DECQ     AX
+	JNZ      round
 	VZEROUPPER
 	RET

@@ -39,16 +39,20 @@ func main() {
 		f.rows()
 	}
 	unpackers()
-	for _, group := range []int{16, 32} {
-		superTiles(group, false)
-		superTiles(group, true)
-	}
+	superTiles(16, true, 16)
+	superTiles(32, true, 16)
+	superTiles(32, true, 0)
+	superTiles(16, false, 16)
+	superTiles(16, false, 0)
+	superTiles(32, false, 32)
+	superTiles(32, false, 0)
 	smallTiles("Small1", 1, false)
 	smallTiles("Small8", 8, false)
 	smallTiles("Small16", 16, false)
 	smallTiles("Small128", 128, false)
 	smallTiles("SmallTerm", 0, true)
 	ymmTiles()
+	peaks()
 	Generate()
 }
 

@@ -17,10 +17,10 @@ var tileSizes = []int{6, 4, 2, 1}
 
 const panelScales = 64 * 128
 
-// products adds the products of steps 4-byte steps of the panel at p with those of the n stretches
-// at act to the sums.
-func products(p, act reg.Register, steps, n int, sum func(r, i int) reg.VecPhysical) {
-	for s := range steps {
+// products adds the products of steps 4-byte steps of the panel at p, from first on, with those of the
+// n stretches at act to the sums.
+func products(p, act reg.Register, first, steps, n int, sum func(r, i int) reg.VecPhysical) {
+	for s := first; s < first+steps; s++ {
 		VMOVDQU32(At(p, 128*s), Z(24))
 		VMOVDQU32(At(p, 128*s+64), Z(25))
 		for i := range n {
@@ -32,11 +32,17 @@ func products(p, act reg.Register, steps, n int, sum func(r, i int) reg.VecPhysi
 	}
 }
 
-// superTiles has the tiles of formats of super-blocks with groups of the given number of elements.
-func superTiles(group int, mins bool) {
+// superTiles has the tiles of formats of super-blocks with groups of the given number of elements. If
+// words is above 0, the sum of that number of products is a word, which is multiplied and added at
+// once; the name has a W then.
+func superTiles(group int, mins bool, words int) {
 	kind, groups := "Bias", 256/group
 	if mins {
 		kind = "Mins"
+	}
+	w := ""
+	if words > 0 {
+		w = "W"
 	}
 	pairs := panelScales + 128*groups
 	d := pairs + 128*groups/2
@@ -45,7 +51,7 @@ func superTiles(group int, mins bool) {
 		sums = actSums16
 	}
 	for _, n := range tileSizes {
-		name := fmt.Sprintf("tile%s%dx%d", kind, group, n)
+		name := fmt.Sprintf("tile%s%d%sx%d", kind, group, w, n)
 		TEXT(name, NOSPLIT, "func(c *float32, panel, act *byte, tiles int)")
 		c, p := Load(Param("c"), GP64()), Load(Param("panel"), GP64())
 		act, tiles := Load(Param("act"), GP64()), Load(Param("tiles"), GP64())
@@ -69,14 +75,28 @@ func superTiles(group int, mins bool) {
 		MOVQ(act, a)
 		MOVQ(I32(int32(groups)), left)
 		Label(name + "Group")
-		clear(part)
-		products(codes, a, group/4, n, part)
-		VMOVDQU32(At(scales, 0), Z(28))
-		VMOVDQU32(At(scales, 64), Z(29))
-		each(func(r, i int) {
-			VPMULLD(Z(28+r), part(r, i), part(r, i))
-			VPADDD(part(r, i), total(r, i), total(r, i))
-		})
+		if words > 0 {
+			VMOVDQU32(At(scales, 0), Z(28))
+			VMOVDQU32(At(scales, 64), Z(29))
+			if !mins { // the words that are multiplied by signs are 0
+				VPANDD_BCST(word("lowWord", 0xffff), Z(28), Z(28))
+				VPANDD_BCST(word("lowWord", 0xffff), Z(29), Z(29))
+			}
+			for e := 0; e < group; e += words {
+				clear(part)
+				products(codes, a, e/4, words/4, n, part)
+				each(func(r, i int) { VPDPWSSD(Z(28+r), part(r, i), total(r, i)) })
+			}
+		} else {
+			clear(part)
+			products(codes, a, 0, group/4, n, part)
+			VMOVDQU32(At(scales, 0), Z(28))
+			VMOVDQU32(At(scales, 64), Z(29))
+			each(func(r, i int) {
+				VPMULLD(Z(28+r), part(r, i), part(r, i))
+				VPADDD(part(r, i), total(r, i), total(r, i))
+			})
+		}
 		ADDQ(I32(int32(32*group)), codes)
 		ADDQ(I32(128), scales)
 		ADDQ(I32(int32(group)), a)
@@ -165,7 +185,7 @@ func smallTiles(kind string, bias int, term bool) {
 			VPBROADCASTD(w, dot(0, i))
 			VMOVDQA32(dot(0, i), dot(1, i))
 		}
-		products(codes, a, 8, n, dot)
+		products(codes, a, 0, 8, n, dot)
 		for r := range 2 {
 			VMOVUPS(At(scales, 64*r), Z(24))
 			if term {
