@@ -12,6 +12,8 @@ import (
 var benchFormats = []dtype.DType{
 	dtype.Q4_K, dtype.Q5_K, dtype.Q6_K, dtype.Q2_K, dtype.Q3_K, dtype.IQ4_XS, dtype.TQ2_0,
 	dtype.Q4_0, dtype.Q4_1, dtype.Q5_0, dtype.Q5_1, dtype.Q8_0, dtype.IQ4_NL, dtype.MXFP4,
+	dtype.IQ2_XXS, dtype.IQ3_XXS, dtype.IQ2_XS, dtype.IQ2_S, dtype.IQ3_S, dtype.IQ1_S, dtype.IQ1_M,
+	dtype.TQ1_0, dtype.Q2_0, dtype.Q2_0_G64, dtype.NVFP4, dtype.Q1_0, dtype.Q8_K, dtype.Q8_1,
 }
 
 // BenchmarkRow measures products with one row of activations: of weights that the first cache holds,

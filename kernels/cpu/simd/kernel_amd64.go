@@ -40,6 +40,9 @@ var rows512 = [dtype.Count]rows{
 	dtype.Q2_K: q2kRowsVNNI, dtype.Q3_K: q3kRowsVNNI, dtype.TQ2_0: tq20RowsVNNI,
 	dtype.Q4_0: q40RowsVNNI, dtype.Q4_1: q41RowsVNNI, dtype.Q5_0: q50RowsVNNI, dtype.Q5_1: q51RowsVNNI,
 	dtype.Q8_0: q80RowsVNNI, dtype.IQ4_NL: iq4nlRowsVNNI, dtype.MXFP4: mxfp4RowsVNNI,
+	dtype.IQ2_XXS: iq2xxsRowsVNNI, dtype.IQ3_XXS: iq3xxsRowsVNNI, dtype.IQ2_XS: iq2xsRowsVNNI, dtype.IQ2_S: iq2sRowsVNNI, dtype.IQ3_S: iq3sRowsVNNI,
+	dtype.IQ1_S: iq1sRowsVNNI, dtype.IQ1_M: iq1mRowsVNNI, dtype.TQ1_0: tq10RowsVNNI, dtype.Q8_K: q8kRowsVNNI, dtype.Q2_0: q20RowsVNNI,
+	dtype.Q2_0_G64: q20g64RowsVNNI, dtype.NVFP4: nvfp4RowsVNNI, dtype.Q1_0: q10RowsVNNI, dtype.Q8_1: q81RowsVNNI,
 }
 
 var rowsVBMI = [dtype.Count]rows{
@@ -58,6 +61,9 @@ var packers512 = [dtype.Count]packer{
 	dtype.TQ2_0: tq20Unpack, dtype.IQ4_XS: iq4xsUnpack,
 	dtype.Q4_0: q40Unpack, dtype.Q4_1: q41Unpack, dtype.Q5_0: q50Unpack, dtype.Q5_1: q51Unpack,
 	dtype.Q8_0: q80Unpack, dtype.IQ4_NL: iq4nlUnpack, dtype.MXFP4: mxfp4Unpack,
+	dtype.IQ2_XXS: iq2xxsUnpack, dtype.IQ3_XXS: iq3xxsUnpack, dtype.IQ2_XS: iq2xsUnpack, dtype.IQ2_S: iq2sUnpack, dtype.IQ3_S: iq3sUnpack,
+	dtype.IQ1_S: iq1sUnpack, dtype.IQ1_M: iq1mUnpack, dtype.TQ1_0: tq10Unpack, dtype.Q8_K: q8kUnpack, dtype.Q2_0: q20Unpack,
+	dtype.Q2_0_G64: q20g64Unpack, dtype.NVFP4: nvfp4Unpack, dtype.Q1_0: q10Unpack, dtype.Q8_1: q81Unpack,
 }
 
 // tilesAVX2 depends on how large the codes of a format can be.

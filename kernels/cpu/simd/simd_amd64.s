@@ -5174,7 +5174,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD X16, X16, X16
+	VPXORD X17, X17, X17
 	SUBQ   $0x08, R8
 	JL     rest
 
@@ -5256,7 +5256,7 @@ eight:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 	ADDQ            $+144, DI
 	ADDQ            $+320, SI
 	SUBQ            $0x08, R8
@@ -5357,10 +5357,10 @@ copy:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 
 done:
-	VMOVSS X16, (AX)
+	VMOVSS X17, (AX)
 	ADDQ   $0x04, AX
 	ADDQ   DX, CX
 	DECQ   BX
@@ -5383,7 +5383,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD X16, X16, X16
+	VPXORD X17, X17, X17
 	SUBQ   $0x08, R8
 	JL     rest
 
@@ -5475,7 +5475,7 @@ eight:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 	ADDQ            $+160, DI
 	ADDQ            $+320, SI
 	SUBQ            $0x08, R8
@@ -5586,10 +5586,10 @@ copy:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 
 done:
-	VMOVSS X16, (AX)
+	VMOVSS X17, (AX)
 	ADDQ   $0x04, AX
 	ADDQ   DX, CX
 	DECQ   BX
@@ -5614,7 +5614,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD X16, X16, X16
+	VPXORD X17, X17, X17
 	SUBQ   $0x08, R8
 	JL     rest
 
@@ -5720,7 +5720,7 @@ eight:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 	ADDQ            $+176, DI
 	ADDQ            $+320, SI
 	SUBQ            $0x08, R8
@@ -5845,10 +5845,10 @@ copy:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 
 done:
-	VMOVSS X16, (AX)
+	VMOVSS X17, (AX)
 	ADDQ   $0x04, AX
 	ADDQ   DX, CX
 	DECQ   BX
@@ -5873,7 +5873,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD X16, X16, X16
+	VPXORD X17, X17, X17
 	SUBQ   $0x08, R8
 	JL     rest
 
@@ -5989,7 +5989,7 @@ eight:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 	ADDQ            $+192, DI
 	ADDQ            $+320, SI
 	SUBQ            $0x08, R8
@@ -6124,10 +6124,10 @@ copy:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 
 done:
-	VMOVSS X16, (AX)
+	VMOVSS X17, (AX)
 	ADDQ   $0x04, AX
 	ADDQ   DX, CX
 	DECQ   BX
@@ -6149,7 +6149,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD X16, X16, X16
+	VPXORD X17, X17, X17
 	SUBQ   $0x08, R8
 	JL     rest
 
@@ -6223,7 +6223,7 @@ eight:
 	VADDSS        X2, X7, X7
 	VPERMILPS     $0x03, X1, X2
 	VADDSS        X2, X7, X7
-	VADDSS        X7, X16, X16
+	VADDSS        X7, X17, X17
 	ADDQ          $+272, DI
 	ADDQ          $+320, SI
 	SUBQ          $0x08, R8
@@ -6318,10 +6318,204 @@ copy:
 	VADDSS        X2, X7, X7
 	VPERMILPS     $0x03, X1, X2
 	VADDSS        X2, X7, X7
-	VADDSS        X7, X16, X16
+	VADDSS        X7, X17, X17
 
 done:
-	VMOVSS X16, (AX)
+	VMOVSS X17, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q81RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
+TEXT ·q81RowsVNNI(SB), NOSPLIT, $320-48
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	MOVL         $0x80808080, SI
+	VPBROADCASTD SI, Z24
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X17, X17, X17
+	SUBQ   $0x08, R8
+	JL     rest
+
+eight:
+	VMOVDQU       4(DI), Y10
+	VINSERTI64X4  $0x01, 40(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VMOVDQU       76(DI), Y10
+	VINSERTI64X4  $0x01, 112(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VMOVDQU       148(DI), Y10
+	VINSERTI64X4  $0x01, 184(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VMOVDQU       220(DI), Y10
+	VINSERTI64X4  $0x01, 256(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x07, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, 36(DI), X5, X5
+	VPINSRW       $0x02, 72(DI), X5, X5
+	VPINSRW       $0x03, 108(DI), X5, X5
+	VPINSRW       $0x04, 144(DI), X5, X5
+	VPINSRW       $0x05, 180(DI), X5, X5
+	VPINSRW       $0x06, 216(DI), X5, X5
+	VPINSRW       $0x07, 252(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+	ADDQ          $+288, DI
+	ADDQ          $+320, SI
+	SUBQ          $0x08, R8
+	JGE           eight
+
+rest:
+	ADDQ      $0x08, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	VMOVDQU32 Z0, 128(SP)
+	VMOVDQU32 Z0, 192(SP)
+	VMOVDQU32 Z0, 256(SP)
+	IMUL3Q    $+36, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX       (DI), R10
+	MOVB          R10, (R9)
+	INCQ          DI
+	INCQ          R9
+	DECQ          R8
+	JNZ           copy
+	LEAQ          (SP), DI
+	VMOVDQU       4(DI), Y10
+	VINSERTI64X4  $0x01, 40(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VMOVDQU       76(DI), Y10
+	VINSERTI64X4  $0x01, 112(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VMOVDQU       148(DI), Y10
+	VINSERTI64X4  $0x01, 184(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VMOVDQU       220(DI), Y10
+	VINSERTI64X4  $0x01, 256(DI), Z10, Z10
+	VPXORD        Z24, Z10, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x07, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, 36(DI), X5, X5
+	VPINSRW       $0x02, 72(DI), X5, X5
+	VPINSRW       $0x03, 108(DI), X5, X5
+	VPINSRW       $0x04, 144(DI), X5, X5
+	VPINSRW       $0x05, 180(DI), X5, X5
+	VPINSRW       $0x06, 216(DI), X5, X5
+	VPINSRW       $0x07, 252(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+
+done:
+	VMOVSS X17, (AX)
 	ADDQ   $0x04, AX
 	ADDQ   DX, CX
 	DECQ   BX
@@ -6345,7 +6539,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD X16, X16, X16
+	VPXORD X17, X17, X17
 	SUBQ   $0x08, R8
 	JL     rest
 
@@ -6431,7 +6625,7 @@ eight:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 	ADDQ            $+144, DI
 	ADDQ            $+320, SI
 	SUBQ            $0x08, R8
@@ -6536,10 +6730,10 @@ copy:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 
 done:
-	VMOVSS X16, (AX)
+	VMOVSS X17, (AX)
 	ADDQ   $0x04, AX
 	ADDQ   DX, CX
 	DECQ   BX
@@ -6571,7 +6765,7 @@ row:
 	MOVQ   act+40(FP), SI
 	MOVQ   blocks+32(FP), R8
 	MOVQ   CX, DI
-	VPXORD X16, X16, X16
+	VPXORD X17, X17, X17
 	SUBQ   $0x08, R8
 	JL     rest
 
@@ -6666,7 +6860,7 @@ eight:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 	ADDQ            $+136, DI
 	ADDQ            $+320, SI
 	SUBQ            $0x08, R8
@@ -6780,10 +6974,10 @@ copy:
 	VADDSS          X2, X7, X7
 	VPERMILPS       $0x03, X1, X2
 	VADDSS          X2, X7, X7
-	VADDSS          X7, X16, X16
+	VADDSS          X7, X17, X17
 
 done:
-	VMOVSS X16, (AX)
+	VMOVSS X17, (AX)
 	ADDQ   $0x04, AX
 	ADDQ   DX, CX
 	DECQ   BX
@@ -6794,6 +6988,16863 @@ done:
 DATA fp4Levels<>+0(SB)/8, $0x8c88868483828180
 DATA fp4Levels<>+8(SB)/8, $0x74787a7c7d7e7f80
 GLOBL fp4Levels<>(SB), RODATA|NOPTR, $16
+
+// func q10RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C
+TEXT ·q10RowsVNNI(SB), NOSPLIT, $64-48
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	MOVL         $0x02020202, SI
+	VPBROADCASTD SI, Z25
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X17, X17, X17
+	SUBQ   $0x02, R8
+	JL     rest
+
+eight:
+	KMOVQ         2(DI), K1
+	VMOVDQU8.Z    Z25, K1, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	KMOVQ         10(DI), K1
+	VMOVDQU8.Z    Z25, K1, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	KMOVQ         20(DI), K1
+	VMOVDQU8.Z    Z25, K1, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	KMOVQ         28(DI), K1
+	VMOVDQU8.Z    Z25, K1, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x00, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, (DI), X5, X5
+	VPINSRW       $0x02, (DI), X5, X5
+	VPINSRW       $0x03, (DI), X5, X5
+	VPINSRW       $0x04, 18(DI), X5, X5
+	VPINSRW       $0x05, 18(DI), X5, X5
+	VPINSRW       $0x06, 18(DI), X5, X5
+	VPINSRW       $0x07, 18(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+	ADDQ          $+36, DI
+	ADDQ          $+320, SI
+	SUBQ          $0x02, R8
+	JGE           eight
+
+rest:
+	ADDQ      $0x02, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	IMUL3Q    $+18, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX       (DI), R10
+	MOVB          R10, (R9)
+	INCQ          DI
+	INCQ          R9
+	DECQ          R8
+	JNZ           copy
+	LEAQ          (SP), DI
+	KMOVQ         2(DI), K1
+	VMOVDQU8.Z    Z25, K1, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	KMOVQ         10(DI), K1
+	VMOVDQU8.Z    Z25, K1, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	KMOVQ         20(DI), K1
+	VMOVDQU8.Z    Z25, K1, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	KMOVQ         28(DI), K1
+	VMOVDQU8.Z    Z25, K1, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x00, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, (DI), X5, X5
+	VPINSRW       $0x02, (DI), X5, X5
+	VPINSRW       $0x03, (DI), X5, X5
+	VPINSRW       $0x04, 18(DI), X5, X5
+	VPINSRW       $0x05, 18(DI), X5, X5
+	VPINSRW       $0x06, 18(DI), X5, X5
+	VPINSRW       $0x07, 18(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+
+done:
+	VMOVSS X17, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q20RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
+TEXT ·q20RowsVNNI(SB), NOSPLIT, $128-48
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	MOVL         $0x03030303, SI
+	VPBROADCASTD SI, Z25
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X17, X17, X17
+	SUBQ   $0x02, R8
+	JL     rest
+
+eight:
+	VPMOVZXBD     2(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VPMOVZXBD     18(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VPMOVZXBD     36(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VPMOVZXBD     52(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x00, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, (DI), X5, X5
+	VPINSRW       $0x02, (DI), X5, X5
+	VPINSRW       $0x03, (DI), X5, X5
+	VPINSRW       $0x04, 34(DI), X5, X5
+	VPINSRW       $0x05, 34(DI), X5, X5
+	VPINSRW       $0x06, 34(DI), X5, X5
+	VPINSRW       $0x07, 34(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+	ADDQ          $+68, DI
+	ADDQ          $+320, SI
+	SUBQ          $0x02, R8
+	JGE           eight
+
+rest:
+	ADDQ      $0x02, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	IMUL3Q    $+34, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX       (DI), R10
+	MOVB          R10, (R9)
+	INCQ          DI
+	INCQ          R9
+	DECQ          R8
+	JNZ           copy
+	LEAQ          (SP), DI
+	VPMOVZXBD     2(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VPMOVZXBD     18(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VPMOVZXBD     36(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VPMOVZXBD     52(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x00, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, (DI), X5, X5
+	VPINSRW       $0x02, (DI), X5, X5
+	VPINSRW       $0x03, (DI), X5, X5
+	VPINSRW       $0x04, 34(DI), X5, X5
+	VPINSRW       $0x05, 34(DI), X5, X5
+	VPINSRW       $0x06, 34(DI), X5, X5
+	VPINSRW       $0x07, 34(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+
+done:
+	VMOVSS X17, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q20g64RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
+TEXT ·q20g64RowsVNNI(SB), NOSPLIT, $128-48
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+	MOVL         $0x03030303, SI
+	VPBROADCASTD SI, Z25
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X17, X17, X17
+	SUBQ   $0x04, R8
+	JL     rest
+
+eight:
+	VPMOVZXBD     2(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VPMOVZXBD     20(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VPMOVZXBD     38(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VPMOVZXBD     56(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x00, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, (DI), X5, X5
+	VPINSRW       $0x02, 18(DI), X5, X5
+	VPINSRW       $0x03, 18(DI), X5, X5
+	VPINSRW       $0x04, 36(DI), X5, X5
+	VPINSRW       $0x05, 36(DI), X5, X5
+	VPINSRW       $0x06, 54(DI), X5, X5
+	VPINSRW       $0x07, 54(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+	ADDQ          $+72, DI
+	ADDQ          $+320, SI
+	SUBQ          $0x04, R8
+	JGE           eight
+
+rest:
+	ADDQ      $0x04, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	IMUL3Q    $+18, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX       (DI), R10
+	MOVB          R10, (R9)
+	INCQ          DI
+	INCQ          R9
+	DECQ          R8
+	JNZ           copy
+	LEAQ          (SP), DI
+	VPMOVZXBD     2(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VPMOVZXBD     20(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VPMOVZXBD     38(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VPMOVZXBD     56(DI), Z10
+	VPSLLD        $0x06, Z10, Z20
+	VPORD         Z20, Z10, Z10
+	VPSLLD        $0x0c, Z10, Z20
+	VPTERNLOGD    $0xa8, Z25, Z20, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VPADDD        X11, X1, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPADDD        X3, X2, X2
+	VPUNPCKLDQ    X2, X1, X3
+	VPUNPCKHDQ    X2, X1, X1
+	VINSERTI128   $0x01, X1, Y3, Y0
+	VPMOVSXWD     288(SI), Y4
+	VPSLLD        $0x00, Y4, Y1
+	VPSUBD        Y1, Y0, Y0
+	VPXOR         X5, X5, X5
+	VPINSRW       $0x00, (DI), X5, X5
+	VPINSRW       $0x01, (DI), X5, X5
+	VPINSRW       $0x02, 18(DI), X5, X5
+	VPINSRW       $0x03, 18(DI), X5, X5
+	VPINSRW       $0x04, 36(DI), X5, X5
+	VPINSRW       $0x05, 36(DI), X5, X5
+	VPINSRW       $0x06, 54(DI), X5, X5
+	VPINSRW       $0x07, 54(DI), X5, X5
+	VCVTPH2PS     X5, Y5
+	VCVTDQ2PS     Y0, Y0
+	VMULPS        256(SI), Y5, Y5
+	VMULPS        Y5, Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+
+done:
+	VMOVSS X17, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func nvfp4RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, FMA3
+TEXT ·nvfp4RowsVNNI(SB), NOSPLIT, $192-48
+	MOVQ            out+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	MOVQ            rows+24(FP), BX
+	VMOVDQU32       nibbleShifts<>+0(SB), Z24
+	MOVL            $0x0f0f0f0f, SI
+	VPBROADCASTD    SI, Z25
+	VBROADCASTI32X4 fp4Levels<>+0(SB), Z26
+	VMOVDQU32       nvfp4Shifts<>+0(SB), Z24
+	VMOVDQU32       nvfp4Pick<>+0(SB), Z27
+	MOVL            $0x0000007f, SI
+	VPBROADCASTD    SI, Z28
+	MOVL            $0x7b000000, SI
+	VPBROADCASTD    SI, Z29
+	MOVL            $0x80808080, SI
+	VPBROADCASTD    SI, Z30
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VPXORD X17, X17, X17
+	SUBQ   $0x04, R8
+	JL     rest
+
+eight:
+	VMOVDQU       4(DI), Y10
+	VPERMQ        Z10, Z27, Z10
+	VPSRLVQ       Z24, Z10, Z10
+	VPANDD        Z25, Z10, Z10
+	VPSHUFB       Z10, Z26, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VMOVDQU       40(DI), Y10
+	VPERMQ        Z10, Z27, Z10
+	VPSRLVQ       Z24, Z10, Z10
+	VPANDD        Z25, Z10, Z10
+	VPSHUFB       Z10, Z26, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VMOVDQU       76(DI), Y10
+	VPERMQ        Z10, Z27, Z10
+	VPSRLVQ       Z24, Z10, Z10
+	VPANDD        Z25, Z10, Z10
+	VPSHUFB       Z10, Z26, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VMOVDQU       112(DI), Y10
+	VPERMQ        Z10, Z27, Z10
+	VPSRLVQ       Z24, Z10, Z10
+	VPANDD        Z25, Z10, Z10
+	VPSHUFB       Z10, Z26, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPXORD        Z10, Z10, Z10
+	VPDPBUSD      (SI), Z30, Z10
+	VPSUBD        Z10, Z11, Z11
+	VPXORD        Z10, Z10, Z10
+	VPDPBUSD      64(SI), Z30, Z10
+	VPSUBD        Z10, Z12, Z12
+	VPXORD        Z10, Z10, Z10
+	VPDPBUSD      128(SI), Z30, Z10
+	VPSUBD        Z10, Z13, Z13
+	VPXORD        Z10, Z10, Z10
+	VPDPBUSD      192(SI), Z30, Z10
+	VPSUBD        Z10, Z14, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPUNPCKHDQ    X2, X11, X0
+	VPUNPCKLDQ    X2, X11, X4
+	VINSERTI128   $0x01, X0, Y4, Y4
+	VPUNPCKHDQ    X3, X1, X0
+	VPUNPCKLDQ    X3, X1, X6
+	VINSERTI128   $0x01, X0, Y6, Y6
+	VMOVD         (DI), X1
+	VPINSRD       $0x01, 36(DI), X1, X1
+	VPINSRD       $0x02, 72(DI), X1, X1
+	VPINSRD       $0x03, 108(DI), X1, X1
+	VPMOVZXWD     X1, Y1
+	VPSLLD        $0x18, Z1, Z2
+	VPSRLD        $0x18, Z2, Z2
+	VPCMPUD       $0x04, Z28, Z2, K1
+	VPSLLD        $0x19, Z2, Z2
+	VPSRLD        $0x05, Z2, Z2
+	VMULPS.Z      Z29, Z2, K1, Z2
+	VPSLLD        $0x10, Z1, Z3
+	VPSRLD        $0x18, Z3, Z3
+	VPCMPUD       $0x04, Z28, Z3, K1
+	VPSLLD        $0x19, Z3, Z3
+	VPSRLD        $0x05, Z3, Z3
+	VMULPS.Z      Z29, Z3, K1, Z3
+	VCVTDQ2PS     Y4, Y0
+	VMULPS        Y2, Y0, Y0
+	VCVTDQ2PS     Y6, Y6
+	VFMADD231PS   Y6, Y3, Y0
+	VMULPS        256(SI), Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+	ADDQ          $+144, DI
+	ADDQ          $+320, SI
+	SUBQ          $0x04, R8
+	JGE           eight
+
+rest:
+	ADDQ      $0x04, R8
+	JZ        done
+	VPXORD    Z0, Z0, Z0
+	VMOVDQU32 Z0, (SP)
+	VMOVDQU32 Z0, 64(SP)
+	VMOVDQU32 Z0, 128(SP)
+	IMUL3Q    $+36, R8, R8
+	LEAQ      (SP), R9
+
+copy:
+	MOVBLZX       (DI), R10
+	MOVB          R10, (R9)
+	INCQ          DI
+	INCQ          R9
+	DECQ          R8
+	JNZ           copy
+	LEAQ          (SP), DI
+	VMOVDQU       4(DI), Y10
+	VPERMQ        Z10, Z27, Z10
+	VPSRLVQ       Z24, Z10, Z10
+	VPANDD        Z25, Z10, Z10
+	VPSHUFB       Z10, Z26, Z10
+	VPXORD        Z11, Z11, Z11
+	VPDPBUSD      (SI), Z10, Z11
+	VMOVDQU       40(DI), Y10
+	VPERMQ        Z10, Z27, Z10
+	VPSRLVQ       Z24, Z10, Z10
+	VPANDD        Z25, Z10, Z10
+	VPSHUFB       Z10, Z26, Z10
+	VPXORD        Z12, Z12, Z12
+	VPDPBUSD      64(SI), Z10, Z12
+	VMOVDQU       76(DI), Y10
+	VPERMQ        Z10, Z27, Z10
+	VPSRLVQ       Z24, Z10, Z10
+	VPANDD        Z25, Z10, Z10
+	VPSHUFB       Z10, Z26, Z10
+	VPXORD        Z13, Z13, Z13
+	VPDPBUSD      128(SI), Z10, Z13
+	VMOVDQU       112(DI), Y10
+	VPERMQ        Z10, Z27, Z10
+	VPSRLVQ       Z24, Z10, Z10
+	VPANDD        Z25, Z10, Z10
+	VPSHUFB       Z10, Z26, Z10
+	VPXORD        Z14, Z14, Z14
+	VPDPBUSD      192(SI), Z10, Z14
+	VPXORD        Z10, Z10, Z10
+	VPDPBUSD      (SI), Z30, Z10
+	VPSUBD        Z10, Z11, Z11
+	VPXORD        Z10, Z10, Z10
+	VPDPBUSD      64(SI), Z30, Z10
+	VPSUBD        Z10, Z12, Z12
+	VPXORD        Z10, Z10, Z10
+	VPDPBUSD      128(SI), Z30, Z10
+	VPSUBD        Z10, Z13, Z13
+	VPXORD        Z10, Z10, Z10
+	VPDPBUSD      192(SI), Z30, Z10
+	VPSUBD        Z10, Z14, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI128  $0x01, Y11, X1
+	VEXTRACTI64X4 $0x01, Z11, Y2
+	VEXTRACTI128  $0x01, Y2, X3
+	VPUNPCKHDQ    X2, X11, X0
+	VPUNPCKLDQ    X2, X11, X4
+	VINSERTI128   $0x01, X0, Y4, Y4
+	VPUNPCKHDQ    X3, X1, X0
+	VPUNPCKLDQ    X3, X1, X6
+	VINSERTI128   $0x01, X0, Y6, Y6
+	VMOVD         (DI), X1
+	VPINSRD       $0x01, 36(DI), X1, X1
+	VPINSRD       $0x02, 72(DI), X1, X1
+	VPINSRD       $0x03, 108(DI), X1, X1
+	VPMOVZXWD     X1, Y1
+	VPSLLD        $0x18, Z1, Z2
+	VPSRLD        $0x18, Z2, Z2
+	VPCMPUD       $0x04, Z28, Z2, K1
+	VPSLLD        $0x19, Z2, Z2
+	VPSRLD        $0x05, Z2, Z2
+	VMULPS.Z      Z29, Z2, K1, Z2
+	VPSLLD        $0x10, Z1, Z3
+	VPSRLD        $0x18, Z3, Z3
+	VPCMPUD       $0x04, Z28, Z3, K1
+	VPSLLD        $0x19, Z3, Z3
+	VPSRLD        $0x05, Z3, Z3
+	VMULPS.Z      Z29, Z3, K1, Z3
+	VCVTDQ2PS     Y4, Y0
+	VMULPS        Y2, Y0, Y0
+	VCVTDQ2PS     Y6, Y6
+	VFMADD231PS   Y6, Y3, Y0
+	VMULPS        256(SI), Y0, Y0
+	VXORPS        X7, X7, X7
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDSS        X0, X7, X7
+	VPERMILPS     $0x01, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X0, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X0, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X1, X7, X7
+	VPERMILPS     $0x01, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x02, X1, X2
+	VADDSS        X2, X7, X7
+	VPERMILPS     $0x03, X1, X2
+	VADDSS        X2, X7, X7
+	VADDSS        X7, X17, X17
+
+done:
+	VMOVSS X17, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA nvfp4Shifts<>+0(SB)/8, $0x0000000000000000
+DATA nvfp4Shifts<>+8(SB)/8, $0x0000000000000004
+DATA nvfp4Shifts<>+16(SB)/8, $0x0000000000000000
+DATA nvfp4Shifts<>+24(SB)/8, $0x0000000000000004
+DATA nvfp4Shifts<>+32(SB)/8, $0x0000000000000000
+DATA nvfp4Shifts<>+40(SB)/8, $0x0000000000000004
+DATA nvfp4Shifts<>+48(SB)/8, $0x0000000000000000
+DATA nvfp4Shifts<>+56(SB)/8, $0x0000000000000004
+GLOBL nvfp4Shifts<>(SB), RODATA|NOPTR, $64
+
+DATA nvfp4Pick<>+0(SB)/8, $0x0000000000000000
+DATA nvfp4Pick<>+8(SB)/8, $0x0000000000000000
+DATA nvfp4Pick<>+16(SB)/8, $0x0000000000000001
+DATA nvfp4Pick<>+24(SB)/8, $0x0000000000000001
+DATA nvfp4Pick<>+32(SB)/8, $0x0000000000000002
+DATA nvfp4Pick<>+40(SB)/8, $0x0000000000000002
+DATA nvfp4Pick<>+48(SB)/8, $0x0000000000000003
+DATA nvfp4Pick<>+56(SB)/8, $0x0000000000000003
+GLOBL nvfp4Pick<>(SB), RODATA|NOPTR, $64
+
+// func iq2xxsRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, BMI2, F16C, FMA3
+TEXT ·iq2xxsRowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x40404040, AX
+	VPBROADCASTD AX, Z31
+	MOVQ         ·gridIQ2XXS+0(SB), AX
+	MOVQ         $0x0fffffff0fffffff, CX
+	MOVQ         $0x7f7f7f7f7f7f7f7f, CX
+	MOVQ         $0x8080808080808080, DX
+	VMOVDQU16    codedWords32_0<>+0(SB), Z24
+	VMOVDQU16    codedWords32_1<>+0(SB), Z25
+	VMOVDQU16    codedWords32_2<>+0(SB), Z26
+	VMOVDQU16    codedWords32_3<>+0(SB), Z27
+	MOVQ         out+0(FP), BX
+	MOVQ         w+8(FP), SI
+	MOVQ         rowBytes+16(FP), DI
+	MOVQ         rows+24(FP), R8
+
+row:
+	MOVQ   act+40(FP), R9
+	MOVQ   blocks+32(FP), R11
+	MOVQ   SI, R10
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R11
+	JL     rest
+
+four:
+	VPXORD        Z11, Z11, Z11
+	VPSRLQ        $0x3b, 2(R10), Z16
+	VPORQ.BCST    codedOneQ<>+0(SB), Z16, Z16
+	VPMOVQW       Z16, X9
+	VPMADDWD      288(R9), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X11, X11
+	VMOVD         2(R10), X16
+	VPINSRD       $0x01, 10(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          6(R10), R12
+	MOVL          14(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    (R9), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VMOVD         18(R10), X16
+	VPINSRD       $0x01, 26(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          22(R10), R12
+	MOVL          30(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    64(R9), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VMOVD         34(R10), X16
+	VPINSRD       $0x01, 42(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          38(R10), R12
+	MOVL          46(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    128(R9), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VMOVD         50(R10), X16
+	VPINSRD       $0x01, 58(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          54(R10), R12
+	MOVL          62(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    192(R9), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPXORD        Z12, Z12, Z12
+	VPSRLQ        $0x3b, 68(R10), Z16
+	VPORQ.BCST    codedOneQ<>+0(SB), Z16, Z16
+	VPMOVQW       Z16, X9
+	VPMADDWD      608(R9), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X12, X12
+	VMOVD         68(R10), X16
+	VPINSRD       $0x01, 76(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          72(R10), R12
+	MOVL          80(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    320(R9), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z12
+	VMOVD         84(R10), X16
+	VPINSRD       $0x01, 92(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          88(R10), R12
+	MOVL          96(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    384(R9), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z12
+	VMOVD         100(R10), X16
+	VPINSRD       $0x01, 108(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          104(R10), R12
+	MOVL          112(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    448(R9), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z12
+	VMOVD         116(R10), X16
+	VPINSRD       $0x01, 124(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          120(R10), R12
+	MOVL          128(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    512(R9), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z12
+	VPXORD        Z13, Z13, Z13
+	VPSRLQ        $0x3b, 134(R10), Z16
+	VPORQ.BCST    codedOneQ<>+0(SB), Z16, Z16
+	VPMOVQW       Z16, X9
+	VPMADDWD      928(R9), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X13, X13
+	VMOVD         134(R10), X16
+	VPINSRD       $0x01, 142(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          138(R10), R12
+	MOVL          146(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    640(R9), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z13
+	VMOVD         150(R10), X16
+	VPINSRD       $0x01, 158(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          154(R10), R12
+	MOVL          162(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    704(R9), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z13
+	VMOVD         166(R10), X16
+	VPINSRD       $0x01, 174(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          170(R10), R12
+	MOVL          178(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    768(R9), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z13
+	VMOVD         182(R10), X16
+	VPINSRD       $0x01, 190(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          186(R10), R12
+	MOVL          194(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    832(R9), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z13
+	VPXORD        Z14, Z14, Z14
+	VPSRLQ        $0x3b, 200(R10), Z16
+	VPORQ.BCST    codedOneQ<>+0(SB), Z16, Z16
+	VPMOVQW       Z16, X9
+	VPMADDWD      1248(R9), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X14, X14
+	VMOVD         200(R10), X16
+	VPINSRD       $0x01, 208(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          204(R10), R12
+	MOVL          212(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    960(R9), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z14
+	VMOVD         216(R10), X16
+	VPINSRD       $0x01, 224(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          220(R10), R12
+	MOVL          228(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    1024(R9), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z14
+	VMOVD         232(R10), X16
+	VPINSRD       $0x01, 240(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          236(R10), R12
+	MOVL          244(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    1088(R9), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z14
+	VMOVD         248(R10), X16
+	VPINSRD       $0x01, 256(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          252(R10), R12
+	MOVL          260(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    1152(R9), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y1, Y11, Y1
+	VEXTRACTI32X4 $0x01, Y1, X0
+	VPADDD        X0, X1, X0
+	VPXOR         X1, X1, X1
+	VPINSRW       $0x00, (R10), X1, X1
+	VPINSRW       $0x01, 66(R10), X1, X1
+	VPINSRW       $0x02, 132(R10), X1, X1
+	VPINSRW       $0x03, 198(R10), X1, X1
+	VCVTPH2PS     X1, X1
+	VMULPS.BCST   all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS     X0, X0
+	VMULPS        X1, X0, X0
+	VPERMILPS     $0x01, X0, X1
+	VPERMILPS     $0x02, X0, X2
+	VPERMILPS     $0x03, X0, X3
+	VFMADD231SS   304(R9), X0, X5
+	VFMADD231SS   624(R9), X1, X5
+	VFMADD231SS   944(R9), X2, X5
+	VFMADD231SS   1264(R9), X3, X5
+	ADDQ          $+264, R10
+	ADDQ          $+1280, R9
+	SUBQ          $0x04, R11
+	JGE           four
+
+rest:
+	ADDQ $0x04, R11
+	JZ   done
+
+one:
+	VPXORD        Z11, Z11, Z11
+	VPSRLQ        $0x3b, 2(R10), Z16
+	VPORQ.BCST    codedOneQ<>+0(SB), Z16, Z16
+	VPMOVQW       Z16, X9
+	VPMADDWD      288(R9), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X11, X11
+	VMOVD         2(R10), X16
+	VPINSRD       $0x01, 10(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          6(R10), R12
+	MOVL          14(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    (R9), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VMOVD         18(R10), X16
+	VPINSRD       $0x01, 26(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          22(R10), R12
+	MOVL          30(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    64(R9), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VMOVD         34(R10), X16
+	VPINSRD       $0x01, 42(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          38(R10), R12
+	MOVL          46(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    128(R9), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VMOVD         50(R10), X16
+	VPINSRD       $0x01, 58(R10), X16, X16
+	VPMOVZXBQ     X16, Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORB        K3, K3, K3
+	VPGATHERQQ    (AX)(Z17*8), K3, Z18
+	MOVL          54(R10), R12
+	MOVL          62(R10), R13
+	PDEPL         CX, R12, R12
+	PDEPL         CX, R13, R13
+	SHLQ          $0x20, R13
+	ORQ           R13, R12
+	RORXQ         $0x3f, R12, R13
+	XORQ          R12, R13
+	RORXQ         $0x3e, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3c, R14, R13
+	XORQ          R14, R13
+	ANDQ          DX, R13
+	ORQ           R13, R12
+	KMOVQ         R12, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    192(R9), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPXORD        Z12, Z12, Z12
+	VPXORD        Z13, Z13, Z13
+	VPXORD        Z14, Z14, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y1, Y11, Y1
+	VEXTRACTI32X4 $0x01, Y1, X0
+	VPADDD        X0, X1, X0
+	VPXOR         X1, X1, X1
+	VPINSRW       $0x00, (R10), X1, X1
+	VCVTPH2PS     X1, X1
+	VMULPS.BCST   all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS     X0, X0
+	VMULPS        X1, X0, X0
+	VFMADD231SS   304(R9), X0, X5
+	ADDQ          $+66, R10
+	ADDQ          $+320, R9
+	DECQ          R11
+	JNZ           one
+
+done:
+	VMOVSS X5, (BX)
+	ADDQ   $0x04, BX
+	ADDQ   DI, SI
+	DECQ   R8
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA codedWords32_0<>+0(SB)/8, $0x0000000000000000
+DATA codedWords32_0<>+8(SB)/8, $0x0000000000000000
+DATA codedWords32_0<>+16(SB)/8, $0x0000000000000000
+DATA codedWords32_0<>+24(SB)/8, $0x0000000000000000
+DATA codedWords32_0<>+32(SB)/8, $0x0001000100010001
+DATA codedWords32_0<>+40(SB)/8, $0x0001000100010001
+DATA codedWords32_0<>+48(SB)/8, $0x0001000100010001
+DATA codedWords32_0<>+56(SB)/8, $0x0001000100010001
+GLOBL codedWords32_0<>(SB), RODATA|NOPTR, $64
+
+DATA codedWords32_1<>+0(SB)/8, $0x0002000200020002
+DATA codedWords32_1<>+8(SB)/8, $0x0002000200020002
+DATA codedWords32_1<>+16(SB)/8, $0x0002000200020002
+DATA codedWords32_1<>+24(SB)/8, $0x0002000200020002
+DATA codedWords32_1<>+32(SB)/8, $0x0003000300030003
+DATA codedWords32_1<>+40(SB)/8, $0x0003000300030003
+DATA codedWords32_1<>+48(SB)/8, $0x0003000300030003
+DATA codedWords32_1<>+56(SB)/8, $0x0003000300030003
+GLOBL codedWords32_1<>(SB), RODATA|NOPTR, $64
+
+DATA codedWords32_2<>+0(SB)/8, $0x0004000400040004
+DATA codedWords32_2<>+8(SB)/8, $0x0004000400040004
+DATA codedWords32_2<>+16(SB)/8, $0x0004000400040004
+DATA codedWords32_2<>+24(SB)/8, $0x0004000400040004
+DATA codedWords32_2<>+32(SB)/8, $0x0005000500050005
+DATA codedWords32_2<>+40(SB)/8, $0x0005000500050005
+DATA codedWords32_2<>+48(SB)/8, $0x0005000500050005
+DATA codedWords32_2<>+56(SB)/8, $0x0005000500050005
+GLOBL codedWords32_2<>(SB), RODATA|NOPTR, $64
+
+DATA codedWords32_3<>+0(SB)/8, $0x0006000600060006
+DATA codedWords32_3<>+8(SB)/8, $0x0006000600060006
+DATA codedWords32_3<>+16(SB)/8, $0x0006000600060006
+DATA codedWords32_3<>+24(SB)/8, $0x0006000600060006
+DATA codedWords32_3<>+32(SB)/8, $0x0007000700070007
+DATA codedWords32_3<>+40(SB)/8, $0x0007000700070007
+DATA codedWords32_3<>+48(SB)/8, $0x0007000700070007
+DATA codedWords32_3<>+56(SB)/8, $0x0007000700070007
+GLOBL codedWords32_3<>(SB), RODATA|NOPTR, $64
+
+DATA codedOneQ<>+0(SB)/8, $0x0000000000000001
+GLOBL codedOneQ<>(SB), RODATA|NOPTR, $8
+
+DATA all3e000000<>+0(SB)/8, $0x3e0000003e000000
+GLOBL all3e000000<>(SB), RODATA|NOPTR, $8
+
+// func iq2xxsUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, BMI2
+TEXT ·iq2xxsUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x40404040, BX
+	VPBROADCASTD BX, Z31
+	MOVQ         ·gridIQ2XXS+0(SB), BX
+	MOVQ         $0x0fffffff0fffffff, SI
+	MOVQ         $0x7f7f7f7f7f7f7f7f, SI
+	MOVQ         $0x8080808080808080, DI
+	MOVL         $0xaaaaaaaa, R8
+	KMOVD        R8, K2
+	MOVQ         $+2, R8
+
+half:
+	MOVQ         CX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R9
+	VMOVD        2(R9), X16
+	VPINSRD      $0x01, 10(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         6(R9), R10
+	MOVL         14(R9), R9
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R9, R9
+	SHLQ         $0x20, R9
+	ORQ          R9, R10
+	RORXQ        $0x3f, R10, R9
+	XORQ         R10, R9
+	RORXQ        $0x3e, R9, R11
+	XORQ         R9, R11
+	RORXQ        $0x3c, R11, R9
+	XORQ         R11, R9
+	ANDQ         DI, R9
+	ORQ          R9, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R9
+	VMOVD        18(R9), X16
+	VPINSRD      $0x01, 26(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         22(R9), R10
+	MOVL         30(R9), R9
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R9, R9
+	SHLQ         $0x20, R9
+	ORQ          R9, R10
+	RORXQ        $0x3f, R10, R9
+	XORQ         R10, R9
+	RORXQ        $0x3e, R9, R11
+	XORQ         R9, R11
+	RORXQ        $0x3c, R11, R9
+	XORQ         R11, R9
+	ANDQ         DI, R9
+	ORQ          R9, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R9
+	VMOVD        34(R9), X16
+	VPINSRD      $0x01, 42(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         38(R9), R10
+	MOVL         46(R9), R9
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R9, R9
+	SHLQ         $0x20, R9
+	ORQ          R9, R10
+	RORXQ        $0x3f, R10, R9
+	XORQ         R10, R9
+	RORXQ        $0x3e, R9, R11
+	XORQ         R9, R11
+	RORXQ        $0x3c, R11, R9
+	XORQ         R11, R9
+	ANDQ         DI, R9
+	ORQ          R9, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R11
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R11, R11
+	SHLQ         $0x20, R11
+	ORQ          R11, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R9
+	VMOVD        50(R9), X16
+	VPINSRD      $0x01, 58(R9), X16, X16
+	VPMOVZXBQ    X16, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	MOVL         54(R9), R10
+	MOVL         62(R9), R9
+	PDEPL        SI, R10, R10
+	PDEPL        SI, R9, R9
+	SHLQ         $0x20, R9
+	ORQ          R9, R10
+	RORXQ        $0x3f, R10, R9
+	XORQ         R10, R9
+	RORXQ        $0x3e, R9, R11
+	XORQ         R9, R11
+	RORXQ        $0x3c, R11, R9
+	XORQ         R11, R9
+	ANDQ         DI, R9
+	ORQ          R9, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   6(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8192(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   14(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8320(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9216(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   22(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8448(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   30(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8576(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9344(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   38(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8704(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   46(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8832(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9472(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   54(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8960(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   62(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9088(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9600(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VPBROADCASTD all3e000000<>+0(SB), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      Z0, 9728(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         R8
+	JNZ          half
+	VZEROUPPER
+	RET
+
+DATA unpackRows<>+0(SB)/8, $0x0000000100000000
+DATA unpackRows<>+8(SB)/8, $0x0000000300000002
+DATA unpackRows<>+16(SB)/8, $0x0000000500000004
+DATA unpackRows<>+24(SB)/8, $0x0000000700000006
+DATA unpackRows<>+32(SB)/8, $0x0000000900000008
+DATA unpackRows<>+40(SB)/8, $0x0000000b0000000a
+DATA unpackRows<>+48(SB)/8, $0x0000000d0000000c
+DATA unpackRows<>+56(SB)/8, $0x0000000f0000000e
+GLOBL unpackRows<>(SB), RODATA|NOPTR, $64
+
+DATA all1<>+0(SB)/8, $0x0000000100000001
+GLOBL all1<>(SB), RODATA|NOPTR, $8
+
+// func iq3xxsRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, BMI2, F16C, FMA3
+TEXT ·iq3xxsRowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x40404040, AX
+	VPBROADCASTD AX, Z31
+	MOVQ         ·gridIQ3XXS+0(SB), AX
+	MOVQ         $0x0fffffff0fffffff, BX
+	MOVQ         $0x7f7f7f7f7f7f7f7f, CX
+	MOVQ         $0x8080808080808080, DX
+	VMOVDQU16    codedWords32_0<>+0(SB), Z24
+	VMOVDQU16    codedWords32_1<>+0(SB), Z25
+	VMOVDQU16    codedWords32_2<>+0(SB), Z26
+	VMOVDQU16    codedWords32_3<>+0(SB), Z27
+	MOVQ         out+0(FP), SI
+	MOVQ         w+8(FP), DI
+	MOVQ         rowBytes+16(FP), R8
+	MOVQ         rows+24(FP), R9
+
+row:
+	MOVQ   act+40(FP), R10
+	MOVQ   blocks+32(FP), R12
+	MOVQ   DI, R11
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R12
+	JL     rest
+
+four:
+	VPXORD        Z11, Z11, Z11
+	VPSRLD        $0x1b, 66(R11), Y16
+	VPORD.BCST    codedOne<>+0(SB), Y16, Y16
+	VPMOVDW       Y16, X9
+	VPMADDWD      288(R10), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X11, X11
+	VPMOVZXBD     2(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          66(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    (R10), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPMOVZXBD     18(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          74(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    64(R10), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPMOVZXBD     34(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          82(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    128(R10), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPMOVZXBD     50(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          90(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    192(R10), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPXORD        Z12, Z12, Z12
+	VPSRLD        $0x1b, 164(R11), Y16
+	VPORD.BCST    codedOne<>+0(SB), Y16, Y16
+	VPMOVDW       Y16, X9
+	VPMADDWD      608(R10), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X12, X12
+	VPMOVZXBD     100(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          164(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    320(R10), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z12
+	VPMOVZXBD     116(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          172(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    384(R10), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z12
+	VPMOVZXBD     132(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          180(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    448(R10), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z12
+	VPMOVZXBD     148(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          188(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    512(R10), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z12
+	VPXORD        Z13, Z13, Z13
+	VPSRLD        $0x1b, 262(R11), Y16
+	VPORD.BCST    codedOne<>+0(SB), Y16, Y16
+	VPMOVDW       Y16, X9
+	VPMADDWD      928(R10), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X13, X13
+	VPMOVZXBD     198(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          262(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    640(R10), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z13
+	VPMOVZXBD     214(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          270(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    704(R10), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z13
+	VPMOVZXBD     230(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          278(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    768(R10), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z13
+	VPMOVZXBD     246(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          286(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    832(R10), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z13
+	VPXORD        Z14, Z14, Z14
+	VPSRLD        $0x1b, 360(R11), Y16
+	VPORD.BCST    codedOne<>+0(SB), Y16, Y16
+	VPMOVDW       Y16, X9
+	VPMADDWD      1248(R10), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X14, X14
+	VPMOVZXBD     296(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          360(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    960(R10), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z14
+	VPMOVZXBD     312(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          368(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    1024(R10), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z14
+	VPMOVZXBD     328(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          376(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    1088(R10), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z14
+	VPMOVZXBD     344(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          384(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    1152(R10), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y1, Y11, Y1
+	VEXTRACTI32X4 $0x01, Y1, X0
+	VPADDD        X0, X1, X0
+	VPXOR         X1, X1, X1
+	VPINSRW       $0x00, (R11), X1, X1
+	VPINSRW       $0x01, 98(R11), X1, X1
+	VPINSRW       $0x02, 196(R11), X1, X1
+	VPINSRW       $0x03, 294(R11), X1, X1
+	VCVTPH2PS     X1, X1
+	VMULPS.BCST   all3e800000<>+0(SB), X1, X1
+	VCVTDQ2PS     X0, X0
+	VMULPS        X1, X0, X0
+	VPERMILPS     $0x01, X0, X1
+	VPERMILPS     $0x02, X0, X2
+	VPERMILPS     $0x03, X0, X3
+	VFMADD231SS   304(R10), X0, X5
+	VFMADD231SS   624(R10), X1, X5
+	VFMADD231SS   944(R10), X2, X5
+	VFMADD231SS   1264(R10), X3, X5
+	ADDQ          $+392, R11
+	ADDQ          $+1280, R10
+	SUBQ          $0x04, R12
+	JGE           four
+
+rest:
+	ADDQ $0x04, R12
+	JZ   done
+
+one:
+	VPXORD        Z11, Z11, Z11
+	VPSRLD        $0x1b, 66(R11), Y16
+	VPORD.BCST    codedOne<>+0(SB), Y16, Y16
+	VPMOVDW       Y16, X9
+	VPMADDWD      288(R10), X9, X8
+	VPSLLD        $0x06, X8, X8
+	VPSUBD        X8, X11, X11
+	VPMOVZXBD     2(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          66(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    (R10), Z10, Z10
+	VPERMW        Z9, Z24, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPMOVZXBD     18(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          74(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    64(R10), Z10, Z10
+	VPERMW        Z9, Z25, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPMOVZXBD     34(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          82(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    128(R10), Z10, Z10
+	VPERMW        Z9, Z26, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPMOVZXBD     50(R11), Z17
+	VPXORD        Z18, Z18, Z18
+	KXNORW        K3, K3, K3
+	VPGATHERDD    (AX)(Z17*4), K3, Z18
+	MOVQ          90(R11), R13
+	PEXTQ         BX, R13, R13
+	PDEPQ         CX, R13, R13
+	RORXQ         $0x3f, R13, R14
+	XORQ          R13, R14
+	RORXQ         $0x3e, R14, R15
+	XORQ          R14, R15
+	RORXQ         $0x3c, R15, R14
+	XORQ          R15, R14
+	ANDQ          DX, R14
+	ORQ           R14, R13
+	KMOVQ         R13, K1
+	VPADDB        Z18, Z31, Z10
+	VPSUBB        Z18, Z31, K1, Z10
+	VPMADDUBSW    192(R10), Z10, Z10
+	VPERMW        Z9, Z27, Z8
+	VPDPWSSD      Z8, Z10, Z11
+	VPXORD        Z12, Z12, Z12
+	VPXORD        Z13, Z13, Z13
+	VPXORD        Z14, Z14, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y1, Y11, Y1
+	VEXTRACTI32X4 $0x01, Y1, X0
+	VPADDD        X0, X1, X0
+	VPXOR         X1, X1, X1
+	VPINSRW       $0x00, (R11), X1, X1
+	VCVTPH2PS     X1, X1
+	VMULPS.BCST   all3e800000<>+0(SB), X1, X1
+	VCVTDQ2PS     X0, X0
+	VMULPS        X1, X0, X0
+	VFMADD231SS   304(R10), X0, X5
+	ADDQ          $+98, R11
+	ADDQ          $+320, R10
+	DECQ          R12
+	JNZ           one
+
+done:
+	VMOVSS X5, (SI)
+	ADDQ   $0x04, SI
+	ADDQ   R8, DI
+	DECQ   R9
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA codedOne<>+0(SB)/8, $0x0000000100000001
+GLOBL codedOne<>(SB), RODATA|NOPTR, $8
+
+DATA all3e800000<>+0(SB)/8, $0x3e8000003e800000
+GLOBL all3e800000<>(SB), RODATA|NOPTR, $8
+
+// func iq3xxsUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F, BMI2
+TEXT ·iq3xxsUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x40404040, BX
+	VPBROADCASTD BX, Z31
+	MOVQ         ·gridIQ3XXS+0(SB), BX
+	MOVQ         $0x0fffffff0fffffff, R8
+	MOVQ         $0x7f7f7f7f7f7f7f7f, SI
+	MOVQ         $0x8080808080808080, DI
+	MOVL         $0xaaaaaaaa, R9
+	KMOVD        R9, K2
+	MOVQ         $+2, R9
+
+half:
+	MOVQ         CX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R10
+	VPMOVZXBD    2(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         66(R10), R10
+	PEXTQ        R8, R10, R10
+	PDEPQ        SI, R10, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R10
+	VPMOVZXBD    18(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         74(R10), R10
+	PEXTQ        R8, R10, R10
+	PDEPQ        SI, R10, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R10
+	VPMOVZXBD    34(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         82(R10), R10
+	PEXTQ        R8, R10, R10
+	PDEPQ        SI, R10, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R11
+	PEXTQ        R8, R11, R11
+	PDEPQ        SI, R11, R11
+	RORXQ        $0x3f, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3e, R12, R13
+	XORQ         R12, R13
+	RORXQ        $0x3c, R13, R12
+	XORQ         R13, R12
+	ANDQ         DI, R12
+	ORQ          R12, R11
+	KMOVQ        R11, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R10
+	VPMOVZXBD    50(R10), Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	MOVQ         90(R10), R10
+	PEXTQ        R8, R10, R10
+	PDEPQ        SI, R10, R10
+	RORXQ        $0x3f, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3e, R11, R12
+	XORQ         R11, R12
+	RORXQ        $0x3c, R12, R11
+	XORQ         R12, R11
+	ANDQ         DI, R11
+	ORQ          R11, R10
+	KMOVQ        R10, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   66(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8192(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   70(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8320(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9216(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   74(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8448(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   78(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8576(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9344(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   82(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8704(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   86(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8832(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9472(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   90(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8960(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   94(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9088(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9600(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VPBROADCASTD all3e800000<>+0(SB), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      Z0, 9728(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         R9
+	JNZ          half
+	VZEROUPPER
+	RET
+
+// func iq2xsRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, BMI2, F16C, FMA3
+TEXT ·iq2xsRowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x40404040, AX
+	VPBROADCASTD AX, Z31
+	MOVQ         ·gridIQ2XS+0(SB), AX
+	MOVQ         $0x0fffffff0fffffff, CX
+	MOVQ         $0x7f7f7f7f7f7f7f7f, CX
+	MOVQ         $0x8080808080808080, CX
+	VMOVDQU16    codedWords16_0<>+0(SB), Z24
+	VMOVDQU16    codedWords16_1<>+0(SB), Z25
+	VMOVDQU16    codedWords16_2<>+0(SB), Z26
+	VMOVDQU16    codedWords16_3<>+0(SB), Z27
+	MOVQ         out+0(FP), DX
+	MOVQ         w+8(FP), BX
+	MOVQ         rowBytes+16(FP), SI
+	MOVQ         rows+24(FP), DI
+
+row:
+	MOVQ   act+40(FP), R8
+	MOVQ   blocks+32(FP), R10
+	MOVQ   BX, R9
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R10
+	JL     rest
+
+four:
+	VPXORD          Z11, Z11, Z11
+	VPMOVZXBD       66(R9), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        256(R8), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y11, Y11
+	VPMOVZXWQ       2(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 2(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      (R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXWQ       18(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 18(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      64(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXWQ       34(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 34(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      128(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXWQ       50(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 50(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      192(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPMOVZXBD       140(R9), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        576(R8), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y12, Y12
+	VPMOVZXWQ       76(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 76(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      320(R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPMOVZXWQ       92(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 92(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      384(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPMOVZXWQ       108(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 108(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      448(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPMOVZXWQ       124(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 124(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      512(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPXORD          Z13, Z13, Z13
+	VPMOVZXBD       214(R9), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        896(R8), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y13, Y13
+	VPMOVZXWQ       150(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 150(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      640(R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPMOVZXWQ       166(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 166(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      704(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPMOVZXWQ       182(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 182(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      768(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPMOVZXWQ       198(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 198(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      832(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPXORD          Z14, Z14, Z14
+	VPMOVZXBD       288(R9), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        1216(R8), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y14, Y14
+	VPMOVZXWQ       224(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 224(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      960(R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPMOVZXWQ       240(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 240(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      1024(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPMOVZXWQ       256(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 256(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      1088(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPMOVZXWQ       272(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 272(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      1152(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (R9), X1, X1
+	VPINSRW         $0x01, 74(R9), X1, X1
+	VPINSRW         $0x02, 148(R9), X1, X1
+	VPINSRW         $0x03, 222(R9), X1, X1
+	VCVTPH2PS       X1, X1
+	VMULPS.BCST     all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VPERMILPS       $0x01, X0, X1
+	VPERMILPS       $0x02, X0, X2
+	VPERMILPS       $0x03, X0, X3
+	VFMADD231SS     304(R8), X0, X5
+	VFMADD231SS     624(R8), X1, X5
+	VFMADD231SS     944(R8), X2, X5
+	VFMADD231SS     1264(R8), X3, X5
+	ADDQ            $+296, R9
+	ADDQ            $+1280, R8
+	SUBQ            $0x04, R10
+	JGE             four
+
+rest:
+	ADDQ $0x04, R10
+	JZ   done
+
+one:
+	VPXORD          Z11, Z11, Z11
+	VPMOVZXBD       66(R9), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        256(R8), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y11, Y11
+	VPMOVZXWQ       2(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 2(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      (R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXWQ       18(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 18(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      64(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXWQ       34(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 34(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      128(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXWQ       50(R9), Z17
+	VPANDQ.BCST     iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	VPSRLW          $0x09, 50(R9), X16
+	VPACKUSWB       X16, X16, X16
+	VMOVQ           X16, R11
+	RORXQ           $0x3f, R11, R12
+	XORQ            R11, R12
+	RORXQ           $0x3e, R12, R13
+	XORQ            R12, R13
+	RORXQ           $0x3c, R13, R12
+	XORQ            R13, R12
+	ANDQ            CX, R12
+	ORQ             R12, R11
+	KMOVQ           R11, K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      192(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPXORD          Z13, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (R9), X1, X1
+	VCVTPH2PS       X1, X1
+	VMULPS.BCST     all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VFMADD231SS     304(R8), X0, X5
+	ADDQ            $+74, R9
+	ADDQ            $+320, R8
+	DECQ            R10
+	JNZ             one
+
+done:
+	VMOVSS X5, (DX)
+	ADDQ   $0x04, DX
+	ADDQ   SI, BX
+	DECQ   DI
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA codedWords16_0<>+0(SB)/8, $0x0000000000000000
+DATA codedWords16_0<>+8(SB)/8, $0x0000000000000000
+DATA codedWords16_0<>+16(SB)/8, $0x0001000100010001
+DATA codedWords16_0<>+24(SB)/8, $0x0001000100010001
+DATA codedWords16_0<>+32(SB)/8, $0x0002000200020002
+DATA codedWords16_0<>+40(SB)/8, $0x0002000200020002
+DATA codedWords16_0<>+48(SB)/8, $0x0003000300030003
+DATA codedWords16_0<>+56(SB)/8, $0x0003000300030003
+GLOBL codedWords16_0<>(SB), RODATA|NOPTR, $64
+
+DATA codedWords16_1<>+0(SB)/8, $0x0004000400040004
+DATA codedWords16_1<>+8(SB)/8, $0x0004000400040004
+DATA codedWords16_1<>+16(SB)/8, $0x0005000500050005
+DATA codedWords16_1<>+24(SB)/8, $0x0005000500050005
+DATA codedWords16_1<>+32(SB)/8, $0x0006000600060006
+DATA codedWords16_1<>+40(SB)/8, $0x0006000600060006
+DATA codedWords16_1<>+48(SB)/8, $0x0007000700070007
+DATA codedWords16_1<>+56(SB)/8, $0x0007000700070007
+GLOBL codedWords16_1<>(SB), RODATA|NOPTR, $64
+
+DATA codedWords16_2<>+0(SB)/8, $0x0008000800080008
+DATA codedWords16_2<>+8(SB)/8, $0x0008000800080008
+DATA codedWords16_2<>+16(SB)/8, $0x0009000900090009
+DATA codedWords16_2<>+24(SB)/8, $0x0009000900090009
+DATA codedWords16_2<>+32(SB)/8, $0x000a000a000a000a
+DATA codedWords16_2<>+40(SB)/8, $0x000a000a000a000a
+DATA codedWords16_2<>+48(SB)/8, $0x000b000b000b000b
+DATA codedWords16_2<>+56(SB)/8, $0x000b000b000b000b
+GLOBL codedWords16_2<>(SB), RODATA|NOPTR, $64
+
+DATA codedWords16_3<>+0(SB)/8, $0x000c000c000c000c
+DATA codedWords16_3<>+8(SB)/8, $0x000c000c000c000c
+DATA codedWords16_3<>+16(SB)/8, $0x000d000d000d000d
+DATA codedWords16_3<>+24(SB)/8, $0x000d000d000d000d
+DATA codedWords16_3<>+32(SB)/8, $0x000e000e000e000e
+DATA codedWords16_3<>+40(SB)/8, $0x000e000e000e000e
+DATA codedWords16_3<>+48(SB)/8, $0x000f000f000f000f
+DATA codedWords16_3<>+56(SB)/8, $0x000f000f000f000f
+GLOBL codedWords16_3<>(SB), RODATA|NOPTR, $64
+
+DATA codedScale<>+0(SB)/8, $0x001e001e001e001e
+GLOBL codedScale<>(SB), RODATA|NOPTR, $8
+
+DATA codedOnes<>+0(SB)/8, $0x0001000100010001
+GLOBL codedOnes<>(SB), RODATA|NOPTR, $8
+
+DATA iq2xsIndex<>+0(SB)/8, $0x00000000000001ff
+GLOBL iq2xsIndex<>(SB), RODATA|NOPTR, $8
+
+// func iq2xsUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VL, BMI2
+TEXT ·iq2xsUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x40404040, BX
+	VPBROADCASTD BX, Z31
+	MOVQ         ·gridIQ2XS+0(SB), BX
+	MOVQ         $0x0fffffff0fffffff, SI
+	MOVQ         $0x7f7f7f7f7f7f7f7f, SI
+	MOVQ         $0x8080808080808080, SI
+	MOVL         $0xaaaaaaaa, DI
+	KMOVD        DI, K2
+	MOVQ         $+2, DI
+
+half:
+	MOVQ         CX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R8
+	VPMOVZXWQ    2(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 2(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R8
+	RORXQ        $0x3f, R8, R9
+	XORQ         R8, R9
+	RORXQ        $0x3e, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3c, R10, R9
+	XORQ         R10, R9
+	ANDQ         SI, R9
+	ORQ          R9, R8
+	KMOVQ        R8, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R8
+	VPMOVZXWQ    18(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 18(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R8
+	RORXQ        $0x3f, R8, R9
+	XORQ         R8, R9
+	RORXQ        $0x3e, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3c, R10, R9
+	XORQ         R10, R9
+	ANDQ         SI, R9
+	ORQ          R9, R8
+	KMOVQ        R8, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R8
+	VPMOVZXWQ    34(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 34(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R8
+	RORXQ        $0x3f, R8, R9
+	XORQ         R8, R9
+	RORXQ        $0x3e, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3c, R10, R9
+	XORQ         R10, R9
+	ANDQ         SI, R9
+	ORQ          R9, R8
+	KMOVQ        R8, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R9
+	RORXQ        $0x3f, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3e, R10, R11
+	XORQ         R10, R11
+	RORXQ        $0x3c, R11, R10
+	XORQ         R11, R10
+	ANDQ         SI, R10
+	ORQ          R10, R9
+	KMOVQ        R9, K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, R8
+	VPMOVZXWQ    50(R8), Z17
+	VPANDQ.BCST  iq2xsIndex<>+0(SB), Z17, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORB       K3, K3, K3
+	VPGATHERQQ   (BX)(Z17*8), K3, Z18
+	VPSRLW       $0x09, 50(R8), X16
+	VPACKUSWB    X16, X16, X16
+	VMOVQ        X16, R8
+	RORXQ        $0x3f, R8, R9
+	XORQ         R8, R9
+	RORXQ        $0x3e, R9, R10
+	XORQ         R9, R10
+	RORXQ        $0x3c, R10, R9
+	XORQ         R10, R9
+	ANDQ         SI, R9
+	ORQ          R9, R8
+	KMOVQ        R8, K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   66(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x1c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8192(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   66(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x18, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8320(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 10240(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   66(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x14, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8448(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   66(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x10, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8576(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 10368(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   66(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x0c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8704(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   66(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x08, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8832(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 10496(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   66(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x04, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8960(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   66(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9088(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 10624(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   70(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x1c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9216(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   70(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x18, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9344(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 10752(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   70(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x14, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9472(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   70(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x10, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9600(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 10880(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   70(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x0c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9728(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   70(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x08, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9856(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 11008(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   70(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x04, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9984(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   70(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 10112(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 11136(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VPBROADCASTD all3e000000<>+0(SB), Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      Z0, 11264(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         DI
+	JNZ          half
+	VZEROUPPER
+	RET
+
+// func iq2sRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·iq2sRowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x40404040, AX
+	VPBROADCASTD AX, Z31
+	MOVQ         ·gridIQ2S+0(SB), AX
+	VMOVDQU16    codedWords16_0<>+0(SB), Z24
+	VMOVDQU16    codedWords16_1<>+0(SB), Z25
+	VMOVDQU16    codedWords16_2<>+0(SB), Z26
+	VMOVDQU16    codedWords16_3<>+0(SB), Z27
+	MOVQ         out+0(FP), CX
+	MOVQ         w+8(FP), DX
+	MOVQ         rowBytes+16(FP), BX
+	MOVQ         rows+24(FP), SI
+
+row:
+	MOVQ   act+40(FP), DI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   DX, R8
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R9
+	JL     rest
+
+four:
+	VPXORD          Z11, Z11, Z11
+	VPMOVZXBD       74(R8), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        256(DI), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y11, Y11
+	VPMOVZXBQ       2(R8), Z17
+	VPBROADCASTW    66(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           34(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      (DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBQ       10(R8), Z17
+	VPBROADCASTW    68(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           42(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      64(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBQ       18(R8), Z17
+	VPBROADCASTW    70(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           50(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      128(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBQ       26(R8), Z17
+	VPBROADCASTW    72(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           58(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      192(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPMOVZXBD       156(R8), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        576(DI), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y12, Y12
+	VPMOVZXBQ       84(R8), Z17
+	VPBROADCASTW    148(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           116(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      320(DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPMOVZXBQ       92(R8), Z17
+	VPBROADCASTW    150(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           124(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      384(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPMOVZXBQ       100(R8), Z17
+	VPBROADCASTW    152(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           132(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      448(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPMOVZXBQ       108(R8), Z17
+	VPBROADCASTW    154(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           140(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      512(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPXORD          Z13, Z13, Z13
+	VPMOVZXBD       238(R8), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        896(DI), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y13, Y13
+	VPMOVZXBQ       166(R8), Z17
+	VPBROADCASTW    230(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           198(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      640(DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPMOVZXBQ       174(R8), Z17
+	VPBROADCASTW    232(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           206(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      704(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPMOVZXBQ       182(R8), Z17
+	VPBROADCASTW    234(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           214(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      768(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPMOVZXBQ       190(R8), Z17
+	VPBROADCASTW    236(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           222(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      832(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPXORD          Z14, Z14, Z14
+	VPMOVZXBD       320(R8), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        1216(DI), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y14, Y14
+	VPMOVZXBQ       248(R8), Z17
+	VPBROADCASTW    312(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           280(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      960(DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPMOVZXBQ       256(R8), Z17
+	VPBROADCASTW    314(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           288(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      1024(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPMOVZXBQ       264(R8), Z17
+	VPBROADCASTW    316(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           296(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      1088(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPMOVZXBQ       272(R8), Z17
+	VPBROADCASTW    318(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           304(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      1152(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (R8), X1, X1
+	VPINSRW         $0x01, 82(R8), X1, X1
+	VPINSRW         $0x02, 164(R8), X1, X1
+	VPINSRW         $0x03, 246(R8), X1, X1
+	VCVTPH2PS       X1, X1
+	VMULPS.BCST     all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VPERMILPS       $0x01, X0, X1
+	VPERMILPS       $0x02, X0, X2
+	VPERMILPS       $0x03, X0, X3
+	VFMADD231SS     304(DI), X0, X5
+	VFMADD231SS     624(DI), X1, X5
+	VFMADD231SS     944(DI), X2, X5
+	VFMADD231SS     1264(DI), X3, X5
+	ADDQ            $+328, R8
+	ADDQ            $+1280, DI
+	SUBQ            $0x04, R9
+	JGE             four
+
+rest:
+	ADDQ $0x04, R9
+	JZ   done
+
+one:
+	VPXORD          Z11, Z11, Z11
+	VPMOVZXBD       74(R8), Y9
+	VPSLLD          $0x0d, Y9, Y16
+	VPADDD          Y9, Y9, Y9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), Y16, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        256(DI), Y9, Y8
+	VPSLLD          $0x06, Y8, Y8
+	VPSUBD          Y8, Y11, Y11
+	VPMOVZXBQ       2(R8), Z17
+	VPBROADCASTW    66(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           34(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      (DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBQ       10(R8), Z17
+	VPBROADCASTW    68(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           42(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      64(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBQ       18(R8), Z17
+	VPBROADCASTW    70(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           50(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      128(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBQ       26(R8), Z17
+	VPBROADCASTW    72(R8), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z18
+	KMOVQ           58(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      192(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPXORD          Z13, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (R8), X1, X1
+	VCVTPH2PS       X1, X1
+	VMULPS.BCST     all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VFMADD231SS     304(DI), X0, X5
+	ADDQ            $+82, R8
+	ADDQ            $+320, DI
+	DECQ            R9
+	JNZ             one
+
+done:
+	VMOVSS X5, (CX)
+	ADDQ   $0x04, CX
+	ADDQ   BX, DX
+	DECQ   SI
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA iq2sTurns<>+0(SB)/8, $0x0000000000000038
+DATA iq2sTurns<>+8(SB)/8, $0x000000000000003a
+DATA iq2sTurns<>+16(SB)/8, $0x000000000000003c
+DATA iq2sTurns<>+24(SB)/8, $0x000000000000003e
+DATA iq2sTurns<>+32(SB)/8, $0x0000000000000000
+DATA iq2sTurns<>+40(SB)/8, $0x0000000000000002
+DATA iq2sTurns<>+48(SB)/8, $0x0000000000000004
+DATA iq2sTurns<>+56(SB)/8, $0x0000000000000006
+GLOBL iq2sTurns<>(SB), RODATA|NOPTR, $64
+
+DATA iq2sHigh<>+0(SB)/8, $0x0000000000000300
+GLOBL iq2sHigh<>(SB), RODATA|NOPTR, $8
+
+// func iq2sUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F
+TEXT ·iq2sUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x40404040, BX
+	VPBROADCASTD BX, Z31
+	MOVQ         ·gridIQ2S+0(SB), BX
+	MOVL         $0xaaaaaaaa, SI
+	KMOVD        SI, K2
+	MOVQ         $+2, SI
+
+half:
+	MOVQ            CX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z0
+	VPSUBB          Z18, Z31, K1, Z0
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z1
+	VPSUBB          Z18, Z31, K1, Z1
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z2
+	VPSUBB          Z18, Z31, K1, Z2
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z3
+	VPSUBB          Z18, Z31, K1, Z3
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z4
+	VPSUBB          Z18, Z31, K1, Z4
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z5
+	VPSUBB          Z18, Z31, K1, Z5
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z6
+	VPSUBB          Z18, Z31, K1, Z6
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z7
+	VPSUBB          Z18, Z31, K1, Z7
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z8
+	VPSUBB          Z18, Z31, K1, Z8
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z9
+	VPSUBB          Z18, Z31, K1, Z9
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z11
+	VPSUBB          Z18, Z31, K1, Z11
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z12
+	VPSUBB          Z18, Z31, K1, Z12
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z13
+	VPSUBB          Z18, Z31, K1, Z13
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z14
+	VPSUBB          Z18, Z31, K1, Z14
+	ADDQ            DX, DI
+	VPMOVZXBQ       2(DI), Z17
+	VPBROADCASTW    66(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           34(DI), K1
+	VPADDB          Z18, Z31, Z15
+	VPSUBB          Z18, Z31, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z0
+	VPSUBB          Z18, Z31, K1, Z0
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z1
+	VPSUBB          Z18, Z31, K1, Z1
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z2
+	VPSUBB          Z18, Z31, K1, Z2
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z3
+	VPSUBB          Z18, Z31, K1, Z3
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z4
+	VPSUBB          Z18, Z31, K1, Z4
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z5
+	VPSUBB          Z18, Z31, K1, Z5
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z6
+	VPSUBB          Z18, Z31, K1, Z6
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z7
+	VPSUBB          Z18, Z31, K1, Z7
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z8
+	VPSUBB          Z18, Z31, K1, Z8
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z9
+	VPSUBB          Z18, Z31, K1, Z9
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z11
+	VPSUBB          Z18, Z31, K1, Z11
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z12
+	VPSUBB          Z18, Z31, K1, Z12
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z13
+	VPSUBB          Z18, Z31, K1, Z13
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z14
+	VPSUBB          Z18, Z31, K1, Z14
+	ADDQ            DX, DI
+	VPMOVZXBQ       10(DI), Z17
+	VPBROADCASTW    68(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           42(DI), K1
+	VPADDB          Z18, Z31, Z15
+	VPSUBB          Z18, Z31, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z0
+	VPSUBB          Z18, Z31, K1, Z0
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z1
+	VPSUBB          Z18, Z31, K1, Z1
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z2
+	VPSUBB          Z18, Z31, K1, Z2
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z3
+	VPSUBB          Z18, Z31, K1, Z3
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z4
+	VPSUBB          Z18, Z31, K1, Z4
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z5
+	VPSUBB          Z18, Z31, K1, Z5
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z6
+	VPSUBB          Z18, Z31, K1, Z6
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z7
+	VPSUBB          Z18, Z31, K1, Z7
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z8
+	VPSUBB          Z18, Z31, K1, Z8
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z9
+	VPSUBB          Z18, Z31, K1, Z9
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z11
+	VPSUBB          Z18, Z31, K1, Z11
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z12
+	VPSUBB          Z18, Z31, K1, Z12
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z13
+	VPSUBB          Z18, Z31, K1, Z13
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z14
+	VPSUBB          Z18, Z31, K1, Z14
+	ADDQ            DX, DI
+	VPMOVZXBQ       18(DI), Z17
+	VPBROADCASTW    70(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           50(DI), K1
+	VPADDB          Z18, Z31, Z15
+	VPSUBB          Z18, Z31, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z0
+	VPSUBB          Z18, Z31, K1, Z0
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z1
+	VPSUBB          Z18, Z31, K1, Z1
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z2
+	VPSUBB          Z18, Z31, K1, Z2
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z3
+	VPSUBB          Z18, Z31, K1, Z3
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z4
+	VPSUBB          Z18, Z31, K1, Z4
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z5
+	VPSUBB          Z18, Z31, K1, Z5
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z6
+	VPSUBB          Z18, Z31, K1, Z6
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z7
+	VPSUBB          Z18, Z31, K1, Z7
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z8
+	VPSUBB          Z18, Z31, K1, Z8
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z9
+	VPSUBB          Z18, Z31, K1, Z9
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z11
+	VPSUBB          Z18, Z31, K1, Z11
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z12
+	VPSUBB          Z18, Z31, K1, Z12
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z13
+	VPSUBB          Z18, Z31, K1, Z13
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z14
+	VPSUBB          Z18, Z31, K1, Z14
+	ADDQ            DX, DI
+	VPMOVZXBQ       26(DI), Z17
+	VPBROADCASTW    72(DI), Z16
+	VPRORVQ         iq2sTurns<>+0(SB), Z16, Z16
+	VPTERNLOGQ.BCST $0xf8, iq2sHigh<>+0(SB), Z16, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z18
+	KMOVQ           58(DI), K1
+	VPADDB          Z18, Z31, Z15
+	VPSUBB          Z18, Z31, K1, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      74(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x1c, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8192(AX)
+	VPSLLD          $0x06, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      74(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8320(AX)
+	VPSLLD          $0x06, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10240(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      74(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x14, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8448(AX)
+	VPSLLD          $0x06, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      74(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x10, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8576(AX)
+	VPSLLD          $0x06, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10368(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      74(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x0c, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8704(AX)
+	VPSLLD          $0x06, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      74(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x08, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8832(AX)
+	VPSLLD          $0x06, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10496(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      74(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x04, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8960(AX)
+	VPSLLD          $0x06, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      74(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x00, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9088(AX)
+	VPSLLD          $0x06, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10624(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      78(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x1c, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9216(AX)
+	VPSLLD          $0x06, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      78(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x18, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9344(AX)
+	VPSLLD          $0x06, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10752(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      78(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x14, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9472(AX)
+	VPSLLD          $0x06, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      78(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x10, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9600(AX)
+	VPSLLD          $0x06, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10880(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      78(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x0c, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9728(AX)
+	VPSLLD          $0x06, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      78(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x08, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9856(AX)
+	VPSLLD          $0x06, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 11008(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      78(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x04, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9984(AX)
+	VPSLLD          $0x06, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      78(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x00, Z0, Z1
+	VPSRLD          $0x1c, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 10112(AX)
+	VPSLLD          $0x06, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 11136(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VPBROADCASTD    all3e000000<>+0(SB), Z1
+	VMULPS          Z1, Z0, Z0
+	VMOVUPS         Z0, 11264(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            SI
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func iq3sRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·iq3sRowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x40404040, AX
+	VPBROADCASTD AX, Z31
+	MOVQ         ·gridIQ3S+0(SB), AX
+	MOVL         $0x00000100, CX
+	VPBROADCASTD CX, Z30
+	VMOVDQU16    codedWords32_0<>+0(SB), Z24
+	VMOVDQU16    codedWords32_1<>+0(SB), Z25
+	VMOVDQU16    codedWords32_2<>+0(SB), Z26
+	VMOVDQU16    codedWords32_3<>+0(SB), Z27
+	MOVQ         out+0(FP), CX
+	MOVQ         w+8(FP), DX
+	MOVQ         rowBytes+16(FP), BX
+	MOVQ         rows+24(FP), SI
+
+row:
+	MOVQ   act+40(FP), DI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   DX, R8
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R9
+	JL     rest
+
+four:
+	VPXORD          Z11, Z11, Z11
+	VPMOVZXBD       106(R8), X9
+	VPSLLD          $0x0d, X9, X16
+	VPADDD          X9, X9, X9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), X16, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        288(DI), X9, X8
+	VPSLLD          $0x06, X8, X8
+	VPSUBD          X8, X11, X11
+	VPMOVZXBD       2(R8), Z17
+	KMOVW           66(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           74(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      (DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBD       18(R8), Z17
+	KMOVW           68(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           82(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      64(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBD       34(R8), Z17
+	KMOVW           70(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           90(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      128(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBD       50(R8), Z17
+	KMOVW           72(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           98(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      192(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPMOVZXBD       216(R8), X9
+	VPSLLD          $0x0d, X9, X16
+	VPADDD          X9, X9, X9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), X16, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        608(DI), X9, X8
+	VPSLLD          $0x06, X8, X8
+	VPSUBD          X8, X12, X12
+	VPMOVZXBD       112(R8), Z17
+	KMOVW           176(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           184(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      320(DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPMOVZXBD       128(R8), Z17
+	KMOVW           178(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           192(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      384(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPMOVZXBD       144(R8), Z17
+	KMOVW           180(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           200(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      448(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPMOVZXBD       160(R8), Z17
+	KMOVW           182(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           208(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      512(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPXORD          Z13, Z13, Z13
+	VPMOVZXBD       326(R8), X9
+	VPSLLD          $0x0d, X9, X16
+	VPADDD          X9, X9, X9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), X16, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        928(DI), X9, X8
+	VPSLLD          $0x06, X8, X8
+	VPSUBD          X8, X13, X13
+	VPMOVZXBD       222(R8), Z17
+	KMOVW           286(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           294(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      640(DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPMOVZXBD       238(R8), Z17
+	KMOVW           288(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           302(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      704(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPMOVZXBD       254(R8), Z17
+	KMOVW           290(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           310(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      768(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPMOVZXBD       270(R8), Z17
+	KMOVW           292(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           318(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      832(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPXORD          Z14, Z14, Z14
+	VPMOVZXBD       436(R8), X9
+	VPSLLD          $0x0d, X9, X16
+	VPADDD          X9, X9, X9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), X16, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        1248(DI), X9, X8
+	VPSLLD          $0x06, X8, X8
+	VPSUBD          X8, X14, X14
+	VPMOVZXBD       332(R8), Z17
+	KMOVW           396(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           404(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      960(DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPMOVZXBD       348(R8), Z17
+	KMOVW           398(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           412(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      1024(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPMOVZXBD       364(R8), Z17
+	KMOVW           400(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           420(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      1088(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPMOVZXBD       380(R8), Z17
+	KMOVW           402(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           428(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      1152(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (R8), X1, X1
+	VPINSRW         $0x01, 110(R8), X1, X1
+	VPINSRW         $0x02, 220(R8), X1, X1
+	VPINSRW         $0x03, 330(R8), X1, X1
+	VCVTPH2PS       X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VPERMILPS       $0x01, X0, X1
+	VPERMILPS       $0x02, X0, X2
+	VPERMILPS       $0x03, X0, X3
+	VFMADD231SS     304(DI), X0, X5
+	VFMADD231SS     624(DI), X1, X5
+	VFMADD231SS     944(DI), X2, X5
+	VFMADD231SS     1264(DI), X3, X5
+	ADDQ            $+440, R8
+	ADDQ            $+1280, DI
+	SUBQ            $0x04, R9
+	JGE             four
+
+rest:
+	ADDQ $0x04, R9
+	JZ   done
+
+one:
+	VPXORD          Z11, Z11, Z11
+	VPMOVZXBD       106(R8), X9
+	VPSLLD          $0x0d, X9, X16
+	VPADDD          X9, X9, X9
+	VPTERNLOGD.BCST $0xa8, codedScale<>+0(SB), X16, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        288(DI), X9, X8
+	VPSLLD          $0x06, X8, X8
+	VPSUBD          X8, X11, X11
+	VPMOVZXBD       2(R8), Z17
+	KMOVW           66(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           74(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      (DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBD       18(R8), Z17
+	KMOVW           68(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           82(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      64(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBD       34(R8), Z17
+	KMOVW           70(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           90(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      128(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPMOVZXBD       50(R8), Z17
+	KMOVW           72(R8), K1
+	VPORD           Z30, Z17, K1, Z17
+	VPXORD          Z18, Z18, Z18
+	KXNORW          K3, K3, K3
+	VPGATHERDD      (AX)(Z17*4), K3, Z18
+	KMOVQ           98(R8), K1
+	VPADDB          Z18, Z31, Z10
+	VPSUBB          Z18, Z31, K1, Z10
+	VPMADDUBSW      192(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPXORD          Z13, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (R8), X1, X1
+	VCVTPH2PS       X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VFMADD231SS     304(DI), X0, X5
+	ADDQ            $+110, R8
+	ADDQ            $+320, DI
+	DECQ            R9
+	JNZ             one
+
+done:
+	VMOVSS X5, (CX)
+	ADDQ   $0x04, CX
+	ADDQ   BX, DX
+	DECQ   SI
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func iq3sUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·iq3sUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x40404040, BX
+	VPBROADCASTD BX, Z31
+	MOVQ         ·gridIQ3S+0(SB), BX
+	MOVL         $0x00000100, SI
+	VPBROADCASTD SI, Z30
+	MOVL         $0xaaaaaaaa, SI
+	KMOVD        SI, K2
+	MOVQ         $+2, SI
+
+half:
+	MOVQ         CX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, DI
+	VPMOVZXBD    2(DI), Z17
+	KMOVW        66(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        74(DI), K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, DI
+	VPMOVZXBD    18(DI), Z17
+	KMOVW        68(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        82(DI), K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, DI
+	VPMOVZXBD    34(DI), Z17
+	KMOVW        70(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        90(DI), K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z0
+	VPSUBB       Z18, Z31, K1, Z0
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z1
+	VPSUBB       Z18, Z31, K1, Z1
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z2
+	VPSUBB       Z18, Z31, K1, Z2
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z3
+	VPSUBB       Z18, Z31, K1, Z3
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z4
+	VPSUBB       Z18, Z31, K1, Z4
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z5
+	VPSUBB       Z18, Z31, K1, Z5
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z6
+	VPSUBB       Z18, Z31, K1, Z6
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z7
+	VPSUBB       Z18, Z31, K1, Z7
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z8
+	VPSUBB       Z18, Z31, K1, Z8
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z9
+	VPSUBB       Z18, Z31, K1, Z9
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z10
+	VPSUBB       Z18, Z31, K1, Z10
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z11
+	VPSUBB       Z18, Z31, K1, Z11
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z12
+	VPSUBB       Z18, Z31, K1, Z12
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z13
+	VPSUBB       Z18, Z31, K1, Z13
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z14
+	VPSUBB       Z18, Z31, K1, Z14
+	ADDQ         DX, DI
+	VPMOVZXBD    50(DI), Z17
+	KMOVW        72(DI), K1
+	VPORD        Z30, Z17, K1, Z17
+	VPXORD       Z18, Z18, Z18
+	KXNORW       K3, K3, K3
+	VPGATHERDD   (BX)(Z17*4), K3, Z18
+	KMOVQ        98(DI), K1
+	VPADDB       Z18, Z31, Z15
+	VPSUBB       Z18, Z31, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   106(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x1c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8192(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   106(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x18, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8320(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9216(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   106(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x14, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8448(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   106(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x10, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8576(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9344(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   106(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x0c, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8704(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   106(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x08, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8832(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9472(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   106(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x04, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 8960(AX)
+	VPSLLD       $0x06, Z1, Z10
+	KXNORW       K1, K1, K1
+	VPGATHERDD   106(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x1c, Z1, Z1
+	VPADDD       Z1, Z1, Z1
+	VPBROADCASTD all1<>+0(SB), Z5
+	VPORD        Z5, Z1, Z1
+	VMOVUPS      Z1, 9088(AX)
+	VPSLLD       $0x06, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9600(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 9728(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         SI
+	JNZ          half
+	VZEROUPPER
+	RET
+
+// func iq1sRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·iq1sRowsVNNI(SB), NOSPLIT, $0-48
+	MOVQ            ·gridIQ1+0(SB), AX
+	VBROADCASTI32X4 iq1Levels<>+0(SB), Z31
+	MOVL            $0x09090909, CX
+	VPBROADCASTD    CX, Z30
+	MOVL            $0x07070707, CX
+	VPBROADCASTD    CX, Z29
+	VMOVDQU16       codedWords32_0<>+0(SB), Z24
+	VMOVDQU16       codedWords32_1<>+0(SB), Z25
+	VMOVDQU16       codedWords32_2<>+0(SB), Z26
+	VMOVDQU16       codedWords32_3<>+0(SB), Z27
+	MOVQ            out+0(FP), CX
+	MOVQ            w+8(FP), DX
+	MOVQ            rowBytes+16(FP), BX
+	MOVQ            rows+24(FP), SI
+
+row:
+	MOVQ   act+40(FP), DI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   DX, R8
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R9
+	JL     rest
+
+four:
+	VPXORD          Z11, Z11, Z11
+	VPSRLW          $0x0b, 34(R8), X9
+	VPANDD.BCST     iq1Scale<>+0(SB), X9, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        288(DI), X9, X8
+	VPSLLD          $0x04, X8, X8
+	VPSUBD          X8, X11, X11
+	VPBROADCASTD    34(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      (DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    38(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      64(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    42(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      128(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    46(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      192(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPSRLW          $0x0b, 84(R8), X9
+	VPANDD.BCST     iq1Scale<>+0(SB), X9, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        608(DI), X9, X8
+	VPSLLD          $0x04, X8, X8
+	VPSUBD          X8, X12, X12
+	VPBROADCASTD    84(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       52(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      320(DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPBROADCASTD    88(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       60(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      384(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPBROADCASTD    92(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       68(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      448(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPBROADCASTD    96(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       76(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      512(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPXORD          Z13, Z13, Z13
+	VPSRLW          $0x0b, 134(R8), X9
+	VPANDD.BCST     iq1Scale<>+0(SB), X9, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        928(DI), X9, X8
+	VPSLLD          $0x04, X8, X8
+	VPSUBD          X8, X13, X13
+	VPBROADCASTD    134(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       102(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      640(DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPBROADCASTD    138(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       110(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      704(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPBROADCASTD    142(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       118(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      768(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPBROADCASTD    146(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       126(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      832(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPXORD          Z14, Z14, Z14
+	VPSRLW          $0x0b, 184(R8), X9
+	VPANDD.BCST     iq1Scale<>+0(SB), X9, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        1248(DI), X9, X8
+	VPSLLD          $0x04, X8, X8
+	VPSUBD          X8, X14, X14
+	VPBROADCASTD    184(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       152(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      960(DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPBROADCASTD    188(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       160(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      1024(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPBROADCASTD    192(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       168(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      1088(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPBROADCASTD    196(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       176(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      1152(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (R8), X1, X1
+	VPINSRW         $0x01, 50(R8), X1, X1
+	VPINSRW         $0x02, 100(R8), X1, X1
+	VPINSRW         $0x03, 150(R8), X1, X1
+	VCVTPH2PS       X1, X1
+	VMULPS.BCST     all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VPERMILPS       $0x01, X0, X1
+	VPERMILPS       $0x02, X0, X2
+	VPERMILPS       $0x03, X0, X3
+	VFMADD231SS     304(DI), X0, X5
+	VFMADD231SS     624(DI), X1, X5
+	VFMADD231SS     944(DI), X2, X5
+	VFMADD231SS     1264(DI), X3, X5
+	ADDQ            $+200, R8
+	ADDQ            $+1280, DI
+	SUBQ            $0x04, R9
+	JGE             four
+
+rest:
+	ADDQ $0x04, R9
+	JZ   done
+
+one:
+	VPXORD          Z11, Z11, Z11
+	VPSRLW          $0x0b, 34(R8), X9
+	VPANDD.BCST     iq1Scale<>+0(SB), X9, X9
+	VPORD.BCST      codedOnes<>+0(SB), X9, X9
+	VPMADDWD        288(DI), X9, X8
+	VPSLLD          $0x04, X8, X8
+	VPSUBD          X8, X11, X11
+	VPBROADCASTD    34(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      (DI), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    38(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      64(DI), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    42(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      128(DI), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    46(R8), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(R8), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      192(DI), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPXORD          Z13, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, (R8), X1, X1
+	VCVTPH2PS       X1, X1
+	VMULPS.BCST     all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VFMADD231SS     304(DI), X0, X5
+	ADDQ            $+50, R8
+	ADDQ            $+320, DI
+	DECQ            R9
+	JNZ             one
+
+done:
+	VMOVSS X5, (CX)
+	ADDQ   $0x04, CX
+	ADDQ   BX, DX
+	DECQ   SI
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA iq1Levels<>+0(SB)/8, $0x0000000000001008
+DATA iq1Levels<>+8(SB)/8, $0x0000000000000000
+GLOBL iq1Levels<>(SB), RODATA|NOPTR, $16
+
+DATA iq1Scale<>+0(SB)/8, $0x000e000e000e000e
+GLOBL iq1Scale<>(SB), RODATA|NOPTR, $8
+
+DATA iq1sDown<>+0(SB)/8, $0x0000000000008000
+DATA iq1sDown<>+8(SB)/8, $0x0000000000008000
+DATA iq1sDown<>+16(SB)/8, $0x0000000000008000
+DATA iq1sDown<>+24(SB)/8, $0x0000000000008000
+DATA iq1sDown<>+32(SB)/8, $0x0000000080000000
+DATA iq1sDown<>+40(SB)/8, $0x0000000080000000
+DATA iq1sDown<>+48(SB)/8, $0x0000000080000000
+DATA iq1sDown<>+56(SB)/8, $0x0000000080000000
+GLOBL iq1sDown<>(SB), RODATA|NOPTR, $64
+
+DATA iq1sTurns<>+0(SB)/8, $0x0000000000000038
+DATA iq1sTurns<>+8(SB)/8, $0x000000000000003b
+DATA iq1sTurns<>+16(SB)/8, $0x000000000000003e
+DATA iq1sTurns<>+24(SB)/8, $0x0000000000000001
+DATA iq1sTurns<>+32(SB)/8, $0x0000000000000008
+DATA iq1sTurns<>+40(SB)/8, $0x000000000000000b
+DATA iq1sTurns<>+48(SB)/8, $0x000000000000000e
+DATA iq1sTurns<>+56(SB)/8, $0x0000000000000011
+GLOBL iq1sTurns<>(SB), RODATA|NOPTR, $64
+
+DATA iq1High<>+0(SB)/8, $0x0000000000000700
+GLOBL iq1High<>(SB), RODATA|NOPTR, $8
+
+// func iq1sUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F
+TEXT ·iq1sUnpack(SB), NOSPLIT, $0-24
+	MOVQ            panel+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	MOVQ            ·gridIQ1+0(SB), BX
+	VBROADCASTI32X4 iq1Levels<>+0(SB), Z31
+	MOVL            $0x09090909, SI
+	VPBROADCASTD    SI, Z30
+	MOVL            $0x07070707, SI
+	VPBROADCASTD    SI, Z29
+	MOVL            $0xaaaaaaaa, SI
+	KMOVD           SI, K2
+	MOVQ            $+2, SI
+
+half:
+	MOVQ            CX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z0
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z0, Z0
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z1
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z1, Z1
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z2
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z2, Z2
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z3
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z3, Z3
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z4
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z4, Z4
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z5
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z5, Z5
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z6
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z6, Z6
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z7
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z7, Z7
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z8
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z8, Z8
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z9
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z9, Z9
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z11
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z11, Z11
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z12
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z12, Z12
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z13
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z13, Z13
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z14
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z14, Z14
+	ADDQ            DX, DI
+	VPBROADCASTD    34(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       2(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z15
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z0
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z0, Z0
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z1
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z1, Z1
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z2
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z2, Z2
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z3
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z3, Z3
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z4
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z4, Z4
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z5
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z5, Z5
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z6
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z6, Z6
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z7
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z7, Z7
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z8
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z8, Z8
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z9
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z9, Z9
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z11
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z11, Z11
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z12
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z12, Z12
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z13
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z13, Z13
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z14
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z14, Z14
+	ADDQ            DX, DI
+	VPBROADCASTD    38(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       10(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z15
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z0
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z0, Z0
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z1
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z1, Z1
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z2
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z2, Z2
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z3
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z3, Z3
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z4
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z4, Z4
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z5
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z5, Z5
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z6
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z6, Z6
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z7
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z7, Z7
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z8
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z8, Z8
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z9
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z9, Z9
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z11
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z11, Z11
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z12
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z12, Z12
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z13
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z13, Z13
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z14
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z14, Z14
+	ADDQ            DX, DI
+	VPBROADCASTD    42(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       18(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z15
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z0
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z0, Z0
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z1
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z1, Z1
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z2
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z2, Z2
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z3
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z3, Z3
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z4
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z4, Z4
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z5
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z5, Z5
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z6
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z6, Z6
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z7
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z7, Z7
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z8
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z8, Z8
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z9
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z9, Z9
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z11
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z11, Z11
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z12
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z12, Z12
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z13
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z13, Z13
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z14
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z14, Z14
+	ADDQ            DX, DI
+	VPBROADCASTD    46(DI), Z18
+	VPTESTMQ        iq1sDown<>+0(SB), Z18, K1
+	VPRORVQ         iq1sTurns<>+0(SB), Z18, Z18
+	VPMOVZXBQ       26(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z15
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      34(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x11, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8192(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      34(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x01, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8320(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 9216(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      38(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x11, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8448(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      38(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x01, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8576(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 9344(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      42(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x11, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8704(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      42(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x01, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8832(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 9472(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      46(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x11, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8960(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      46(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x01, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9088(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 9600(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      (CX)(Z15*1), K1, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VPBROADCASTD    all3e000000<>+0(SB), Z1
+	VMULPS          Z1, Z0, Z0
+	VMOVUPS         Z0, 9728(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            SI
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func iq1mRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, BMI2, F16C, FMA3
+TEXT ·iq1mRowsVNNI(SB), NOSPLIT, $0-48
+	MOVQ            ·gridIQ1+0(SB), AX
+	VBROADCASTI32X4 iq1Levels<>+0(SB), Z31
+	MOVL            $0x09090909, CX
+	VPBROADCASTD    CX, Z30
+	MOVL            $0x07070707, CX
+	VPBROADCASTD    CX, Z29
+	MOVQ            $0xf000f000f000f000, CX
+	VMOVDQU16       codedWords16_0<>+0(SB), Z24
+	VMOVDQU16       codedWords16_1<>+0(SB), Z25
+	VMOVDQU16       codedWords16_2<>+0(SB), Z26
+	VMOVDQU16       codedWords16_3<>+0(SB), Z27
+	MOVQ            out+0(FP), DX
+	MOVQ            w+8(FP), BX
+	MOVQ            rowBytes+16(FP), SI
+	MOVQ            rows+24(FP), DI
+
+row:
+	MOVQ   act+40(FP), R8
+	MOVQ   blocks+32(FP), R10
+	MOVQ   BX, R9
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R10
+	JL     rest
+
+four:
+	VPXORD          Z11, Z11, Z11
+	VPBROADCASTQ    48(R9), Y9
+	VPSHUFB         iq1mPick<>+0(SB), Y9, Y9
+	VPADDW          Y9, Y9, Y9
+	VPSRLVW         iq1mShifts<>+0(SB), Y9, Y9
+	VPANDD.BCST     iq1Scale<>+0(SB), Y9, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        256(R8), Y9, Y8
+	VPSLLD          $0x04, Y8, Y8
+	VPSUBD          Y8, Y11, Y11
+	VPBROADCASTD    32(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      (R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    36(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      64(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    40(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      128(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    44(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      192(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPBROADCASTQ    104(R9), Y9
+	VPSHUFB         iq1mPick<>+0(SB), Y9, Y9
+	VPADDW          Y9, Y9, Y9
+	VPSRLVW         iq1mShifts<>+0(SB), Y9, Y9
+	VPANDD.BCST     iq1Scale<>+0(SB), Y9, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        576(R8), Y9, Y8
+	VPSLLD          $0x04, Y8, Y8
+	VPSUBD          Y8, Y12, Y12
+	VPBROADCASTD    88(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       56(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      320(R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPBROADCASTD    92(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       64(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      384(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPBROADCASTD    96(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       72(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      448(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPBROADCASTD    100(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       80(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      512(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z12
+	VPXORD          Z13, Z13, Z13
+	VPBROADCASTQ    160(R9), Y9
+	VPSHUFB         iq1mPick<>+0(SB), Y9, Y9
+	VPADDW          Y9, Y9, Y9
+	VPSRLVW         iq1mShifts<>+0(SB), Y9, Y9
+	VPANDD.BCST     iq1Scale<>+0(SB), Y9, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        896(R8), Y9, Y8
+	VPSLLD          $0x04, Y8, Y8
+	VPSUBD          Y8, Y13, Y13
+	VPBROADCASTD    144(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       112(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      640(R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPBROADCASTD    148(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       120(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      704(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPBROADCASTD    152(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       128(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      768(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPBROADCASTD    156(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       136(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      832(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z13
+	VPXORD          Z14, Z14, Z14
+	VPBROADCASTQ    216(R9), Y9
+	VPSHUFB         iq1mPick<>+0(SB), Y9, Y9
+	VPADDW          Y9, Y9, Y9
+	VPSRLVW         iq1mShifts<>+0(SB), Y9, Y9
+	VPANDD.BCST     iq1Scale<>+0(SB), Y9, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        1216(R8), Y9, Y8
+	VPSLLD          $0x04, Y8, Y8
+	VPSUBD          Y8, Y14, Y14
+	VPBROADCASTD    200(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       168(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      960(R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPBROADCASTD    204(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       176(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      1024(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPBROADCASTD    208(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       184(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      1088(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPBROADCASTD    212(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       192(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      1152(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	MOVQ            48(R9), R11
+	PEXTQ           CX, R11, R11
+	VPINSRW         $0x00, R11, X1, X1
+	MOVQ            104(R9), R11
+	PEXTQ           CX, R11, R11
+	VPINSRW         $0x01, R11, X1, X1
+	MOVQ            160(R9), R11
+	PEXTQ           CX, R11, R11
+	VPINSRW         $0x02, R11, X1, X1
+	MOVQ            216(R9), R11
+	PEXTQ           CX, R11, R11
+	VPINSRW         $0x03, R11, X1, X1
+	VCVTPH2PS       X1, X1
+	VMULPS.BCST     all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VPERMILPS       $0x01, X0, X1
+	VPERMILPS       $0x02, X0, X2
+	VPERMILPS       $0x03, X0, X3
+	VFMADD231SS     304(R8), X0, X5
+	VFMADD231SS     624(R8), X1, X5
+	VFMADD231SS     944(R8), X2, X5
+	VFMADD231SS     1264(R8), X3, X5
+	ADDQ            $+224, R9
+	ADDQ            $+1280, R8
+	SUBQ            $0x04, R10
+	JGE             four
+
+rest:
+	ADDQ $0x04, R10
+	JZ   done
+
+one:
+	VPXORD          Z11, Z11, Z11
+	VPBROADCASTQ    48(R9), Y9
+	VPSHUFB         iq1mPick<>+0(SB), Y9, Y9
+	VPADDW          Y9, Y9, Y9
+	VPSRLVW         iq1mShifts<>+0(SB), Y9, Y9
+	VPANDD.BCST     iq1Scale<>+0(SB), Y9, Y9
+	VPORD.BCST      codedOnes<>+0(SB), Y9, Y9
+	VPMADDWD        256(R8), Y9, Y8
+	VPSLLD          $0x04, Y8, Y8
+	VPSUBD          Y8, Y11, Y11
+	VPBROADCASTD    32(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      (R8), Z10, Z10
+	VPERMW          Z9, Z24, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    36(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      64(R8), Z10, Z10
+	VPERMW          Z9, Z25, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    40(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      128(R8), Z10, Z10
+	VPERMW          Z9, Z26, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPBROADCASTD    44(R9), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(R9), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (AX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	VPMADDUBSW      192(R8), Z10, Z10
+	VPERMW          Z9, Z27, Z8
+	VPDPWSSD        Z8, Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPXORD          Z13, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	MOVQ            48(R9), R11
+	PEXTQ           CX, R11, R11
+	VPINSRW         $0x00, R11, X1, X1
+	VCVTPH2PS       X1, X1
+	VMULPS.BCST     all3e000000<>+0(SB), X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VFMADD231SS     304(R8), X0, X5
+	ADDQ            $+56, R9
+	ADDQ            $+320, R8
+	DECQ            R10
+	JNZ             one
+
+done:
+	VMOVSS X5, (DX)
+	ADDQ   $0x04, DX
+	ADDQ   SI, BX
+	DECQ   DI
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA iq1mPick<>+0(SB)/8, $0x0100010001000100
+DATA iq1mPick<>+8(SB)/8, $0x0302030203020302
+DATA iq1mPick<>+16(SB)/8, $0x0504050405040504
+DATA iq1mPick<>+24(SB)/8, $0x0706070607060706
+GLOBL iq1mPick<>(SB), RODATA|NOPTR, $32
+
+DATA iq1mShifts<>+0(SB)/8, $0x0009000600030000
+DATA iq1mShifts<>+8(SB)/8, $0x0009000600030000
+DATA iq1mShifts<>+16(SB)/8, $0x0009000600030000
+DATA iq1mShifts<>+24(SB)/8, $0x0009000600030000
+GLOBL iq1mShifts<>(SB), RODATA|NOPTR, $32
+
+DATA iq1mTurns<>+0(SB)/8, $0x0000000000000038
+DATA iq1mTurns<>+8(SB)/8, $0x000000000000003c
+DATA iq1mTurns<>+16(SB)/8, $0x0000000000000000
+DATA iq1mTurns<>+24(SB)/8, $0x0000000000000004
+DATA iq1mTurns<>+32(SB)/8, $0x0000000000000008
+DATA iq1mTurns<>+40(SB)/8, $0x000000000000000c
+DATA iq1mTurns<>+48(SB)/8, $0x0000000000000010
+DATA iq1mTurns<>+56(SB)/8, $0x0000000000000014
+GLOBL iq1mTurns<>(SB), RODATA|NOPTR, $64
+
+DATA iq1mDown<>+0(SB)/8, $0x0000000000000800
+GLOBL iq1mDown<>(SB), RODATA|NOPTR, $8
+
+// func iq1mUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F
+TEXT ·iq1mUnpack(SB), NOSPLIT, $0-24
+	MOVQ            panel+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	MOVQ            ·gridIQ1+0(SB), BX
+	VBROADCASTI32X4 iq1Levels<>+0(SB), Z31
+	MOVL            $0x09090909, SI
+	VPBROADCASTD    SI, Z30
+	MOVL            $0x07070707, SI
+	VPBROADCASTD    SI, Z29
+	MOVQ            $0xf000f000f000f000, SI
+	MOVL            $0xaaaaaaaa, SI
+	KMOVD           SI, K2
+	MOVQ            $+2, SI
+
+half:
+	MOVQ            CX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z0
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z0, Z0
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z1
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z1, Z1
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z2
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z2, Z2
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z3
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z3, Z3
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z4
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z4, Z4
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z5
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z5, Z5
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z6
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z6, Z6
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z7
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z7, Z7
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z8
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z8, Z8
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z9
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z9, Z9
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z11
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z11, Z11
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z12
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z12, Z12
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z13
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z13, Z13
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z14
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z14, Z14
+	ADDQ            DX, DI
+	VPBROADCASTD    32(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       (DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z15
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z0
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z0, Z0
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z1
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z1, Z1
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z2
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z2, Z2
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z3
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z3, Z3
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z4
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z4, Z4
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z5
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z5, Z5
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z6
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z6, Z6
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z7
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z7, Z7
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z8
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z8, Z8
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z9
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z9, Z9
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z11
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z11, Z11
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z12
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z12, Z12
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z13
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z13, Z13
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z14
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z14, Z14
+	ADDQ            DX, DI
+	VPBROADCASTD    36(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       8(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z15
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z0
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z0, Z0
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z1
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z1, Z1
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z2
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z2, Z2
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z3
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z3, Z3
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z4
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z4, Z4
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z5
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z5, Z5
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z6
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z6, Z6
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z7
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z7, Z7
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z8
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z8, Z8
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z9
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z9, Z9
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z11
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z11, Z11
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z12
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z12, Z12
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z13
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z13, Z13
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z14
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z14, Z14
+	ADDQ            DX, DI
+	VPBROADCASTD    40(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       16(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z15
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z0
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z0, Z0
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z1
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z1, Z1
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z2
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z2, Z2
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z3
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z3, Z3
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z4
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z4, Z4
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z5
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z5, Z5
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z6
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z6, Z6
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z7
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z7, Z7
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z8
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z8, Z8
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z9
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z9, Z9
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z10
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z10, Z10
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z11
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z11, Z11
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z12
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z12, Z12
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z13
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z13, Z13
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z14
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z14, Z14
+	ADDQ            DX, DI
+	VPBROADCASTD    44(DI), Z18
+	VPRORVQ         iq1mTurns<>+0(SB), Z18, Z18
+	VPTESTMQ.BCST   iq1mDown<>+0(SB), Z18, K1
+	VPMOVZXBQ       24(DI), Z17
+	VPTERNLOGQ.BCST $0xf8, iq1High<>+0(SB), Z18, Z17
+	VPXORD          Z16, Z16, Z16
+	KXNORB          K3, K3, K3
+	VPGATHERQQ      (BX)(Z17*8), K3, Z16
+	VPSHUFB         Z16, Z31, Z15
+	VPBLENDMQ       Z29, Z30, K1, Z16
+	VPADDB          Z16, Z15, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x1d, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8192(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x1a, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8320(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10240(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x17, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8448(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x14, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8576(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10368(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x0d, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8704(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x0a, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8832(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10496(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x07, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 8960(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x04, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9088(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10624(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      52(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x1d, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9216(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      52(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x1a, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9344(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10752(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      52(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x17, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9472(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      52(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x14, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9600(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 10880(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      52(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x0d, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9728(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      52(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x0a, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9856(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 11008(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      52(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x07, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 9984(AX)
+	VPSLLD          $0x04, Z1, Z10
+	KXNORW          K1, K1, K1
+	VPGATHERDD      52(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x04, Z0, Z1
+	VPSRLD          $0x1d, Z1, Z1
+	VPADDD          Z1, Z1, Z1
+	VPBROADCASTD    all1<>+0(SB), Z5
+	VPORD           Z5, Z1, Z1
+	VMOVUPS         Z1, 10112(AX)
+	VPSLLD          $0x04, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 11136(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      48(CX)(Z15*1), K1, Z0
+	VPSLLD          $0x10, Z0, Z2
+	VPSRLD          $0x1c, Z2, Z2
+	VPSRLD          $0x1c, Z0, Z0
+	VPSLLD          $0x04, Z0, Z0
+	VPORD           Z2, Z0, Z0
+	KXNORW          K1, K1, K1
+	VPGATHERDD      52(CX)(Z15*1), K1, Z1
+	VPSLLD          $0x10, Z1, Z2
+	VPSRLD          $0x1c, Z2, Z2
+	VPSRLD          $0x1c, Z1, Z1
+	VPSLLD          $0x04, Z1, Z1
+	VPORD           Z2, Z1, Z1
+	VPSLLD          $0x08, Z1, Z1
+	VPORD           Z1, Z0, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VPBROADCASTD    all3e000000<>+0(SB), Z1
+	VMULPS          Z1, Z0, Z0
+	VMOVUPS         Z0, 11264(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            SI
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func tq10RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·tq10RowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x01010101, AX
+	VPBROADCASTD AX, Z31
+	MOVL         $0xff00ff00, AX
+	VPBROADCASTD AX, Z30
+	MOVL         $0x56565656, AX
+	VPBROADCASTD AX, Z29
+	MOVL         $0xabababab, AX
+	VPBROADCASTD AX, Z28
+	MOVL         $0x0000f000, AX
+	KMOVW        AX, K4
+	MOVL         $0x00010001, AX
+	VPBROADCASTD AX, Z24
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXORD          Z11, Z11, Z11
+	VPMADDWD        288(SI), X24, X8
+	VPSLLD          $0x00, X8, X8
+	VPSUBD          X8, X11, X11
+	VBROADCASTI64X4 (DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI64X4 (DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        64(SI), Z10, Z11
+	VBROADCASTI32X4 32(DI), Z16
+	VINSERTI64X4    $0x00, (DI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        128(SI), Z10, Z11
+	VBROADCASTI32X4 32(DI), Z16
+	VPBROADCASTD    48(DI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        192(SI), Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPMADDWD        608(SI), X24, X8
+	VPSLLD          $0x00, X8, X8
+	VPSUBD          X8, X12, X12
+	VBROADCASTI64X4 54(DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        320(SI), Z10, Z12
+	VBROADCASTI64X4 54(DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        384(SI), Z10, Z12
+	VBROADCASTI32X4 86(DI), Z16
+	VINSERTI64X4    $0x00, 54(DI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        448(SI), Z10, Z12
+	VBROADCASTI32X4 86(DI), Z16
+	VPBROADCASTD    102(DI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        512(SI), Z10, Z12
+	VPXORD          Z13, Z13, Z13
+	VPMADDWD        928(SI), X24, X8
+	VPSLLD          $0x00, X8, X8
+	VPSUBD          X8, X13, X13
+	VBROADCASTI64X4 108(DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        640(SI), Z10, Z13
+	VBROADCASTI64X4 108(DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        704(SI), Z10, Z13
+	VBROADCASTI32X4 140(DI), Z16
+	VINSERTI64X4    $0x00, 108(DI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        768(SI), Z10, Z13
+	VBROADCASTI32X4 140(DI), Z16
+	VPBROADCASTD    156(DI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        832(SI), Z10, Z13
+	VPXORD          Z14, Z14, Z14
+	VPMADDWD        1248(SI), X24, X8
+	VPSLLD          $0x00, X8, X8
+	VPSUBD          X8, X14, X14
+	VBROADCASTI64X4 162(DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        960(SI), Z10, Z14
+	VBROADCASTI64X4 162(DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        1024(SI), Z10, Z14
+	VBROADCASTI32X4 194(DI), Z16
+	VINSERTI64X4    $0x00, 162(DI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        1088(SI), Z10, Z14
+	VBROADCASTI32X4 194(DI), Z16
+	VPBROADCASTD    210(DI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        1152(SI), Z10, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, 52(DI), X1, X1
+	VPINSRW         $0x01, 106(DI), X1, X1
+	VPINSRW         $0x02, 160(DI), X1, X1
+	VPINSRW         $0x03, 214(DI), X1, X1
+	VCVTPH2PS       X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VPERMILPS       $0x01, X0, X1
+	VPERMILPS       $0x02, X0, X2
+	VPERMILPS       $0x03, X0, X3
+	VFMADD231SS     304(SI), X0, X5
+	VFMADD231SS     624(SI), X1, X5
+	VFMADD231SS     944(SI), X2, X5
+	VFMADD231SS     1264(SI), X3, X5
+	ADDQ            $+216, DI
+	ADDQ            $+1280, SI
+	SUBQ            $0x04, R8
+	JGE             four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXORD          Z11, Z11, Z11
+	VPMADDWD        288(SI), X24, X8
+	VPSLLD          $0x00, X8, X8
+	VPSUBD          X8, X11, X11
+	VBROADCASTI64X4 (DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        (SI), Z10, Z11
+	VBROADCASTI64X4 (DI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        64(SI), Z10, Z11
+	VBROADCASTI32X4 32(DI), Z16
+	VINSERTI64X4    $0x00, (DI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        128(SI), Z10, Z11
+	VBROADCASTI32X4 32(DI), Z16
+	VPBROADCASTD    48(DI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	VPDPBUSD        192(SI), Z10, Z11
+	VPXORD          Z12, Z12, Z12
+	VPXORD          Z13, Z13, Z13
+	VPXORD          Z14, Z14, Z14
+	VPUNPCKHDQ      Z12, Z11, Z0
+	VPUNPCKLDQ      Z12, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VPUNPCKHDQ      Z14, Z13, Z0
+	VPUNPCKLDQ      Z14, Z13, Z13
+	VPADDD          Z0, Z13, Z13
+	VPUNPCKHQDQ     Z13, Z11, Z0
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VPADDD          Z0, Z11, Z11
+	VEXTRACTI64X4   $0x01, Z11, Y1
+	VPADDD          Y1, Y11, Y1
+	VEXTRACTI32X4   $0x01, Y1, X0
+	VPADDD          X0, X1, X0
+	VPXOR           X1, X1, X1
+	VPINSRW         $0x00, 52(DI), X1, X1
+	VCVTPH2PS       X1, X1
+	VCVTDQ2PS       X0, X0
+	VMULPS          X1, X0, X0
+	VFMADD231SS     304(SI), X0, X5
+	ADDQ            $+54, DI
+	ADDQ            $+320, SI
+	DECQ            R8
+	JNZ             one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA tq10Powers0<>+0(SB)/8, $0x0001000100010001
+DATA tq10Powers0<>+8(SB)/8, $0x0001000100010001
+DATA tq10Powers0<>+16(SB)/8, $0x0001000100010001
+DATA tq10Powers0<>+24(SB)/8, $0x0001000100010001
+DATA tq10Powers0<>+32(SB)/8, $0x0003000300030003
+DATA tq10Powers0<>+40(SB)/8, $0x0003000300030003
+DATA tq10Powers0<>+48(SB)/8, $0x0003000300030003
+DATA tq10Powers0<>+56(SB)/8, $0x0003000300030003
+GLOBL tq10Powers0<>(SB), RODATA|NOPTR, $64
+
+DATA tq10Powers1<>+0(SB)/8, $0x0009000900090009
+DATA tq10Powers1<>+8(SB)/8, $0x0009000900090009
+DATA tq10Powers1<>+16(SB)/8, $0x0009000900090009
+DATA tq10Powers1<>+24(SB)/8, $0x0009000900090009
+DATA tq10Powers1<>+32(SB)/8, $0x001b001b001b001b
+DATA tq10Powers1<>+40(SB)/8, $0x001b001b001b001b
+DATA tq10Powers1<>+48(SB)/8, $0x001b001b001b001b
+DATA tq10Powers1<>+56(SB)/8, $0x001b001b001b001b
+GLOBL tq10Powers1<>(SB), RODATA|NOPTR, $64
+
+DATA tq10Powers2<>+0(SB)/8, $0x0051005100510051
+DATA tq10Powers2<>+8(SB)/8, $0x0051005100510051
+DATA tq10Powers2<>+16(SB)/8, $0x0051005100510051
+DATA tq10Powers2<>+24(SB)/8, $0x0051005100510051
+DATA tq10Powers2<>+32(SB)/8, $0x0001000100010001
+DATA tq10Powers2<>+40(SB)/8, $0x0001000100010001
+DATA tq10Powers2<>+48(SB)/8, $0x0003000300030003
+DATA tq10Powers2<>+56(SB)/8, $0x0003000300030003
+GLOBL tq10Powers2<>(SB), RODATA|NOPTR, $64
+
+DATA tq10Powers3<>+0(SB)/8, $0x0009000900090009
+DATA tq10Powers3<>+8(SB)/8, $0x0009000900090009
+DATA tq10Powers3<>+16(SB)/8, $0x001b001b001b001b
+DATA tq10Powers3<>+24(SB)/8, $0x001b001b001b001b
+DATA tq10Powers3<>+32(SB)/8, $0x0051005100510051
+DATA tq10Powers3<>+40(SB)/8, $0x0051005100510051
+DATA tq10Powers3<>+48(SB)/8, $0x0003000300010001
+DATA tq10Powers3<>+56(SB)/8, $0x001b001b00090009
+GLOBL tq10Powers3<>(SB), RODATA|NOPTR, $64
+
+// func tq10Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·tq10Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x01010101, BX
+	VPBROADCASTD BX, Z31
+	MOVL         $0xff00ff00, BX
+	VPBROADCASTD BX, Z30
+	MOVL         $0x56565656, BX
+	VPBROADCASTD BX, Z29
+	MOVL         $0xabababab, BX
+	VPBROADCASTD BX, Z28
+	MOVL         $0x0000f000, BX
+	KMOVW        BX, K4
+	MOVL         $0xaaaaaaaa, BX
+	KMOVD        BX, K2
+	MOVQ         $+2, BX
+
+half:
+	MOVQ            CX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z0
+	VPADDB          Z31, Z0, K3, Z0
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z1
+	VPADDB          Z31, Z1, K3, Z1
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z2
+	VPADDB          Z31, Z2, K3, Z2
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z3
+	VPADDB          Z31, Z3, K3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z4
+	VPADDB          Z31, Z4, K3, Z4
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z5
+	VPADDB          Z31, Z5, K3, Z5
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z6
+	VPADDB          Z31, Z6, K3, Z6
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z7
+	VPADDB          Z31, Z7, K3, Z7
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z8
+	VPADDB          Z31, Z8, K3, Z8
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z9
+	VPADDB          Z31, Z9, K3, Z9
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z11
+	VPADDB          Z31, Z11, K3, Z11
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z12
+	VPADDB          Z31, Z12, K3, Z12
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z13
+	VPADDB          Z31, Z13, K3, Z13
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z14
+	VPADDB          Z31, Z14, K3, Z14
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers0<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z15
+	VPADDB          Z31, Z15, K3, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, (AX)
+	VMOVDQU32       Z15, 128(AX)
+	VMOVDQU32       Z16, 256(AX)
+	VMOVDQU32       Z2, 384(AX)
+	VMOVDQU32       Z13, 512(AX)
+	VMOVDQU32       Z4, 640(AX)
+	VMOVDQU32       Z1, 768(AX)
+	VMOVDQU32       Z3, 896(AX)
+	VMOVDQU32       Z12, 1024(AX)
+	VMOVDQU32       Z9, 1152(AX)
+	VMOVDQU32       Z11, 1280(AX)
+	VMOVDQU32       Z14, 1408(AX)
+	VMOVDQU32       Z8, 1536(AX)
+	VMOVDQU32       Z5, 1664(AX)
+	VMOVDQU32       Z7, 1792(AX)
+	VMOVDQU32       Z10, 1920(AX)
+	MOVQ            CX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z0
+	VPADDB          Z31, Z0, K3, Z0
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z1
+	VPADDB          Z31, Z1, K3, Z1
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z2
+	VPADDB          Z31, Z2, K3, Z2
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z3
+	VPADDB          Z31, Z3, K3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z4
+	VPADDB          Z31, Z4, K3, Z4
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z5
+	VPADDB          Z31, Z5, K3, Z5
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z6
+	VPADDB          Z31, Z6, K3, Z6
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z7
+	VPADDB          Z31, Z7, K3, Z7
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z8
+	VPADDB          Z31, Z8, K3, Z8
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z9
+	VPADDB          Z31, Z9, K3, Z9
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z11
+	VPADDB          Z31, Z11, K3, Z11
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z12
+	VPADDB          Z31, Z12, K3, Z12
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z13
+	VPADDB          Z31, Z13, K3, Z13
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z14
+	VPADDB          Z31, Z14, K3, Z14
+	ADDQ            DX, SI
+	VBROADCASTI64X4 (SI), Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers1<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z15
+	VPADDB          Z31, Z15, K3, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 2048(AX)
+	VMOVDQU32       Z15, 2176(AX)
+	VMOVDQU32       Z16, 2304(AX)
+	VMOVDQU32       Z2, 2432(AX)
+	VMOVDQU32       Z13, 2560(AX)
+	VMOVDQU32       Z4, 2688(AX)
+	VMOVDQU32       Z1, 2816(AX)
+	VMOVDQU32       Z3, 2944(AX)
+	VMOVDQU32       Z12, 3072(AX)
+	VMOVDQU32       Z9, 3200(AX)
+	VMOVDQU32       Z11, 3328(AX)
+	VMOVDQU32       Z14, 3456(AX)
+	VMOVDQU32       Z8, 3584(AX)
+	VMOVDQU32       Z5, 3712(AX)
+	VMOVDQU32       Z7, 3840(AX)
+	VMOVDQU32       Z10, 3968(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z0
+	VPADDB          Z31, Z0, K3, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z1
+	VPADDB          Z31, Z1, K3, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z2
+	VPADDB          Z31, Z2, K3, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z3
+	VPADDB          Z31, Z3, K3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z4
+	VPADDB          Z31, Z4, K3, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z5
+	VPADDB          Z31, Z5, K3, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z6
+	VPADDB          Z31, Z6, K3, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z7
+	VPADDB          Z31, Z7, K3, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z8
+	VPADDB          Z31, Z8, K3, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z9
+	VPADDB          Z31, Z9, K3, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z11
+	VPADDB          Z31, Z11, K3, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z12
+	VPADDB          Z31, Z12, K3, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z13
+	VPADDB          Z31, Z13, K3, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z14
+	VPADDB          Z31, Z14, K3, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VINSERTI64X4    $0x00, (SI), Z16, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers2<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z15
+	VPADDB          Z31, Z15, K3, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 4096(AX)
+	VMOVDQU32       Z15, 4224(AX)
+	VMOVDQU32       Z16, 4352(AX)
+	VMOVDQU32       Z2, 4480(AX)
+	VMOVDQU32       Z13, 4608(AX)
+	VMOVDQU32       Z4, 4736(AX)
+	VMOVDQU32       Z1, 4864(AX)
+	VMOVDQU32       Z3, 4992(AX)
+	VMOVDQU32       Z12, 5120(AX)
+	VMOVDQU32       Z9, 5248(AX)
+	VMOVDQU32       Z11, 5376(AX)
+	VMOVDQU32       Z14, 5504(AX)
+	VMOVDQU32       Z8, 5632(AX)
+	VMOVDQU32       Z5, 5760(AX)
+	VMOVDQU32       Z7, 5888(AX)
+	VMOVDQU32       Z10, 6016(AX)
+	MOVQ            CX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z0
+	VPADDB          Z31, Z0, K3, Z0
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z1
+	VPADDB          Z31, Z1, K3, Z1
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z2
+	VPADDB          Z31, Z2, K3, Z2
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z3
+	VPADDB          Z31, Z3, K3, Z3
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z4
+	VPADDB          Z31, Z4, K3, Z4
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z5
+	VPADDB          Z31, Z5, K3, Z5
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z6
+	VPADDB          Z31, Z6, K3, Z6
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z7
+	VPADDB          Z31, Z7, K3, Z7
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z8
+	VPADDB          Z31, Z8, K3, Z8
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z9
+	VPADDB          Z31, Z9, K3, Z9
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z10
+	VPADDB          Z31, Z10, K3, Z10
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z11
+	VPADDB          Z31, Z11, K3, Z11
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z12
+	VPADDB          Z31, Z12, K3, Z12
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z13
+	VPADDB          Z31, Z13, K3, Z13
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z14
+	VPADDB          Z31, Z14, K3, Z14
+	ADDQ            DX, SI
+	VBROADCASTI32X4 32(SI), Z16
+	VPBROADCASTD    48(SI), K4, Z16
+	VPANDD          Z30, Z16, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z17, Z17
+	VPMULLW         tq10Powers3<>+0(SB), Z16, Z16
+	VPTERNLOGD      $0xe2, Z16, Z30, Z17
+	VPCMPUB         $0x05, Z29, Z17, K1
+	VPCMPUB         $0x05, Z28, Z17, K3
+	VMOVDQU8.Z      Z31, K1, Z15
+	VPADDB          Z31, Z15, K3, Z15
+	VPUNPCKHDQ      Z1, Z0, Z16
+	VPUNPCKLDQ      Z1, Z0, Z0
+	VPUNPCKHDQ      Z3, Z2, Z1
+	VPUNPCKLDQ      Z3, Z2, Z2
+	VPUNPCKHDQ      Z5, Z4, Z3
+	VPUNPCKLDQ      Z5, Z4, Z4
+	VPUNPCKHDQ      Z7, Z6, Z5
+	VPUNPCKLDQ      Z7, Z6, Z6
+	VPUNPCKHDQ      Z9, Z8, Z7
+	VPUNPCKLDQ      Z9, Z8, Z8
+	VPUNPCKHDQ      Z11, Z10, Z9
+	VPUNPCKLDQ      Z11, Z10, Z10
+	VPUNPCKHDQ      Z13, Z12, Z11
+	VPUNPCKLDQ      Z13, Z12, Z12
+	VPUNPCKHDQ      Z15, Z14, Z13
+	VPUNPCKLDQ      Z15, Z14, Z14
+	VPUNPCKHQDQ     Z2, Z0, Z15
+	VPUNPCKLQDQ     Z2, Z0, Z0
+	VPUNPCKHQDQ     Z1, Z16, Z2
+	VPUNPCKLQDQ     Z1, Z16, Z16
+	VPUNPCKHQDQ     Z6, Z4, Z1
+	VPUNPCKLQDQ     Z6, Z4, Z4
+	VPUNPCKHQDQ     Z5, Z3, Z6
+	VPUNPCKLQDQ     Z5, Z3, Z3
+	VPUNPCKHQDQ     Z10, Z8, Z5
+	VPUNPCKLQDQ     Z10, Z8, Z8
+	VPUNPCKHQDQ     Z9, Z7, Z10
+	VPUNPCKLQDQ     Z9, Z7, Z7
+	VPUNPCKHQDQ     Z14, Z12, Z9
+	VPUNPCKLQDQ     Z14, Z12, Z12
+	VPUNPCKHQDQ     Z13, Z11, Z14
+	VPUNPCKLQDQ     Z13, Z11, Z11
+	VSHUFI32X4      $0xdd, Z4, Z0, Z13
+	VSHUFI32X4      $0x88, Z4, Z0, Z0
+	VSHUFI32X4      $0xdd, Z12, Z8, Z4
+	VSHUFI32X4      $0x88, Z12, Z8, Z8
+	VSHUFI32X4      $0xdd, Z8, Z0, Z12
+	VSHUFI32X4      $0x88, Z8, Z0, Z0
+	VSHUFI32X4      $0xdd, Z4, Z13, Z8
+	VSHUFI32X4      $0x88, Z4, Z13, Z13
+	VSHUFI32X4      $0xdd, Z1, Z15, Z4
+	VSHUFI32X4      $0x88, Z1, Z15, Z15
+	VSHUFI32X4      $0xdd, Z9, Z5, Z1
+	VSHUFI32X4      $0x88, Z9, Z5, Z5
+	VSHUFI32X4      $0xdd, Z5, Z15, Z9
+	VSHUFI32X4      $0x88, Z5, Z15, Z15
+	VSHUFI32X4      $0xdd, Z1, Z4, Z5
+	VSHUFI32X4      $0x88, Z1, Z4, Z4
+	VSHUFI32X4      $0xdd, Z3, Z16, Z1
+	VSHUFI32X4      $0x88, Z3, Z16, Z16
+	VSHUFI32X4      $0xdd, Z11, Z7, Z3
+	VSHUFI32X4      $0x88, Z11, Z7, Z7
+	VSHUFI32X4      $0xdd, Z7, Z16, Z11
+	VSHUFI32X4      $0x88, Z7, Z16, Z16
+	VSHUFI32X4      $0xdd, Z3, Z1, Z7
+	VSHUFI32X4      $0x88, Z3, Z1, Z1
+	VSHUFI32X4      $0xdd, Z6, Z2, Z3
+	VSHUFI32X4      $0x88, Z6, Z2, Z2
+	VSHUFI32X4      $0xdd, Z14, Z10, Z6
+	VSHUFI32X4      $0x88, Z14, Z10, Z10
+	VSHUFI32X4      $0xdd, Z10, Z2, Z14
+	VSHUFI32X4      $0x88, Z10, Z2, Z2
+	VSHUFI32X4      $0xdd, Z6, Z3, Z10
+	VSHUFI32X4      $0x88, Z6, Z3, Z3
+	VMOVDQU32       Z0, 6144(AX)
+	VMOVDQU32       Z15, 6272(AX)
+	VMOVDQU32       Z16, 6400(AX)
+	VMOVDQU32       Z2, 6528(AX)
+	VMOVDQU32       Z13, 6656(AX)
+	VMOVDQU32       Z4, 6784(AX)
+	VMOVDQU32       Z1, 6912(AX)
+	VMOVDQU32       Z3, 7040(AX)
+	VMOVDQU32       Z12, 7168(AX)
+	VMOVDQU32       Z9, 7296(AX)
+	VMOVDQU32       Z11, 7424(AX)
+	VMOVDQU32       Z14, 7552(AX)
+	VMOVDQU32       Z8, 7680(AX)
+	VMOVDQU32       Z5, 7808(AX)
+	VMOVDQU32       Z7, 7936(AX)
+	VMOVDQU32       Z10, 8064(AX)
+	VPBROADCASTD    DX, Z15
+	VPMULLD         unpackRows<>+0(SB), Z15, Z15
+	VPBROADCASTD    all1<>+0(SB), Z1
+	VMOVUPS         Z1, 8192(AX)
+	VPSLLD          $0x00, Z1, Z10
+	VPBROADCASTD    all1<>+0(SB), Z1
+	VMOVUPS         Z1, 8320(AX)
+	VPSLLD          $0x00, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 9216(AX)
+	VPBROADCASTD    all1<>+0(SB), Z1
+	VMOVUPS         Z1, 8448(AX)
+	VPSLLD          $0x00, Z1, Z10
+	VPBROADCASTD    all1<>+0(SB), Z1
+	VMOVUPS         Z1, 8576(AX)
+	VPSLLD          $0x00, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 9344(AX)
+	VPBROADCASTD    all1<>+0(SB), Z1
+	VMOVUPS         Z1, 8704(AX)
+	VPSLLD          $0x00, Z1, Z10
+	VPBROADCASTD    all1<>+0(SB), Z1
+	VMOVUPS         Z1, 8832(AX)
+	VPSLLD          $0x00, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 9472(AX)
+	VPBROADCASTD    all1<>+0(SB), Z1
+	VMOVUPS         Z1, 8960(AX)
+	VPSLLD          $0x00, Z1, Z10
+	VPBROADCASTD    all1<>+0(SB), Z1
+	VMOVUPS         Z1, 9088(AX)
+	VPSLLD          $0x00, Z1, Z11
+	VPSLLD          $0x10, Z11, Z11
+	VPBLENDMW       Z11, Z10, K2, Z10
+	VMOVUPS         Z10, 9600(AX)
+	KXNORW          K1, K1, K1
+	VPGATHERDD      50(CX)(Z15*1), K1, Z0
+	VPSRLD          $0x10, Z0, Z0
+	VPMOVDW         Z0, Y0
+	VCVTPH2PS       Y0, Z0
+	VMOVUPS         Z0, 9728(AX)
+	SHLQ            $0x04, DX
+	ADDQ            DX, CX
+	SHRQ            $0x04, DX
+	ADDQ            $+64, AX
+	DECQ            BX
+	JNZ             half
+	VZEROUPPER
+	RET
+
+// func q8kRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, FMA3
+TEXT ·q8kRowsVNNI(SB), NOSPLIT, $0-48
+	MOVL         $0x80808080, AX
+	VPBROADCASTD AX, Z31
+	MOVL         $0x00010001, AX
+	VPBROADCASTD AX, Z24
+	MOVQ         out+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVQ         rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXORD        Z11, Z11, Z11
+	VPMADDWD      288(SI), X24, X8
+	VPSLLD        $0x07, X8, X8
+	VPSUBD        X8, X11, X11
+	VPXORD        4(DI), Z31, Z10
+	VPDPBUSD      (SI), Z10, Z11
+	VPXORD        68(DI), Z31, Z10
+	VPDPBUSD      64(SI), Z10, Z11
+	VPXORD        132(DI), Z31, Z10
+	VPDPBUSD      128(SI), Z10, Z11
+	VPXORD        196(DI), Z31, Z10
+	VPDPBUSD      192(SI), Z10, Z11
+	VPXORD        Z12, Z12, Z12
+	VPMADDWD      608(SI), X24, X8
+	VPSLLD        $0x07, X8, X8
+	VPSUBD        X8, X12, X12
+	VPXORD        296(DI), Z31, Z10
+	VPDPBUSD      320(SI), Z10, Z12
+	VPXORD        360(DI), Z31, Z10
+	VPDPBUSD      384(SI), Z10, Z12
+	VPXORD        424(DI), Z31, Z10
+	VPDPBUSD      448(SI), Z10, Z12
+	VPXORD        488(DI), Z31, Z10
+	VPDPBUSD      512(SI), Z10, Z12
+	VPXORD        Z13, Z13, Z13
+	VPMADDWD      928(SI), X24, X8
+	VPSLLD        $0x07, X8, X8
+	VPSUBD        X8, X13, X13
+	VPXORD        588(DI), Z31, Z10
+	VPDPBUSD      640(SI), Z10, Z13
+	VPXORD        652(DI), Z31, Z10
+	VPDPBUSD      704(SI), Z10, Z13
+	VPXORD        716(DI), Z31, Z10
+	VPDPBUSD      768(SI), Z10, Z13
+	VPXORD        780(DI), Z31, Z10
+	VPDPBUSD      832(SI), Z10, Z13
+	VPXORD        Z14, Z14, Z14
+	VPMADDWD      1248(SI), X24, X8
+	VPSLLD        $0x07, X8, X8
+	VPSUBD        X8, X14, X14
+	VPXORD        880(DI), Z31, Z10
+	VPDPBUSD      960(SI), Z10, Z14
+	VPXORD        944(DI), Z31, Z10
+	VPDPBUSD      1024(SI), Z10, Z14
+	VPXORD        1008(DI), Z31, Z10
+	VPDPBUSD      1088(SI), Z10, Z14
+	VPXORD        1072(DI), Z31, Z10
+	VPDPBUSD      1152(SI), Z10, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y1, Y11, Y1
+	VEXTRACTI32X4 $0x01, Y1, X0
+	VPADDD        X0, X1, X0
+	VMOVSS        (DI), X1
+	VINSERTPS     $0x10, 292(DI), X1, X1
+	VINSERTPS     $0x20, 584(DI), X1, X1
+	VINSERTPS     $0x30, 876(DI), X1, X1
+	VCVTDQ2PS     X0, X0
+	VMULPS        X1, X0, X0
+	VPERMILPS     $0x01, X0, X1
+	VPERMILPS     $0x02, X0, X2
+	VPERMILPS     $0x03, X0, X3
+	VFMADD231SS   304(SI), X0, X5
+	VFMADD231SS   624(SI), X1, X5
+	VFMADD231SS   944(SI), X2, X5
+	VFMADD231SS   1264(SI), X3, X5
+	ADDQ          $+1168, DI
+	ADDQ          $+1280, SI
+	SUBQ          $0x04, R8
+	JGE           four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXORD        Z11, Z11, Z11
+	VPMADDWD      288(SI), X24, X8
+	VPSLLD        $0x07, X8, X8
+	VPSUBD        X8, X11, X11
+	VPXORD        4(DI), Z31, Z10
+	VPDPBUSD      (SI), Z10, Z11
+	VPXORD        68(DI), Z31, Z10
+	VPDPBUSD      64(SI), Z10, Z11
+	VPXORD        132(DI), Z31, Z10
+	VPDPBUSD      128(SI), Z10, Z11
+	VPXORD        196(DI), Z31, Z10
+	VPDPBUSD      192(SI), Z10, Z11
+	VPXORD        Z12, Z12, Z12
+	VPXORD        Z13, Z13, Z13
+	VPXORD        Z14, Z14, Z14
+	VPUNPCKHDQ    Z12, Z11, Z0
+	VPUNPCKLDQ    Z12, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VPUNPCKHDQ    Z14, Z13, Z0
+	VPUNPCKLDQ    Z14, Z13, Z13
+	VPADDD        Z0, Z13, Z13
+	VPUNPCKHQDQ   Z13, Z11, Z0
+	VPUNPCKLQDQ   Z13, Z11, Z11
+	VPADDD        Z0, Z11, Z11
+	VEXTRACTI64X4 $0x01, Z11, Y1
+	VPADDD        Y1, Y11, Y1
+	VEXTRACTI32X4 $0x01, Y1, X0
+	VPADDD        X0, X1, X0
+	VMOVSS        (DI), X1
+	VCVTDQ2PS     X0, X0
+	VMULPS        X1, X0, X0
+	VFMADD231SS   304(SI), X0, X5
+	ADDQ          $+292, DI
+	ADDQ          $+320, SI
+	DECQ          R8
+	JNZ           one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q8kUnpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·q8kUnpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x80808080, BX
+	VPBROADCASTD BX, Z31
+	MOVL         $0xaaaaaaaa, BX
+	KMOVD        BX, K2
+	MOVQ         $+2, BX
+
+half:
+	MOVQ         CX, SI
+	VPXORD       4(SI), Z31, Z0
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z1
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z2
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z3
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z4
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z5
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z6
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z7
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z8
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z9
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z10
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z11
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z12
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z13
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z14
+	ADDQ         DX, SI
+	VPXORD       4(SI), Z31, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	VPXORD       68(SI), Z31, Z0
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z1
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z2
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z3
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z4
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z5
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z6
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z7
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z8
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z9
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z10
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z11
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z12
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z13
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z14
+	ADDQ         DX, SI
+	VPXORD       68(SI), Z31, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	VPXORD       132(SI), Z31, Z0
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z1
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z2
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z3
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z4
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z5
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z6
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z7
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z8
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z9
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z10
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z11
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z12
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z13
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z14
+	ADDQ         DX, SI
+	VPXORD       132(SI), Z31, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	VPXORD       196(SI), Z31, Z0
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z1
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z2
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z3
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z4
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z5
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z6
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z7
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z8
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z9
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z10
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z11
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z12
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z13
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z14
+	ADDQ         DX, SI
+	VPXORD       196(SI), Z31, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	VPBROADCASTD all1<>+0(SB), Z1
+	VMOVUPS      Z1, 8192(AX)
+	VPSLLD       $0x07, Z1, Z10
+	VPBROADCASTD all1<>+0(SB), Z1
+	VMOVUPS      Z1, 8320(AX)
+	VPSLLD       $0x07, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9216(AX)
+	VPBROADCASTD all1<>+0(SB), Z1
+	VMOVUPS      Z1, 8448(AX)
+	VPSLLD       $0x07, Z1, Z10
+	VPBROADCASTD all1<>+0(SB), Z1
+	VMOVUPS      Z1, 8576(AX)
+	VPSLLD       $0x07, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9344(AX)
+	VPBROADCASTD all1<>+0(SB), Z1
+	VMOVUPS      Z1, 8704(AX)
+	VPSLLD       $0x07, Z1, Z10
+	VPBROADCASTD all1<>+0(SB), Z1
+	VMOVUPS      Z1, 8832(AX)
+	VPSLLD       $0x07, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9472(AX)
+	VPBROADCASTD all1<>+0(SB), Z1
+	VMOVUPS      Z1, 8960(AX)
+	VPSLLD       $0x07, Z1, Z10
+	VPBROADCASTD all1<>+0(SB), Z1
+	VMOVUPS      Z1, 9088(AX)
+	VPSLLD       $0x07, Z1, Z11
+	VPSLLD       $0x10, Z11, Z11
+	VPBLENDMW    Z11, Z10, K2, Z10
+	VMOVUPS      Z10, 9600(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VMOVUPS      Z0, 9728(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
 
 // func q4kUnpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512BW, AVX512F
@@ -7461,16 +24512,6 @@ half:
 	JNZ          half
 	VZEROUPPER
 	RET
-
-DATA unpackRows<>+0(SB)/8, $0x0000000100000000
-DATA unpackRows<>+8(SB)/8, $0x0000000300000002
-DATA unpackRows<>+16(SB)/8, $0x0000000500000004
-DATA unpackRows<>+24(SB)/8, $0x0000000700000006
-DATA unpackRows<>+32(SB)/8, $0x0000000900000008
-DATA unpackRows<>+40(SB)/8, $0x0000000b0000000a
-DATA unpackRows<>+48(SB)/8, $0x0000000d0000000c
-DATA unpackRows<>+56(SB)/8, $0x0000000f0000000e
-GLOBL unpackRows<>(SB), RODATA|NOPTR, $64
 
 // func q4kUnpackAVX2(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX2, F16C
@@ -15174,9 +32215,6 @@ half:
 	VZEROUPPER
 	RET
 
-DATA all1<>+0(SB)/8, $0x0000000100000001
-GLOBL all1<>(SB), RODATA|NOPTR, $8
-
 // func tq20UnpackAVX2(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX2, F16C
 TEXT ·tq20UnpackAVX2(SB), NOSPLIT, $0-24
@@ -22114,6 +39152,644 @@ DATA bytes80<>+16(SB)/8, $0x8080808080808080
 DATA bytes80<>+24(SB)/8, $0x8080808080808080
 GLOBL bytes80<>(SB), RODATA|NOPTR, $32
 
+// func q81Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512F
+TEXT ·q81Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x80808080, BX
+	VPBROADCASTD BX, Z24
+	MOVQ         $+2, BX
+
+half:
+	MOVQ         CX, SI
+	VMOVDQU      4(SI), Y0
+	VINSERTI64X4 $0x01, 40(SI), Z0, Z0
+	VPXORD       Z24, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y1
+	VINSERTI64X4 $0x01, 40(SI), Z1, Z1
+	VPXORD       Z24, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y2
+	VINSERTI64X4 $0x01, 40(SI), Z2, Z2
+	VPXORD       Z24, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y3
+	VINSERTI64X4 $0x01, 40(SI), Z3, Z3
+	VPXORD       Z24, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y4
+	VINSERTI64X4 $0x01, 40(SI), Z4, Z4
+	VPXORD       Z24, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y5
+	VINSERTI64X4 $0x01, 40(SI), Z5, Z5
+	VPXORD       Z24, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y6
+	VINSERTI64X4 $0x01, 40(SI), Z6, Z6
+	VPXORD       Z24, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y7
+	VINSERTI64X4 $0x01, 40(SI), Z7, Z7
+	VPXORD       Z24, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y8
+	VINSERTI64X4 $0x01, 40(SI), Z8, Z8
+	VPXORD       Z24, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y9
+	VINSERTI64X4 $0x01, 40(SI), Z9, Z9
+	VPXORD       Z24, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y10
+	VINSERTI64X4 $0x01, 40(SI), Z10, Z10
+	VPXORD       Z24, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y11
+	VINSERTI64X4 $0x01, 40(SI), Z11, Z11
+	VPXORD       Z24, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y12
+	VINSERTI64X4 $0x01, 40(SI), Z12, Z12
+	VPXORD       Z24, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y13
+	VINSERTI64X4 $0x01, 40(SI), Z13, Z13
+	VPXORD       Z24, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y14
+	VINSERTI64X4 $0x01, 40(SI), Z14, Z14
+	VPXORD       Z24, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y15
+	VINSERTI64X4 $0x01, 40(SI), Z15, Z15
+	VPXORD       Z24, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	VMOVDQU      76(SI), Y0
+	VINSERTI64X4 $0x01, 112(SI), Z0, Z0
+	VPXORD       Z24, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y1
+	VINSERTI64X4 $0x01, 112(SI), Z1, Z1
+	VPXORD       Z24, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y2
+	VINSERTI64X4 $0x01, 112(SI), Z2, Z2
+	VPXORD       Z24, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y3
+	VINSERTI64X4 $0x01, 112(SI), Z3, Z3
+	VPXORD       Z24, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y4
+	VINSERTI64X4 $0x01, 112(SI), Z4, Z4
+	VPXORD       Z24, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y5
+	VINSERTI64X4 $0x01, 112(SI), Z5, Z5
+	VPXORD       Z24, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y6
+	VINSERTI64X4 $0x01, 112(SI), Z6, Z6
+	VPXORD       Z24, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y7
+	VINSERTI64X4 $0x01, 112(SI), Z7, Z7
+	VPXORD       Z24, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y8
+	VINSERTI64X4 $0x01, 112(SI), Z8, Z8
+	VPXORD       Z24, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y9
+	VINSERTI64X4 $0x01, 112(SI), Z9, Z9
+	VPXORD       Z24, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y10
+	VINSERTI64X4 $0x01, 112(SI), Z10, Z10
+	VPXORD       Z24, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y11
+	VINSERTI64X4 $0x01, 112(SI), Z11, Z11
+	VPXORD       Z24, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y12
+	VINSERTI64X4 $0x01, 112(SI), Z12, Z12
+	VPXORD       Z24, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y13
+	VINSERTI64X4 $0x01, 112(SI), Z13, Z13
+	VPXORD       Z24, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y14
+	VINSERTI64X4 $0x01, 112(SI), Z14, Z14
+	VPXORD       Z24, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y15
+	VINSERTI64X4 $0x01, 112(SI), Z15, Z15
+	VPXORD       Z24, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	VMOVDQU      148(SI), Y0
+	VINSERTI64X4 $0x01, 184(SI), Z0, Z0
+	VPXORD       Z24, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y1
+	VINSERTI64X4 $0x01, 184(SI), Z1, Z1
+	VPXORD       Z24, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y2
+	VINSERTI64X4 $0x01, 184(SI), Z2, Z2
+	VPXORD       Z24, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y3
+	VINSERTI64X4 $0x01, 184(SI), Z3, Z3
+	VPXORD       Z24, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y4
+	VINSERTI64X4 $0x01, 184(SI), Z4, Z4
+	VPXORD       Z24, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y5
+	VINSERTI64X4 $0x01, 184(SI), Z5, Z5
+	VPXORD       Z24, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y6
+	VINSERTI64X4 $0x01, 184(SI), Z6, Z6
+	VPXORD       Z24, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y7
+	VINSERTI64X4 $0x01, 184(SI), Z7, Z7
+	VPXORD       Z24, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y8
+	VINSERTI64X4 $0x01, 184(SI), Z8, Z8
+	VPXORD       Z24, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y9
+	VINSERTI64X4 $0x01, 184(SI), Z9, Z9
+	VPXORD       Z24, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y10
+	VINSERTI64X4 $0x01, 184(SI), Z10, Z10
+	VPXORD       Z24, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y11
+	VINSERTI64X4 $0x01, 184(SI), Z11, Z11
+	VPXORD       Z24, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y12
+	VINSERTI64X4 $0x01, 184(SI), Z12, Z12
+	VPXORD       Z24, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y13
+	VINSERTI64X4 $0x01, 184(SI), Z13, Z13
+	VPXORD       Z24, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y14
+	VINSERTI64X4 $0x01, 184(SI), Z14, Z14
+	VPXORD       Z24, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU      148(SI), Y15
+	VINSERTI64X4 $0x01, 184(SI), Z15, Z15
+	VPXORD       Z24, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	VMOVDQU      220(SI), Y0
+	VINSERTI64X4 $0x01, 256(SI), Z0, Z0
+	VPXORD       Z24, Z0, Z0
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y1
+	VINSERTI64X4 $0x01, 256(SI), Z1, Z1
+	VPXORD       Z24, Z1, Z1
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y2
+	VINSERTI64X4 $0x01, 256(SI), Z2, Z2
+	VPXORD       Z24, Z2, Z2
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y3
+	VINSERTI64X4 $0x01, 256(SI), Z3, Z3
+	VPXORD       Z24, Z3, Z3
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y4
+	VINSERTI64X4 $0x01, 256(SI), Z4, Z4
+	VPXORD       Z24, Z4, Z4
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y5
+	VINSERTI64X4 $0x01, 256(SI), Z5, Z5
+	VPXORD       Z24, Z5, Z5
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y6
+	VINSERTI64X4 $0x01, 256(SI), Z6, Z6
+	VPXORD       Z24, Z6, Z6
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y7
+	VINSERTI64X4 $0x01, 256(SI), Z7, Z7
+	VPXORD       Z24, Z7, Z7
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y8
+	VINSERTI64X4 $0x01, 256(SI), Z8, Z8
+	VPXORD       Z24, Z8, Z8
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y9
+	VINSERTI64X4 $0x01, 256(SI), Z9, Z9
+	VPXORD       Z24, Z9, Z9
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y10
+	VINSERTI64X4 $0x01, 256(SI), Z10, Z10
+	VPXORD       Z24, Z10, Z10
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y11
+	VINSERTI64X4 $0x01, 256(SI), Z11, Z11
+	VPXORD       Z24, Z11, Z11
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y12
+	VINSERTI64X4 $0x01, 256(SI), Z12, Z12
+	VPXORD       Z24, Z12, Z12
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y13
+	VINSERTI64X4 $0x01, 256(SI), Z13, Z13
+	VPXORD       Z24, Z13, Z13
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y14
+	VINSERTI64X4 $0x01, 256(SI), Z14, Z14
+	VPXORD       Z24, Z14, Z14
+	ADDQ         DX, SI
+	VMOVDQU      220(SI), Y15
+	VINSERTI64X4 $0x01, 256(SI), Z15, Z15
+	VPXORD       Z24, Z15, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8192(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   36(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8320(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   72(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8448(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   108(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8576(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   144(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8704(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   180(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8832(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   216(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8960(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   252(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 9088(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
+
 // func iq4nlUnpack(panel *byte, w *byte, rowBytes int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·iq4nlUnpack(SB), NOSPLIT, $0-24
@@ -24254,6 +41930,2976 @@ GLOBL all800000<>(SB), RODATA|NOPTR, $8
 
 DATA all7fc00000<>+0(SB)/8, $0x7fc000007fc00000
 GLOBL all7fc00000<>(SB), RODATA|NOPTR, $8
+
+// func q10Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·q10Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x02020202, BX
+	VPBROADCASTD BX, Z25
+	MOVQ         $+2, BX
+
+half:
+	MOVQ         CX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z0
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z1
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z2
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z3
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z4
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z5
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z6
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z7
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z8
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z9
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z10
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z11
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z12
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z13
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z14
+	ADDQ         DX, SI
+	KMOVQ        2(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z0
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z1
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z2
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z3
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z4
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z5
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z6
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z7
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z8
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z9
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z10
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z11
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z12
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z13
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z14
+	ADDQ         DX, SI
+	KMOVQ        10(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z0
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z1
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z2
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z3
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z4
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z5
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z6
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z7
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z8
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z9
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z10
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z11
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z12
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z13
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z14
+	ADDQ         DX, SI
+	KMOVQ        20(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z0
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z1
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z2
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z3
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z4
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z5
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z6
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z7
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z8
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z9
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z10
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z11
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z12
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z13
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z14
+	ADDQ         DX, SI
+	KMOVQ        28(SI), K1
+	VMOVDQU8.Z   Z25, K1, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8192(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8320(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8448(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8576(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   18(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8704(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   18(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8832(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   18(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8960(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   18(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 9088(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
+
+// func q20Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512F
+TEXT ·q20Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x03030303, BX
+	VPBROADCASTD BX, Z25
+	MOVQ         $+2, BX
+
+half:
+	MOVQ         CX, SI
+	VPMOVZXBD    2(SI), Z0
+	VPSLLD       $0x06, Z0, Z20
+	VPORD        Z20, Z0, Z0
+	VPSLLD       $0x0c, Z0, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z0
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z1
+	VPSLLD       $0x06, Z1, Z20
+	VPORD        Z20, Z1, Z1
+	VPSLLD       $0x0c, Z1, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z1
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z2
+	VPSLLD       $0x06, Z2, Z20
+	VPORD        Z20, Z2, Z2
+	VPSLLD       $0x0c, Z2, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z2
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z3
+	VPSLLD       $0x06, Z3, Z20
+	VPORD        Z20, Z3, Z3
+	VPSLLD       $0x0c, Z3, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z3
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z4
+	VPSLLD       $0x06, Z4, Z20
+	VPORD        Z20, Z4, Z4
+	VPSLLD       $0x0c, Z4, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z4
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z5
+	VPSLLD       $0x06, Z5, Z20
+	VPORD        Z20, Z5, Z5
+	VPSLLD       $0x0c, Z5, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z5
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z6
+	VPSLLD       $0x06, Z6, Z20
+	VPORD        Z20, Z6, Z6
+	VPSLLD       $0x0c, Z6, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z6
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z7
+	VPSLLD       $0x06, Z7, Z20
+	VPORD        Z20, Z7, Z7
+	VPSLLD       $0x0c, Z7, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z7
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z8
+	VPSLLD       $0x06, Z8, Z20
+	VPORD        Z20, Z8, Z8
+	VPSLLD       $0x0c, Z8, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z8
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z9
+	VPSLLD       $0x06, Z9, Z20
+	VPORD        Z20, Z9, Z9
+	VPSLLD       $0x0c, Z9, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z9
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z10
+	VPSLLD       $0x06, Z10, Z20
+	VPORD        Z20, Z10, Z10
+	VPSLLD       $0x0c, Z10, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z10
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z11
+	VPSLLD       $0x06, Z11, Z20
+	VPORD        Z20, Z11, Z11
+	VPSLLD       $0x0c, Z11, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z11
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z12
+	VPSLLD       $0x06, Z12, Z20
+	VPORD        Z20, Z12, Z12
+	VPSLLD       $0x0c, Z12, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z12
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z13
+	VPSLLD       $0x06, Z13, Z20
+	VPORD        Z20, Z13, Z13
+	VPSLLD       $0x0c, Z13, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z13
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z14
+	VPSLLD       $0x06, Z14, Z20
+	VPORD        Z20, Z14, Z14
+	VPSLLD       $0x0c, Z14, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z14
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z15
+	VPSLLD       $0x06, Z15, Z20
+	VPORD        Z20, Z15, Z15
+	VPSLLD       $0x0c, Z15, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	VPMOVZXBD    18(SI), Z0
+	VPSLLD       $0x06, Z0, Z20
+	VPORD        Z20, Z0, Z0
+	VPSLLD       $0x0c, Z0, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z0
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z1
+	VPSLLD       $0x06, Z1, Z20
+	VPORD        Z20, Z1, Z1
+	VPSLLD       $0x0c, Z1, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z1
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z2
+	VPSLLD       $0x06, Z2, Z20
+	VPORD        Z20, Z2, Z2
+	VPSLLD       $0x0c, Z2, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z2
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z3
+	VPSLLD       $0x06, Z3, Z20
+	VPORD        Z20, Z3, Z3
+	VPSLLD       $0x0c, Z3, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z3
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z4
+	VPSLLD       $0x06, Z4, Z20
+	VPORD        Z20, Z4, Z4
+	VPSLLD       $0x0c, Z4, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z4
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z5
+	VPSLLD       $0x06, Z5, Z20
+	VPORD        Z20, Z5, Z5
+	VPSLLD       $0x0c, Z5, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z5
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z6
+	VPSLLD       $0x06, Z6, Z20
+	VPORD        Z20, Z6, Z6
+	VPSLLD       $0x0c, Z6, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z6
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z7
+	VPSLLD       $0x06, Z7, Z20
+	VPORD        Z20, Z7, Z7
+	VPSLLD       $0x0c, Z7, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z7
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z8
+	VPSLLD       $0x06, Z8, Z20
+	VPORD        Z20, Z8, Z8
+	VPSLLD       $0x0c, Z8, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z8
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z9
+	VPSLLD       $0x06, Z9, Z20
+	VPORD        Z20, Z9, Z9
+	VPSLLD       $0x0c, Z9, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z9
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z10
+	VPSLLD       $0x06, Z10, Z20
+	VPORD        Z20, Z10, Z10
+	VPSLLD       $0x0c, Z10, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z10
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z11
+	VPSLLD       $0x06, Z11, Z20
+	VPORD        Z20, Z11, Z11
+	VPSLLD       $0x0c, Z11, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z11
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z12
+	VPSLLD       $0x06, Z12, Z20
+	VPORD        Z20, Z12, Z12
+	VPSLLD       $0x0c, Z12, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z12
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z13
+	VPSLLD       $0x06, Z13, Z20
+	VPORD        Z20, Z13, Z13
+	VPSLLD       $0x0c, Z13, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z13
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z14
+	VPSLLD       $0x06, Z14, Z20
+	VPORD        Z20, Z14, Z14
+	VPSLLD       $0x0c, Z14, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z14
+	ADDQ         DX, SI
+	VPMOVZXBD    18(SI), Z15
+	VPSLLD       $0x06, Z15, Z20
+	VPORD        Z20, Z15, Z15
+	VPSLLD       $0x0c, Z15, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	VPMOVZXBD    36(SI), Z0
+	VPSLLD       $0x06, Z0, Z20
+	VPORD        Z20, Z0, Z0
+	VPSLLD       $0x0c, Z0, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z0
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z1
+	VPSLLD       $0x06, Z1, Z20
+	VPORD        Z20, Z1, Z1
+	VPSLLD       $0x0c, Z1, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z1
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z2
+	VPSLLD       $0x06, Z2, Z20
+	VPORD        Z20, Z2, Z2
+	VPSLLD       $0x0c, Z2, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z2
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z3
+	VPSLLD       $0x06, Z3, Z20
+	VPORD        Z20, Z3, Z3
+	VPSLLD       $0x0c, Z3, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z3
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z4
+	VPSLLD       $0x06, Z4, Z20
+	VPORD        Z20, Z4, Z4
+	VPSLLD       $0x0c, Z4, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z4
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z5
+	VPSLLD       $0x06, Z5, Z20
+	VPORD        Z20, Z5, Z5
+	VPSLLD       $0x0c, Z5, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z5
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z6
+	VPSLLD       $0x06, Z6, Z20
+	VPORD        Z20, Z6, Z6
+	VPSLLD       $0x0c, Z6, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z6
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z7
+	VPSLLD       $0x06, Z7, Z20
+	VPORD        Z20, Z7, Z7
+	VPSLLD       $0x0c, Z7, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z7
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z8
+	VPSLLD       $0x06, Z8, Z20
+	VPORD        Z20, Z8, Z8
+	VPSLLD       $0x0c, Z8, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z8
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z9
+	VPSLLD       $0x06, Z9, Z20
+	VPORD        Z20, Z9, Z9
+	VPSLLD       $0x0c, Z9, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z9
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z10
+	VPSLLD       $0x06, Z10, Z20
+	VPORD        Z20, Z10, Z10
+	VPSLLD       $0x0c, Z10, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z10
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z11
+	VPSLLD       $0x06, Z11, Z20
+	VPORD        Z20, Z11, Z11
+	VPSLLD       $0x0c, Z11, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z11
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z12
+	VPSLLD       $0x06, Z12, Z20
+	VPORD        Z20, Z12, Z12
+	VPSLLD       $0x0c, Z12, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z12
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z13
+	VPSLLD       $0x06, Z13, Z20
+	VPORD        Z20, Z13, Z13
+	VPSLLD       $0x0c, Z13, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z13
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z14
+	VPSLLD       $0x06, Z14, Z20
+	VPORD        Z20, Z14, Z14
+	VPSLLD       $0x0c, Z14, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z14
+	ADDQ         DX, SI
+	VPMOVZXBD    36(SI), Z15
+	VPSLLD       $0x06, Z15, Z20
+	VPORD        Z20, Z15, Z15
+	VPSLLD       $0x0c, Z15, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	VPMOVZXBD    52(SI), Z0
+	VPSLLD       $0x06, Z0, Z20
+	VPORD        Z20, Z0, Z0
+	VPSLLD       $0x0c, Z0, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z0
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z1
+	VPSLLD       $0x06, Z1, Z20
+	VPORD        Z20, Z1, Z1
+	VPSLLD       $0x0c, Z1, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z1
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z2
+	VPSLLD       $0x06, Z2, Z20
+	VPORD        Z20, Z2, Z2
+	VPSLLD       $0x0c, Z2, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z2
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z3
+	VPSLLD       $0x06, Z3, Z20
+	VPORD        Z20, Z3, Z3
+	VPSLLD       $0x0c, Z3, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z3
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z4
+	VPSLLD       $0x06, Z4, Z20
+	VPORD        Z20, Z4, Z4
+	VPSLLD       $0x0c, Z4, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z4
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z5
+	VPSLLD       $0x06, Z5, Z20
+	VPORD        Z20, Z5, Z5
+	VPSLLD       $0x0c, Z5, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z5
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z6
+	VPSLLD       $0x06, Z6, Z20
+	VPORD        Z20, Z6, Z6
+	VPSLLD       $0x0c, Z6, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z6
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z7
+	VPSLLD       $0x06, Z7, Z20
+	VPORD        Z20, Z7, Z7
+	VPSLLD       $0x0c, Z7, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z7
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z8
+	VPSLLD       $0x06, Z8, Z20
+	VPORD        Z20, Z8, Z8
+	VPSLLD       $0x0c, Z8, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z8
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z9
+	VPSLLD       $0x06, Z9, Z20
+	VPORD        Z20, Z9, Z9
+	VPSLLD       $0x0c, Z9, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z9
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z10
+	VPSLLD       $0x06, Z10, Z20
+	VPORD        Z20, Z10, Z10
+	VPSLLD       $0x0c, Z10, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z10
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z11
+	VPSLLD       $0x06, Z11, Z20
+	VPORD        Z20, Z11, Z11
+	VPSLLD       $0x0c, Z11, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z11
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z12
+	VPSLLD       $0x06, Z12, Z20
+	VPORD        Z20, Z12, Z12
+	VPSLLD       $0x0c, Z12, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z12
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z13
+	VPSLLD       $0x06, Z13, Z20
+	VPORD        Z20, Z13, Z13
+	VPSLLD       $0x0c, Z13, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z13
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z14
+	VPSLLD       $0x06, Z14, Z20
+	VPORD        Z20, Z14, Z14
+	VPSLLD       $0x0c, Z14, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z14
+	ADDQ         DX, SI
+	VPMOVZXBD    52(SI), Z15
+	VPSLLD       $0x06, Z15, Z20
+	VPORD        Z20, Z15, Z15
+	VPSLLD       $0x0c, Z15, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8192(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8320(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8448(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8576(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   34(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8704(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   34(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8832(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   34(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8960(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   34(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 9088(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
+
+// func q20g64Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512F
+TEXT ·q20g64Unpack(SB), NOSPLIT, $0-24
+	MOVQ         panel+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         rowBytes+16(FP), DX
+	MOVL         $0x03030303, BX
+	VPBROADCASTD BX, Z25
+	MOVQ         $+2, BX
+
+half:
+	MOVQ         CX, SI
+	VPMOVZXBD    2(SI), Z0
+	VPSLLD       $0x06, Z0, Z20
+	VPORD        Z20, Z0, Z0
+	VPSLLD       $0x0c, Z0, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z0
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z1
+	VPSLLD       $0x06, Z1, Z20
+	VPORD        Z20, Z1, Z1
+	VPSLLD       $0x0c, Z1, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z1
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z2
+	VPSLLD       $0x06, Z2, Z20
+	VPORD        Z20, Z2, Z2
+	VPSLLD       $0x0c, Z2, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z2
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z3
+	VPSLLD       $0x06, Z3, Z20
+	VPORD        Z20, Z3, Z3
+	VPSLLD       $0x0c, Z3, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z3
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z4
+	VPSLLD       $0x06, Z4, Z20
+	VPORD        Z20, Z4, Z4
+	VPSLLD       $0x0c, Z4, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z4
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z5
+	VPSLLD       $0x06, Z5, Z20
+	VPORD        Z20, Z5, Z5
+	VPSLLD       $0x0c, Z5, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z5
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z6
+	VPSLLD       $0x06, Z6, Z20
+	VPORD        Z20, Z6, Z6
+	VPSLLD       $0x0c, Z6, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z6
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z7
+	VPSLLD       $0x06, Z7, Z20
+	VPORD        Z20, Z7, Z7
+	VPSLLD       $0x0c, Z7, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z7
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z8
+	VPSLLD       $0x06, Z8, Z20
+	VPORD        Z20, Z8, Z8
+	VPSLLD       $0x0c, Z8, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z8
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z9
+	VPSLLD       $0x06, Z9, Z20
+	VPORD        Z20, Z9, Z9
+	VPSLLD       $0x0c, Z9, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z9
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z10
+	VPSLLD       $0x06, Z10, Z20
+	VPORD        Z20, Z10, Z10
+	VPSLLD       $0x0c, Z10, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z10
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z11
+	VPSLLD       $0x06, Z11, Z20
+	VPORD        Z20, Z11, Z11
+	VPSLLD       $0x0c, Z11, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z11
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z12
+	VPSLLD       $0x06, Z12, Z20
+	VPORD        Z20, Z12, Z12
+	VPSLLD       $0x0c, Z12, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z12
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z13
+	VPSLLD       $0x06, Z13, Z20
+	VPORD        Z20, Z13, Z13
+	VPSLLD       $0x0c, Z13, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z13
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z14
+	VPSLLD       $0x06, Z14, Z20
+	VPORD        Z20, Z14, Z14
+	VPSLLD       $0x0c, Z14, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z14
+	ADDQ         DX, SI
+	VPMOVZXBD    2(SI), Z15
+	VPSLLD       $0x06, Z15, Z20
+	VPORD        Z20, Z15, Z15
+	VPSLLD       $0x0c, Z15, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	VPMOVZXBD    20(SI), Z0
+	VPSLLD       $0x06, Z0, Z20
+	VPORD        Z20, Z0, Z0
+	VPSLLD       $0x0c, Z0, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z0
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z1
+	VPSLLD       $0x06, Z1, Z20
+	VPORD        Z20, Z1, Z1
+	VPSLLD       $0x0c, Z1, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z1
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z2
+	VPSLLD       $0x06, Z2, Z20
+	VPORD        Z20, Z2, Z2
+	VPSLLD       $0x0c, Z2, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z2
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z3
+	VPSLLD       $0x06, Z3, Z20
+	VPORD        Z20, Z3, Z3
+	VPSLLD       $0x0c, Z3, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z3
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z4
+	VPSLLD       $0x06, Z4, Z20
+	VPORD        Z20, Z4, Z4
+	VPSLLD       $0x0c, Z4, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z4
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z5
+	VPSLLD       $0x06, Z5, Z20
+	VPORD        Z20, Z5, Z5
+	VPSLLD       $0x0c, Z5, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z5
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z6
+	VPSLLD       $0x06, Z6, Z20
+	VPORD        Z20, Z6, Z6
+	VPSLLD       $0x0c, Z6, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z6
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z7
+	VPSLLD       $0x06, Z7, Z20
+	VPORD        Z20, Z7, Z7
+	VPSLLD       $0x0c, Z7, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z7
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z8
+	VPSLLD       $0x06, Z8, Z20
+	VPORD        Z20, Z8, Z8
+	VPSLLD       $0x0c, Z8, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z8
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z9
+	VPSLLD       $0x06, Z9, Z20
+	VPORD        Z20, Z9, Z9
+	VPSLLD       $0x0c, Z9, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z9
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z10
+	VPSLLD       $0x06, Z10, Z20
+	VPORD        Z20, Z10, Z10
+	VPSLLD       $0x0c, Z10, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z10
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z11
+	VPSLLD       $0x06, Z11, Z20
+	VPORD        Z20, Z11, Z11
+	VPSLLD       $0x0c, Z11, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z11
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z12
+	VPSLLD       $0x06, Z12, Z20
+	VPORD        Z20, Z12, Z12
+	VPSLLD       $0x0c, Z12, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z12
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z13
+	VPSLLD       $0x06, Z13, Z20
+	VPORD        Z20, Z13, Z13
+	VPSLLD       $0x0c, Z13, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z13
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z14
+	VPSLLD       $0x06, Z14, Z20
+	VPORD        Z20, Z14, Z14
+	VPSLLD       $0x0c, Z14, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z14
+	ADDQ         DX, SI
+	VPMOVZXBD    20(SI), Z15
+	VPSLLD       $0x06, Z15, Z20
+	VPORD        Z20, Z15, Z15
+	VPSLLD       $0x0c, Z15, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	VPMOVZXBD    38(SI), Z0
+	VPSLLD       $0x06, Z0, Z20
+	VPORD        Z20, Z0, Z0
+	VPSLLD       $0x0c, Z0, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z0
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z1
+	VPSLLD       $0x06, Z1, Z20
+	VPORD        Z20, Z1, Z1
+	VPSLLD       $0x0c, Z1, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z1
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z2
+	VPSLLD       $0x06, Z2, Z20
+	VPORD        Z20, Z2, Z2
+	VPSLLD       $0x0c, Z2, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z2
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z3
+	VPSLLD       $0x06, Z3, Z20
+	VPORD        Z20, Z3, Z3
+	VPSLLD       $0x0c, Z3, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z3
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z4
+	VPSLLD       $0x06, Z4, Z20
+	VPORD        Z20, Z4, Z4
+	VPSLLD       $0x0c, Z4, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z4
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z5
+	VPSLLD       $0x06, Z5, Z20
+	VPORD        Z20, Z5, Z5
+	VPSLLD       $0x0c, Z5, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z5
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z6
+	VPSLLD       $0x06, Z6, Z20
+	VPORD        Z20, Z6, Z6
+	VPSLLD       $0x0c, Z6, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z6
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z7
+	VPSLLD       $0x06, Z7, Z20
+	VPORD        Z20, Z7, Z7
+	VPSLLD       $0x0c, Z7, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z7
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z8
+	VPSLLD       $0x06, Z8, Z20
+	VPORD        Z20, Z8, Z8
+	VPSLLD       $0x0c, Z8, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z8
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z9
+	VPSLLD       $0x06, Z9, Z20
+	VPORD        Z20, Z9, Z9
+	VPSLLD       $0x0c, Z9, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z9
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z10
+	VPSLLD       $0x06, Z10, Z20
+	VPORD        Z20, Z10, Z10
+	VPSLLD       $0x0c, Z10, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z10
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z11
+	VPSLLD       $0x06, Z11, Z20
+	VPORD        Z20, Z11, Z11
+	VPSLLD       $0x0c, Z11, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z11
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z12
+	VPSLLD       $0x06, Z12, Z20
+	VPORD        Z20, Z12, Z12
+	VPSLLD       $0x0c, Z12, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z12
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z13
+	VPSLLD       $0x06, Z13, Z20
+	VPORD        Z20, Z13, Z13
+	VPSLLD       $0x0c, Z13, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z13
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z14
+	VPSLLD       $0x06, Z14, Z20
+	VPORD        Z20, Z14, Z14
+	VPSLLD       $0x0c, Z14, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z14
+	ADDQ         DX, SI
+	VPMOVZXBD    38(SI), Z15
+	VPSLLD       $0x06, Z15, Z20
+	VPORD        Z20, Z15, Z15
+	VPSLLD       $0x0c, Z15, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	VPMOVZXBD    56(SI), Z0
+	VPSLLD       $0x06, Z0, Z20
+	VPORD        Z20, Z0, Z0
+	VPSLLD       $0x0c, Z0, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z0
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z1
+	VPSLLD       $0x06, Z1, Z20
+	VPORD        Z20, Z1, Z1
+	VPSLLD       $0x0c, Z1, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z1
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z2
+	VPSLLD       $0x06, Z2, Z20
+	VPORD        Z20, Z2, Z2
+	VPSLLD       $0x0c, Z2, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z2
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z3
+	VPSLLD       $0x06, Z3, Z20
+	VPORD        Z20, Z3, Z3
+	VPSLLD       $0x0c, Z3, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z3
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z4
+	VPSLLD       $0x06, Z4, Z20
+	VPORD        Z20, Z4, Z4
+	VPSLLD       $0x0c, Z4, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z4
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z5
+	VPSLLD       $0x06, Z5, Z20
+	VPORD        Z20, Z5, Z5
+	VPSLLD       $0x0c, Z5, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z5
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z6
+	VPSLLD       $0x06, Z6, Z20
+	VPORD        Z20, Z6, Z6
+	VPSLLD       $0x0c, Z6, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z6
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z7
+	VPSLLD       $0x06, Z7, Z20
+	VPORD        Z20, Z7, Z7
+	VPSLLD       $0x0c, Z7, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z7
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z8
+	VPSLLD       $0x06, Z8, Z20
+	VPORD        Z20, Z8, Z8
+	VPSLLD       $0x0c, Z8, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z8
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z9
+	VPSLLD       $0x06, Z9, Z20
+	VPORD        Z20, Z9, Z9
+	VPSLLD       $0x0c, Z9, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z9
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z10
+	VPSLLD       $0x06, Z10, Z20
+	VPORD        Z20, Z10, Z10
+	VPSLLD       $0x0c, Z10, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z10
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z11
+	VPSLLD       $0x06, Z11, Z20
+	VPORD        Z20, Z11, Z11
+	VPSLLD       $0x0c, Z11, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z11
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z12
+	VPSLLD       $0x06, Z12, Z20
+	VPORD        Z20, Z12, Z12
+	VPSLLD       $0x0c, Z12, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z12
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z13
+	VPSLLD       $0x06, Z13, Z20
+	VPORD        Z20, Z13, Z13
+	VPSLLD       $0x0c, Z13, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z13
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z14
+	VPSLLD       $0x06, Z14, Z20
+	VPORD        Z20, Z14, Z14
+	VPSLLD       $0x0c, Z14, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z14
+	ADDQ         DX, SI
+	VPMOVZXBD    56(SI), Z15
+	VPSLLD       $0x06, Z15, Z20
+	VPORD        Z20, Z15, Z15
+	VPSLLD       $0x0c, Z15, Z20
+	VPTERNLOGD   $0xa8, Z25, Z20, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8192(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8320(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   18(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8448(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   18(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8576(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   36(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8704(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   36(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8832(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   54(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 8960(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   54(CX)(Z15*1), K1, Z0
+	VPMOVDW      Z0, Y0
+	VCVTPH2PS    Y0, Z0
+	VMOVUPS      Z0, 9088(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
+
+// func nvfp4Unpack(panel *byte, w *byte, rowBytes int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·nvfp4Unpack(SB), NOSPLIT, $0-24
+	MOVQ            panel+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            rowBytes+16(FP), DX
+	VMOVDQU32       nibbleShifts<>+0(SB), Z24
+	MOVL            $0x0f0f0f0f, BX
+	VPBROADCASTD    BX, Z25
+	VBROADCASTI32X4 fp4Levels<>+0(SB), Z26
+	VMOVDQU32       nvfp4Shifts<>+0(SB), Z24
+	VMOVDQU32       nvfp4Pick<>+0(SB), Z27
+	MOVL            $0x0000007f, BX
+	VPBROADCASTD    BX, Z28
+	MOVL            $0x7b000000, BX
+	VPBROADCASTD    BX, Z29
+	MOVL            $0x80808080, BX
+	VPBROADCASTD    BX, Z30
+	MOVQ            $+2, BX
+
+half:
+	MOVQ         CX, SI
+	VMOVDQU      4(SI), Y0
+	VPERMQ       Z0, Z27, Z0
+	VPSRLVQ      Z24, Z0, Z0
+	VPANDD       Z25, Z0, Z0
+	VPSHUFB      Z0, Z26, Z0
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y1
+	VPERMQ       Z1, Z27, Z1
+	VPSRLVQ      Z24, Z1, Z1
+	VPANDD       Z25, Z1, Z1
+	VPSHUFB      Z1, Z26, Z1
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y2
+	VPERMQ       Z2, Z27, Z2
+	VPSRLVQ      Z24, Z2, Z2
+	VPANDD       Z25, Z2, Z2
+	VPSHUFB      Z2, Z26, Z2
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y3
+	VPERMQ       Z3, Z27, Z3
+	VPSRLVQ      Z24, Z3, Z3
+	VPANDD       Z25, Z3, Z3
+	VPSHUFB      Z3, Z26, Z3
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y4
+	VPERMQ       Z4, Z27, Z4
+	VPSRLVQ      Z24, Z4, Z4
+	VPANDD       Z25, Z4, Z4
+	VPSHUFB      Z4, Z26, Z4
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y5
+	VPERMQ       Z5, Z27, Z5
+	VPSRLVQ      Z24, Z5, Z5
+	VPANDD       Z25, Z5, Z5
+	VPSHUFB      Z5, Z26, Z5
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y6
+	VPERMQ       Z6, Z27, Z6
+	VPSRLVQ      Z24, Z6, Z6
+	VPANDD       Z25, Z6, Z6
+	VPSHUFB      Z6, Z26, Z6
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y7
+	VPERMQ       Z7, Z27, Z7
+	VPSRLVQ      Z24, Z7, Z7
+	VPANDD       Z25, Z7, Z7
+	VPSHUFB      Z7, Z26, Z7
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y8
+	VPERMQ       Z8, Z27, Z8
+	VPSRLVQ      Z24, Z8, Z8
+	VPANDD       Z25, Z8, Z8
+	VPSHUFB      Z8, Z26, Z8
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y9
+	VPERMQ       Z9, Z27, Z9
+	VPSRLVQ      Z24, Z9, Z9
+	VPANDD       Z25, Z9, Z9
+	VPSHUFB      Z9, Z26, Z9
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y10
+	VPERMQ       Z10, Z27, Z10
+	VPSRLVQ      Z24, Z10, Z10
+	VPANDD       Z25, Z10, Z10
+	VPSHUFB      Z10, Z26, Z10
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y11
+	VPERMQ       Z11, Z27, Z11
+	VPSRLVQ      Z24, Z11, Z11
+	VPANDD       Z25, Z11, Z11
+	VPSHUFB      Z11, Z26, Z11
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y12
+	VPERMQ       Z12, Z27, Z12
+	VPSRLVQ      Z24, Z12, Z12
+	VPANDD       Z25, Z12, Z12
+	VPSHUFB      Z12, Z26, Z12
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y13
+	VPERMQ       Z13, Z27, Z13
+	VPSRLVQ      Z24, Z13, Z13
+	VPANDD       Z25, Z13, Z13
+	VPSHUFB      Z13, Z26, Z13
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y14
+	VPERMQ       Z14, Z27, Z14
+	VPSRLVQ      Z24, Z14, Z14
+	VPANDD       Z25, Z14, Z14
+	VPSHUFB      Z14, Z26, Z14
+	ADDQ         DX, SI
+	VMOVDQU      4(SI), Y15
+	VPERMQ       Z15, Z27, Z15
+	VPSRLVQ      Z24, Z15, Z15
+	VPANDD       Z25, Z15, Z15
+	VPSHUFB      Z15, Z26, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, (AX)
+	VMOVDQU32    Z15, 128(AX)
+	VMOVDQU32    Z16, 256(AX)
+	VMOVDQU32    Z2, 384(AX)
+	VMOVDQU32    Z13, 512(AX)
+	VMOVDQU32    Z4, 640(AX)
+	VMOVDQU32    Z1, 768(AX)
+	VMOVDQU32    Z3, 896(AX)
+	VMOVDQU32    Z12, 1024(AX)
+	VMOVDQU32    Z9, 1152(AX)
+	VMOVDQU32    Z11, 1280(AX)
+	VMOVDQU32    Z14, 1408(AX)
+	VMOVDQU32    Z8, 1536(AX)
+	VMOVDQU32    Z5, 1664(AX)
+	VMOVDQU32    Z7, 1792(AX)
+	VMOVDQU32    Z10, 1920(AX)
+	MOVQ         CX, SI
+	VMOVDQU      40(SI), Y0
+	VPERMQ       Z0, Z27, Z0
+	VPSRLVQ      Z24, Z0, Z0
+	VPANDD       Z25, Z0, Z0
+	VPSHUFB      Z0, Z26, Z0
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y1
+	VPERMQ       Z1, Z27, Z1
+	VPSRLVQ      Z24, Z1, Z1
+	VPANDD       Z25, Z1, Z1
+	VPSHUFB      Z1, Z26, Z1
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y2
+	VPERMQ       Z2, Z27, Z2
+	VPSRLVQ      Z24, Z2, Z2
+	VPANDD       Z25, Z2, Z2
+	VPSHUFB      Z2, Z26, Z2
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y3
+	VPERMQ       Z3, Z27, Z3
+	VPSRLVQ      Z24, Z3, Z3
+	VPANDD       Z25, Z3, Z3
+	VPSHUFB      Z3, Z26, Z3
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y4
+	VPERMQ       Z4, Z27, Z4
+	VPSRLVQ      Z24, Z4, Z4
+	VPANDD       Z25, Z4, Z4
+	VPSHUFB      Z4, Z26, Z4
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y5
+	VPERMQ       Z5, Z27, Z5
+	VPSRLVQ      Z24, Z5, Z5
+	VPANDD       Z25, Z5, Z5
+	VPSHUFB      Z5, Z26, Z5
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y6
+	VPERMQ       Z6, Z27, Z6
+	VPSRLVQ      Z24, Z6, Z6
+	VPANDD       Z25, Z6, Z6
+	VPSHUFB      Z6, Z26, Z6
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y7
+	VPERMQ       Z7, Z27, Z7
+	VPSRLVQ      Z24, Z7, Z7
+	VPANDD       Z25, Z7, Z7
+	VPSHUFB      Z7, Z26, Z7
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y8
+	VPERMQ       Z8, Z27, Z8
+	VPSRLVQ      Z24, Z8, Z8
+	VPANDD       Z25, Z8, Z8
+	VPSHUFB      Z8, Z26, Z8
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y9
+	VPERMQ       Z9, Z27, Z9
+	VPSRLVQ      Z24, Z9, Z9
+	VPANDD       Z25, Z9, Z9
+	VPSHUFB      Z9, Z26, Z9
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y10
+	VPERMQ       Z10, Z27, Z10
+	VPSRLVQ      Z24, Z10, Z10
+	VPANDD       Z25, Z10, Z10
+	VPSHUFB      Z10, Z26, Z10
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y11
+	VPERMQ       Z11, Z27, Z11
+	VPSRLVQ      Z24, Z11, Z11
+	VPANDD       Z25, Z11, Z11
+	VPSHUFB      Z11, Z26, Z11
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y12
+	VPERMQ       Z12, Z27, Z12
+	VPSRLVQ      Z24, Z12, Z12
+	VPANDD       Z25, Z12, Z12
+	VPSHUFB      Z12, Z26, Z12
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y13
+	VPERMQ       Z13, Z27, Z13
+	VPSRLVQ      Z24, Z13, Z13
+	VPANDD       Z25, Z13, Z13
+	VPSHUFB      Z13, Z26, Z13
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y14
+	VPERMQ       Z14, Z27, Z14
+	VPSRLVQ      Z24, Z14, Z14
+	VPANDD       Z25, Z14, Z14
+	VPSHUFB      Z14, Z26, Z14
+	ADDQ         DX, SI
+	VMOVDQU      40(SI), Y15
+	VPERMQ       Z15, Z27, Z15
+	VPSRLVQ      Z24, Z15, Z15
+	VPANDD       Z25, Z15, Z15
+	VPSHUFB      Z15, Z26, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 2048(AX)
+	VMOVDQU32    Z15, 2176(AX)
+	VMOVDQU32    Z16, 2304(AX)
+	VMOVDQU32    Z2, 2432(AX)
+	VMOVDQU32    Z13, 2560(AX)
+	VMOVDQU32    Z4, 2688(AX)
+	VMOVDQU32    Z1, 2816(AX)
+	VMOVDQU32    Z3, 2944(AX)
+	VMOVDQU32    Z12, 3072(AX)
+	VMOVDQU32    Z9, 3200(AX)
+	VMOVDQU32    Z11, 3328(AX)
+	VMOVDQU32    Z14, 3456(AX)
+	VMOVDQU32    Z8, 3584(AX)
+	VMOVDQU32    Z5, 3712(AX)
+	VMOVDQU32    Z7, 3840(AX)
+	VMOVDQU32    Z10, 3968(AX)
+	MOVQ         CX, SI
+	VMOVDQU      76(SI), Y0
+	VPERMQ       Z0, Z27, Z0
+	VPSRLVQ      Z24, Z0, Z0
+	VPANDD       Z25, Z0, Z0
+	VPSHUFB      Z0, Z26, Z0
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y1
+	VPERMQ       Z1, Z27, Z1
+	VPSRLVQ      Z24, Z1, Z1
+	VPANDD       Z25, Z1, Z1
+	VPSHUFB      Z1, Z26, Z1
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y2
+	VPERMQ       Z2, Z27, Z2
+	VPSRLVQ      Z24, Z2, Z2
+	VPANDD       Z25, Z2, Z2
+	VPSHUFB      Z2, Z26, Z2
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y3
+	VPERMQ       Z3, Z27, Z3
+	VPSRLVQ      Z24, Z3, Z3
+	VPANDD       Z25, Z3, Z3
+	VPSHUFB      Z3, Z26, Z3
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y4
+	VPERMQ       Z4, Z27, Z4
+	VPSRLVQ      Z24, Z4, Z4
+	VPANDD       Z25, Z4, Z4
+	VPSHUFB      Z4, Z26, Z4
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y5
+	VPERMQ       Z5, Z27, Z5
+	VPSRLVQ      Z24, Z5, Z5
+	VPANDD       Z25, Z5, Z5
+	VPSHUFB      Z5, Z26, Z5
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y6
+	VPERMQ       Z6, Z27, Z6
+	VPSRLVQ      Z24, Z6, Z6
+	VPANDD       Z25, Z6, Z6
+	VPSHUFB      Z6, Z26, Z6
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y7
+	VPERMQ       Z7, Z27, Z7
+	VPSRLVQ      Z24, Z7, Z7
+	VPANDD       Z25, Z7, Z7
+	VPSHUFB      Z7, Z26, Z7
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y8
+	VPERMQ       Z8, Z27, Z8
+	VPSRLVQ      Z24, Z8, Z8
+	VPANDD       Z25, Z8, Z8
+	VPSHUFB      Z8, Z26, Z8
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y9
+	VPERMQ       Z9, Z27, Z9
+	VPSRLVQ      Z24, Z9, Z9
+	VPANDD       Z25, Z9, Z9
+	VPSHUFB      Z9, Z26, Z9
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y10
+	VPERMQ       Z10, Z27, Z10
+	VPSRLVQ      Z24, Z10, Z10
+	VPANDD       Z25, Z10, Z10
+	VPSHUFB      Z10, Z26, Z10
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y11
+	VPERMQ       Z11, Z27, Z11
+	VPSRLVQ      Z24, Z11, Z11
+	VPANDD       Z25, Z11, Z11
+	VPSHUFB      Z11, Z26, Z11
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y12
+	VPERMQ       Z12, Z27, Z12
+	VPSRLVQ      Z24, Z12, Z12
+	VPANDD       Z25, Z12, Z12
+	VPSHUFB      Z12, Z26, Z12
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y13
+	VPERMQ       Z13, Z27, Z13
+	VPSRLVQ      Z24, Z13, Z13
+	VPANDD       Z25, Z13, Z13
+	VPSHUFB      Z13, Z26, Z13
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y14
+	VPERMQ       Z14, Z27, Z14
+	VPSRLVQ      Z24, Z14, Z14
+	VPANDD       Z25, Z14, Z14
+	VPSHUFB      Z14, Z26, Z14
+	ADDQ         DX, SI
+	VMOVDQU      76(SI), Y15
+	VPERMQ       Z15, Z27, Z15
+	VPSRLVQ      Z24, Z15, Z15
+	VPANDD       Z25, Z15, Z15
+	VPSHUFB      Z15, Z26, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 4096(AX)
+	VMOVDQU32    Z15, 4224(AX)
+	VMOVDQU32    Z16, 4352(AX)
+	VMOVDQU32    Z2, 4480(AX)
+	VMOVDQU32    Z13, 4608(AX)
+	VMOVDQU32    Z4, 4736(AX)
+	VMOVDQU32    Z1, 4864(AX)
+	VMOVDQU32    Z3, 4992(AX)
+	VMOVDQU32    Z12, 5120(AX)
+	VMOVDQU32    Z9, 5248(AX)
+	VMOVDQU32    Z11, 5376(AX)
+	VMOVDQU32    Z14, 5504(AX)
+	VMOVDQU32    Z8, 5632(AX)
+	VMOVDQU32    Z5, 5760(AX)
+	VMOVDQU32    Z7, 5888(AX)
+	VMOVDQU32    Z10, 6016(AX)
+	MOVQ         CX, SI
+	VMOVDQU      112(SI), Y0
+	VPERMQ       Z0, Z27, Z0
+	VPSRLVQ      Z24, Z0, Z0
+	VPANDD       Z25, Z0, Z0
+	VPSHUFB      Z0, Z26, Z0
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y1
+	VPERMQ       Z1, Z27, Z1
+	VPSRLVQ      Z24, Z1, Z1
+	VPANDD       Z25, Z1, Z1
+	VPSHUFB      Z1, Z26, Z1
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y2
+	VPERMQ       Z2, Z27, Z2
+	VPSRLVQ      Z24, Z2, Z2
+	VPANDD       Z25, Z2, Z2
+	VPSHUFB      Z2, Z26, Z2
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y3
+	VPERMQ       Z3, Z27, Z3
+	VPSRLVQ      Z24, Z3, Z3
+	VPANDD       Z25, Z3, Z3
+	VPSHUFB      Z3, Z26, Z3
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y4
+	VPERMQ       Z4, Z27, Z4
+	VPSRLVQ      Z24, Z4, Z4
+	VPANDD       Z25, Z4, Z4
+	VPSHUFB      Z4, Z26, Z4
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y5
+	VPERMQ       Z5, Z27, Z5
+	VPSRLVQ      Z24, Z5, Z5
+	VPANDD       Z25, Z5, Z5
+	VPSHUFB      Z5, Z26, Z5
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y6
+	VPERMQ       Z6, Z27, Z6
+	VPSRLVQ      Z24, Z6, Z6
+	VPANDD       Z25, Z6, Z6
+	VPSHUFB      Z6, Z26, Z6
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y7
+	VPERMQ       Z7, Z27, Z7
+	VPSRLVQ      Z24, Z7, Z7
+	VPANDD       Z25, Z7, Z7
+	VPSHUFB      Z7, Z26, Z7
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y8
+	VPERMQ       Z8, Z27, Z8
+	VPSRLVQ      Z24, Z8, Z8
+	VPANDD       Z25, Z8, Z8
+	VPSHUFB      Z8, Z26, Z8
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y9
+	VPERMQ       Z9, Z27, Z9
+	VPSRLVQ      Z24, Z9, Z9
+	VPANDD       Z25, Z9, Z9
+	VPSHUFB      Z9, Z26, Z9
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y10
+	VPERMQ       Z10, Z27, Z10
+	VPSRLVQ      Z24, Z10, Z10
+	VPANDD       Z25, Z10, Z10
+	VPSHUFB      Z10, Z26, Z10
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y11
+	VPERMQ       Z11, Z27, Z11
+	VPSRLVQ      Z24, Z11, Z11
+	VPANDD       Z25, Z11, Z11
+	VPSHUFB      Z11, Z26, Z11
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y12
+	VPERMQ       Z12, Z27, Z12
+	VPSRLVQ      Z24, Z12, Z12
+	VPANDD       Z25, Z12, Z12
+	VPSHUFB      Z12, Z26, Z12
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y13
+	VPERMQ       Z13, Z27, Z13
+	VPSRLVQ      Z24, Z13, Z13
+	VPANDD       Z25, Z13, Z13
+	VPSHUFB      Z13, Z26, Z13
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y14
+	VPERMQ       Z14, Z27, Z14
+	VPSRLVQ      Z24, Z14, Z14
+	VPANDD       Z25, Z14, Z14
+	VPSHUFB      Z14, Z26, Z14
+	ADDQ         DX, SI
+	VMOVDQU      112(SI), Y15
+	VPERMQ       Z15, Z27, Z15
+	VPSRLVQ      Z24, Z15, Z15
+	VPANDD       Z25, Z15, Z15
+	VPSHUFB      Z15, Z26, Z15
+	VPUNPCKHDQ   Z1, Z0, Z16
+	VPUNPCKLDQ   Z1, Z0, Z0
+	VPUNPCKHDQ   Z3, Z2, Z1
+	VPUNPCKLDQ   Z3, Z2, Z2
+	VPUNPCKHDQ   Z5, Z4, Z3
+	VPUNPCKLDQ   Z5, Z4, Z4
+	VPUNPCKHDQ   Z7, Z6, Z5
+	VPUNPCKLDQ   Z7, Z6, Z6
+	VPUNPCKHDQ   Z9, Z8, Z7
+	VPUNPCKLDQ   Z9, Z8, Z8
+	VPUNPCKHDQ   Z11, Z10, Z9
+	VPUNPCKLDQ   Z11, Z10, Z10
+	VPUNPCKHDQ   Z13, Z12, Z11
+	VPUNPCKLDQ   Z13, Z12, Z12
+	VPUNPCKHDQ   Z15, Z14, Z13
+	VPUNPCKLDQ   Z15, Z14, Z14
+	VPUNPCKHQDQ  Z2, Z0, Z15
+	VPUNPCKLQDQ  Z2, Z0, Z0
+	VPUNPCKHQDQ  Z1, Z16, Z2
+	VPUNPCKLQDQ  Z1, Z16, Z16
+	VPUNPCKHQDQ  Z6, Z4, Z1
+	VPUNPCKLQDQ  Z6, Z4, Z4
+	VPUNPCKHQDQ  Z5, Z3, Z6
+	VPUNPCKLQDQ  Z5, Z3, Z3
+	VPUNPCKHQDQ  Z10, Z8, Z5
+	VPUNPCKLQDQ  Z10, Z8, Z8
+	VPUNPCKHQDQ  Z9, Z7, Z10
+	VPUNPCKLQDQ  Z9, Z7, Z7
+	VPUNPCKHQDQ  Z14, Z12, Z9
+	VPUNPCKLQDQ  Z14, Z12, Z12
+	VPUNPCKHQDQ  Z13, Z11, Z14
+	VPUNPCKLQDQ  Z13, Z11, Z11
+	VSHUFI32X4   $0xdd, Z4, Z0, Z13
+	VSHUFI32X4   $0x88, Z4, Z0, Z0
+	VSHUFI32X4   $0xdd, Z12, Z8, Z4
+	VSHUFI32X4   $0x88, Z12, Z8, Z8
+	VSHUFI32X4   $0xdd, Z8, Z0, Z12
+	VSHUFI32X4   $0x88, Z8, Z0, Z0
+	VSHUFI32X4   $0xdd, Z4, Z13, Z8
+	VSHUFI32X4   $0x88, Z4, Z13, Z13
+	VSHUFI32X4   $0xdd, Z1, Z15, Z4
+	VSHUFI32X4   $0x88, Z1, Z15, Z15
+	VSHUFI32X4   $0xdd, Z9, Z5, Z1
+	VSHUFI32X4   $0x88, Z9, Z5, Z5
+	VSHUFI32X4   $0xdd, Z5, Z15, Z9
+	VSHUFI32X4   $0x88, Z5, Z15, Z15
+	VSHUFI32X4   $0xdd, Z1, Z4, Z5
+	VSHUFI32X4   $0x88, Z1, Z4, Z4
+	VSHUFI32X4   $0xdd, Z3, Z16, Z1
+	VSHUFI32X4   $0x88, Z3, Z16, Z16
+	VSHUFI32X4   $0xdd, Z11, Z7, Z3
+	VSHUFI32X4   $0x88, Z11, Z7, Z7
+	VSHUFI32X4   $0xdd, Z7, Z16, Z11
+	VSHUFI32X4   $0x88, Z7, Z16, Z16
+	VSHUFI32X4   $0xdd, Z3, Z1, Z7
+	VSHUFI32X4   $0x88, Z3, Z1, Z1
+	VSHUFI32X4   $0xdd, Z6, Z2, Z3
+	VSHUFI32X4   $0x88, Z6, Z2, Z2
+	VSHUFI32X4   $0xdd, Z14, Z10, Z6
+	VSHUFI32X4   $0x88, Z14, Z10, Z10
+	VSHUFI32X4   $0xdd, Z10, Z2, Z14
+	VSHUFI32X4   $0x88, Z10, Z2, Z2
+	VSHUFI32X4   $0xdd, Z6, Z3, Z10
+	VSHUFI32X4   $0x88, Z6, Z3, Z3
+	VMOVDQU32    Z0, 6144(AX)
+	VMOVDQU32    Z15, 6272(AX)
+	VMOVDQU32    Z16, 6400(AX)
+	VMOVDQU32    Z2, 6528(AX)
+	VMOVDQU32    Z13, 6656(AX)
+	VMOVDQU32    Z4, 6784(AX)
+	VMOVDQU32    Z1, 6912(AX)
+	VMOVDQU32    Z3, 7040(AX)
+	VMOVDQU32    Z12, 7168(AX)
+	VMOVDQU32    Z9, 7296(AX)
+	VMOVDQU32    Z11, 7424(AX)
+	VMOVDQU32    Z14, 7552(AX)
+	VMOVDQU32    Z8, 7680(AX)
+	VMOVDQU32    Z5, 7808(AX)
+	VMOVDQU32    Z7, 7936(AX)
+	VMOVDQU32    Z10, 8064(AX)
+	VPBROADCASTD DX, Z15
+	VPMULLD      unpackRows<>+0(SB), Z15, Z15
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPSLLD       $0x18, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 8192(AX)
+	VPSLLD       $0x10, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 9216(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   (CX)(Z15*1), K1, Z0
+	VPSLLD       $0x08, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 8320(AX)
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 9344(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   36(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x18, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 8448(AX)
+	VPSLLD       $0x10, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 9472(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   36(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x08, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 8576(AX)
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 9600(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   72(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x18, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 8704(AX)
+	VPSLLD       $0x10, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 9728(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   72(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x08, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 8832(AX)
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 9856(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   108(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x18, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 8960(AX)
+	VPSLLD       $0x10, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 9984(AX)
+	KXNORW       K1, K1, K1
+	VPGATHERDD   108(CX)(Z15*1), K1, Z0
+	VPSLLD       $0x08, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 9088(AX)
+	VPSLLD       $0x00, Z0, Z1
+	VPSRLD       $0x18, Z1, Z1
+	VPCMPUD      $0x04, Z28, Z1, K1
+	VPSLLD       $0x19, Z1, Z1
+	VPSRLD       $0x05, Z1, Z1
+	VMULPS.Z     Z29, Z1, K1, Z1
+	VMOVUPS      Z1, 10112(AX)
+	SHLQ         $0x04, DX
+	ADDQ         DX, CX
+	SHRQ         $0x04, DX
+	ADDQ         $+64, AX
+	DECQ         BX
+	JNZ          half
+	VZEROUPPER
+	RET
 
 // func tileMins16Wx6(c *float32, panel *byte, act *byte, tiles int)
 // Requires: AVX, AVX512F, AVX512VNNI

@@ -38,6 +38,10 @@ func main() {
 	for _, f := range smallFormats() {
 		f.rows()
 	}
+	for _, f := range codedFormats() {
+		f.rows()
+		f.unpack()
+	}
 	unpackers()
 	superTiles(16, true, 16)
 	superTiles(32, true, 16)

@@ -7,51 +7,57 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// small is a format of blocks of 32 elements.
+// small is a format of small blocks. A product takes 256 elements at once.
 type small struct {
 	name  string
+	size  int // elements of a block: 32, 64 or 128; 0 means 32
 	bytes int // of a block
 	bias  int // what the codes of pair have too much
 	term  int // the offset of the term of each element, or 0 if there is none
 	// constants sets registers from 24 on, before the loop.
 	constants func()
+	two       bool // a block has 64 elements, and a scale of each 16
 	// pair sets the bytes of v to the codes of the blocks at a and b, without a sign. It may change
 	// the registers 20 to 23.
 	pair func(a, b Mem, v reg.VecPhysical)
+	// wide is pair for blocks of 64 or 128 elements: b is where the codes 64u to 64u+63 of a stretch
+	// have their block.
+	wide func(b Mem, u int, v reg.VecPhysical)
 	// word changes the first word of blocks to their scales, and may change the registers 20 to 23.
 	// If it is nil, a block begins with a half. Only the first byte of the word counts.
 	word func(v reg.VecPhysical)
 }
 
-// smallRows multiplies rows of the format by one row of activations. Eight blocks of a row are taken
-// at once: two share a zmm. A rest of blocks is copied into the frame, before zeros.
+// smallRows multiplies rows of the format by one row of activations. 256 elements of a row are taken
+// at once. A rest of blocks is copied into the frame, before zeros.
 func (f *small) rows() {
 	TEXT(f.name+"RowsVNNI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
-	rest := AllocLocal((8*f.bytes + 63) / 64 * 64)
+	blocks := 256 / f.elements()
+	rest := AllocLocal((blocks*f.bytes + 63) / 64 * 64)
 	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
 	rowBytes, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
 	act, p, n := GP64(), GP64(), GP64()
-	sum := reg.X16
+	sum := reg.X17
 	f.constants()
 	Label("row")
 	Load(Param("act"), act)
 	Load(Param("blocks"), n)
 	MOVQ(w, p)
 	VPXORD(sum, sum, sum)
-	SUBQ(Imm(8), n)
+	SUBQ(Imm(uint64(blocks)), n)
 	JL(LabelRef("rest"))
 	Label("eight")
 	f.eight(p, act, sum)
-	ADDQ(I32(int32(8*f.bytes)), p)
+	ADDQ(I32(int32(blocks*f.bytes)), p)
 	ADDQ(I32(actBytes), act)
-	SUBQ(Imm(8), n)
+	SUBQ(Imm(uint64(blocks)), n)
 	JGE(LabelRef("eight"))
 	Label("rest")
-	ADDQ(Imm(8), n)
+	ADDQ(Imm(uint64(blocks)), n)
 	JZ(LabelRef("done"))
 	zero := Z(0)
 	VPXORD(zero, zero, zero)
-	for i := 0; i < (8*f.bytes+63)/64; i++ {
+	for i := 0; i < (blocks*f.bytes+63)/64; i++ {
 		VMOVDQU32(zero, rest.Offset(64*i))
 	}
 	IMUL3Q(I8(int8(f.bytes)), n, n)
@@ -77,14 +83,19 @@ func (f *small) rows() {
 	RET()
 }
 
-// eight adds eight blocks at p to the sum.
+// eight adds 256 elements at p, eight times 32, to the sum.
 func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 	total := [4]reg.VecPhysical{Z(11), Z(12), Z(13), Z(14)}
 	for i, v := range total {
 		q := Z(10)
-		f.pair(At(p, 2*i*f.bytes), At(p, (2*i+1)*f.bytes), q)
+		f.codes(p, i, q)
 		VPXORD(v, v, v)
 		VPDPBUSD(At(act, 64*i), q, v)
+	}
+	if f.two {
+		f.eightTwo(p, act, total)
+		addEight(sum)
+		return
 	}
 	combine(addWords, total, Z(0))
 	// The lanes 0 and 1 have parts of the blocks 0, 2, 4 and 6, the lanes 2 and 3 of the others.
@@ -112,7 +123,7 @@ func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 	if f.word != nil {
 		VPXOR(reg.X5, reg.X5, reg.X5)
 		for i := range 8 {
-			VPINSRB(Imm(uint64(i)), At(p, i*f.bytes), reg.X5, reg.X5)
+			VPINSRB(Imm(uint64(i)), At(p, f.block(i)), reg.X5, reg.X5)
 		}
 		VPMOVZXBD(reg.X5, d)
 		f.word(Z(5))
@@ -130,7 +141,11 @@ func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 		VMULPS(At(act, actScales), d, d)
 		VMULPS(d, reg.Y0, reg.Y0)
 	}
-	// The eight products, one after the other, from zero.
+	addEight(sum)
+}
+
+// addEight adds the sum of the words of Y0, one after the other, to the sum. It changes X1, X2 and X7.
+func addEight(sum reg.VecPhysical) {
 	part := reg.X7
 	VXORPS(part, part, part)
 	VEXTRACTF128(Imm(1), reg.Y0, reg.X1)
@@ -144,12 +159,33 @@ func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 	VADDSS(part, sum, sum)
 }
 
-// halves sets the words of y to the halves at the given offset of eight blocks at p.
+// block returns the offset of the block that has the elements from 32i on.
+func (f *small) block(i int) int { return 32 * i / f.elements() * f.bytes }
+
+// elements returns the number of elements of a block.
+func (f *small) elements() int {
+	if f.size == 0 {
+		return 32
+	}
+	return f.size
+}
+
+// codes sets the bytes of v to the codes 64u to 64u+63 of the blocks at p, without a sign.
+func (f *small) codes(p reg.Register, u int, v reg.VecPhysical) {
+	if f.wide != nil {
+		f.wide(At(p, f.block(2*u)), u, v)
+		return
+	}
+	f.pair(At(p, f.block(2*u)), At(p, f.block(2*u+1)), v)
+}
+
+// halves sets the words of y to the halves at the given offset of the blocks of eight times 32
+// elements at p.
 func (f *small) halves(p reg.Register, offset int, y reg.VecPhysical) {
 	x := y.AsX()
 	VPXOR(x, x, x)
 	for i := range 8 {
-		VPINSRW(Imm(uint64(i)), At(p, i*f.bytes+offset), x, x)
+		VPINSRW(Imm(uint64(i)), At(p, f.block(i)+offset), x, x)
 	}
 	VCVTPH2PS(x, y)
 }
@@ -170,6 +206,13 @@ func nibbleConstants() {
 	Broadcast(0x0f0f0f0f, Z(25))
 }
 
+// whole sets v to the 32 bytes at offset o of a, and then those of b, plus 128.
+func whole(a, b Mem, o int, v reg.VecPhysical) {
+	VMOVDQU(a.Offset(o), v.AsY())
+	VINSERTI64X4(Imm(1), b.Offset(o), v, v)
+	VPXORD(Z(24), v, v)
+}
+
 // levels makes the codes of v indices of a table of 16 levels, to which 128 is added.
 func levels(name string, list [16]int) (constants func(), look func(v reg.VecPhysical)) {
 	var b []byte
@@ -184,6 +227,9 @@ func levels(name string, list [16]int) (constants func(), look func(v reg.VecPhy
 
 // iq4nlLevels are the levels of IQ4_NL and IQ4_XS.
 var iq4nlLevels = [16]int{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+
+// fp4Levels are the levels of MXFP4 and NVFP4.
+var fp4Levels = [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 
 // smallFormats returns the formats of small blocks that have functions.
 func smallFormats() []*small {
@@ -204,16 +250,17 @@ func smallFormats() []*small {
 		Broadcast(0x10101010, Z(27))
 	}
 	nl, nlLook := levels("iq4nl", iq4nlLevels)
-	fp4, fp4Look := levels("fp4", [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12})
-	return []*small{
+	fp4, fp4Look := levels("fp4", fp4Levels)
+	list := []*small{
 		{name: "q40", bytes: 18, bias: 8, constants: nibbleConstants, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 2, v) }},
 		{name: "q41", bytes: 20, term: 2, constants: nibbleConstants, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 4, v) }},
 		{name: "q50", bytes: 22, bias: 16, constants: fifthConstants, pair: fifth(2)},
 		{name: "q51", bytes: 24, term: 2, constants: fifthConstants, pair: fifth(4)},
 		{name: "q80", bytes: 34, bias: 128, constants: func() { Broadcast(0x80808080, Z(24)) }, pair: func(a, b Mem, v reg.VecPhysical) {
-			VMOVDQU(a.Offset(2), v.AsY())
-			VINSERTI64X4(Imm(1), b.Offset(2), v, v)
-			VPXORD(Z(24), v, v)
+			whole(a, b, 2, v)
+		}},
+		{name: "q81", bytes: 36, bias: 128, constants: func() { Broadcast(0x80808080, Z(24)) }, pair: func(a, b Mem, v reg.VecPhysical) {
+			whole(a, b, 4, v)
 		}},
 		{name: "iq4nl", bytes: 18, bias: 128, constants: nl, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 2, v); nlLook(v) }},
 		{name: "mxfp4", bytes: 17, bias: 128, constants: func() {
@@ -224,6 +271,7 @@ func smallFormats() []*small {
 			Broadcast(0x7fc00000, Z(30))
 		}, pair: func(a, b Mem, v reg.VecPhysical) { nibbles(a, b, 1, v); fp4Look(v) }, word: e8m0},
 	}
+	return append(list, wideFormats()...)
 }
 
 // e8m0 changes the words of v to 2^(e-128), where e is the first byte. The values of the bytes 0 and

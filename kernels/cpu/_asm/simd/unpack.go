@@ -84,6 +84,12 @@ func (l *lanes) pair(groups, i int, low, high reg.VecPhysical) {
 
 // half writes the f32 of the halves in the lower words of v. It changes v.
 func (l *lanes) half(v reg.VecPhysical, offset int) {
+	l.widen(v)
+	l.store(v, offset)
+}
+
+// widen changes the halves in the lower words of v to f32.
+func (l *lanes) widen(v reg.VecPhysical) {
 	if l.wide {
 		VPMOVDW(v, v.AsY())
 		VCVTPH2PS(v.AsY(), v)
@@ -92,7 +98,6 @@ func (l *lanes) half(v reg.VecPhysical, offset int) {
 		VPERMQ(Imm(8), v, v)
 		VCVTPH2PS(v.AsX(), v)
 	}
-	l.store(v, offset)
 }
 
 func (f *unpacker) generate() {
@@ -369,10 +374,17 @@ func unpackers() {
 	}
 	for _, f := range smallFormats() {
 		list = append(list, &unpacker{name: f.name, constants: f.constants, codes: func(p reg.Register, u int, v reg.VecPhysical) {
-			f.pair(At(p, 2*u*f.bytes), At(p, (2*u+1)*f.bytes), v)
+			f.codes(p, u, v)
 		}, scales: func(l *lanes) {
 			for b := range 8 {
-				l.load(b*f.bytes, l.v(0))
+				l.load(f.block(b), l.v(0))
+				if f.two {
+					ue4m3(l.v(0), b%2*16, l.v(1))
+					l.scale(b, l.v(1))
+					ue4m3(l.v(0), b%2*16+8, l.v(1))
+					l.store(l.v(1), panelScales+8*128+128*b)
+					continue
+				}
 				if f.word != nil {
 					if l.wide {
 						f.word(l.v(0))
@@ -392,6 +404,8 @@ func unpackers() {
 	}
 	for _, f := range list {
 		f.generate()
-		ymmUnpack(f)
+		if _, ok := ymmFormats[f.name]; ok {
+			ymmUnpack(f)
+		}
 	}
 }
