@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/kernels/cpu/vector"
 )
 
 // pointwise has a row for each operation that computes an element of its output from the
@@ -15,22 +16,69 @@ var pointwise = [op.Count]struct {
 	// if the operation has one input. out may be the memory of an input.
 	loop func(out, x, y []float32, p *op.Params)
 	cost int // cost of an element in multiply-adds
+	// fast is loop if the operation is not exact. An input that repeats is as long as out, unless
+	// repeats is set.
+	fast    func(l *vector.Loops, out, x, y []float32, p *op.Params)
+	repeats bool
 }{
-	op.Add: {add, 1},
-	op.Sub: {sub, 1},
-	op.Mul: {mul, 1},
+	op.Add: {add, 1, func(l *vector.Loops, out, x, y []float32, _ *op.Params) {
+		if len(x) != len(y) {
+			add(out, x, y, nil)
+		} else {
+			l.Add(out, x, y)
+		}
+	}, true},
+	op.Sub: {sub, 1, func(l *vector.Loops, out, x, y []float32, _ *op.Params) {
+		if len(x) != len(y) {
+			sub(out, x, y, nil)
+		} else {
+			l.Sub(out, x, y)
+		}
+	}, true},
+	op.Mul: {mul, 1, func(l *vector.Loops, out, x, y []float32, _ *op.Params) {
+		switch {
+		case len(y) != len(out):
+			l.Scale(out, x, y[0])
+		case len(x) != len(out):
+			l.Scale(out, y, x[0])
+		default:
+			l.Mul(out, x, y)
+		}
+	}, true},
 	op.SwiGLU: {func(out, x, y []float32, _ *op.Params) {
 		each(out, x, y, func(x, y float32) float32 { return swiglu(y, x) })
-	}, expCost},
+	}, expCost, func(l *vector.Loops, out, x, y []float32, _ *op.Params) { l.SwiGLU(out, y, x) }, false},
 	op.GeGLU: {func(out, x, y []float32, _ *op.Params) {
 		each(out, x, y, func(x, y float32) float32 { return geglu(y, x) })
-	}, expCost},
+	}, expCost, func(l *vector.Loops, out, x, y []float32, _ *op.Params) { l.GeGLU(out, y, x) }, false},
 	op.Scale: {func(out, x, _ []float32, p *op.Params) {
 		mul(out, x, []float32{p.Scale}, p)
-	}, 1},
+	}, 1, func(l *vector.Loops, out, x, _ []float32, p *op.Params) { l.Scale(out, x, p.Scale) }, true},
 	op.SoftCap: {func(out, x, y []float32, p *op.Params) {
 		each(out, x, y, func(x, _ float32) float32 { return softCap(x, p.SoftCap) })
-	}, expCost},
+	}, expCost, func(l *vector.Loops, out, x, _ []float32, p *op.Params) { l.SoftCap(out, x, p.SoftCap) }, true},
+}
+
+// loopsOf returns the vector loops for an operation, or nil if it is exact.
+func loopsOf(a *op.Args, s *scratch) *vector.Loops {
+	if a.Exact {
+		return nil
+	}
+	return vector.Of(s.e.level)
+}
+
+// costOf returns the cost of an element whose exact cost is given, for loops that may be nil. It
+// decides how units are divided into tasks; pieces of a long row need not be larger than those of
+// an exact operation. The definitions of vector loops are slow, because their fused
+// multiplications are.
+func costOf(l *vector.Loops, exact int) int {
+	switch {
+	case l == nil:
+		return exact
+	case l.Vectors():
+		return max(1, exact/8)
+	}
+	return 8 * exact
 }
 
 func add(out, x, y []float32, _ *op.Params) {
@@ -122,10 +170,11 @@ type elementwise struct {
 	grid    grid
 	x, y    strip
 	out     strip
-	longest int // most elements in a call of a loop
+	longest int           // most elements in a call of a loop
+	loops   *vector.Loops // nil if the operation is exact
 }
 
-func (k *elementwise) prepare(a *op.Args, _ *scratch) error {
+func (k *elementwise) prepare(a *op.Args, s *scratch) error {
 	x, y, out := &a.In[0], &a.In[a.NIn-1], &a.Out[0]
 	g := &k.grid
 	g.init(&out.Shape, &x.Strides, &y.Strides, &out.Strides)
@@ -136,18 +185,23 @@ func (k *elementwise) prepare(a *op.Args, _ *scratch) error {
 	if k.out.direct && (k.x.direct || k.x.stride == 0) && (k.y.direct || k.y.stride == 0) {
 		k.longest = segment
 	}
+	k.loops = loopsOf(a, s)
+	if repeats := k.x.stride == 0 || k.y.stride == 0; repeats && k.loops != nil && !pointwise[k.op].repeats {
+		k.longest = bufferLen
+	}
 	k.params = a.Params
 	return nil
 }
 
-func (k *elementwise) release() { k.x, k.y, k.out = strip{}, strip{}, strip{} }
+func (k *elementwise) release() {
+	k.x, k.y, k.out, k.loops = strip{}, strip{}, strip{}, nil
+}
 
 func (k *elementwise) cost() (units, cost int) {
-	return k.grid.units, unitCost + pointwise[k.op].cost*min(k.grid.dims[k.grid.rank-1], segment)
+	return k.grid.units, unitCost + costOf(k.loops, pointwise[k.op].cost)*min(k.grid.dims[k.grid.rank-1], segment)
 }
 
 func (k *elementwise) run(lo, hi int, s *scratch) {
-	loop := pointwise[k.op].loop
 	for u := lo; u < hi; u++ {
 		at, n := k.grid.at(u)
 		for done := 0; done < n; done += k.longest {
@@ -159,18 +213,42 @@ func (k *elementwise) run(lo, hi int, s *scratch) {
 				out = floats(k.out.mem[4*(at[2]+done):])
 			}
 			if out = out[:c]; len(x) == 1 && len(y) == 1 {
-				loop(out[:1], x, y, &k.params)
-				for i := range out {
-					out[i] = out[0]
-				}
+				k.loop(out[:1], x, y, s)
+				repeat(out, out[0])
 			} else {
-				loop(out, x, y, &k.params)
+				k.loop(out, x, y, s)
 			}
 			if !k.out.direct {
 				k.out.write(at[2]+done*k.out.stride, out)
 			}
 		}
 	}
+}
+
+// loop computes out from x and y, which may be in the lane's buffers.
+func (k *elementwise) loop(out, x, y []float32, s *scratch) {
+	row := &pointwise[k.op]
+	if k.loops == nil {
+		row.loop(out, x, y, &k.params)
+		return
+	}
+	if !row.repeats {
+		if len(x) < len(out) {
+			x = repeat(s.floats[:len(out)], x[0])
+		}
+		if len(y) < len(out) {
+			y = repeat(s.second[:len(out)], y[0])
+		}
+	}
+	row.fast(k.loops, out, x, y, &k.params)
+}
+
+// repeat sets all elements of x to v and returns x.
+func repeat(x []float32, v float32) []float32 {
+	for i := range x {
+		x[i] = v
+	}
+	return x
 }
 
 // strip is the memory of an f32 operand from its first element on.

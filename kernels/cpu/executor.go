@@ -12,6 +12,7 @@ import (
 	"github.com/fucina-go/fucina/internal/isa"
 	"github.com/fucina-go/fucina/internal/offheap"
 	"github.com/fucina-go/fucina/internal/team"
+	"github.com/fucina-go/fucina/kernels/cpu/vector"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -114,6 +115,7 @@ type scratch struct {
 	floats    [bufferLen]float32
 	second    [bufferLen]float32
 	result    [bufferLen]float32
+	sums      vector.Sums
 	from      [8 * bufferLen]byte
 	to        [8 * bufferLen]byte
 }

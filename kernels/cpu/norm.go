@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/kernels/cpu/vector"
 )
 
 // rmsNorm is the kernel of op.RMSNorm.
@@ -14,9 +15,9 @@ type rmsNorm struct {
 	x, out []float32
 }
 
-func (k *rmsNorm) prepare(a *op.Args, _ *scratch) error {
+func (k *rmsNorm) prepare(a *op.Args, s *scratch) error {
 	x, out := &a.In[0], &a.Out[0]
-	k.norm.init(&a.In[1], a.Eps)
+	k.norm.init(&a.In[1], a.Eps, loopsOf(a, s))
 	k.xr.init(x, x.Shape.Rank()-1)
 	k.or.init(out, x.Shape.Rank()-1)
 	k.x, k.out = floatsOf(x), floatsOf(out)
@@ -25,7 +26,7 @@ func (k *rmsNorm) prepare(a *op.Args, _ *scratch) error {
 
 func (k *rmsNorm) release() { *k = rmsNorm{} }
 
-func (k *rmsNorm) cost() (units, cost int) { return k.xr.n, unitCost + normCost*k.norm.d }
+func (k *rmsNorm) cost() (units, cost int) { return k.xr.n, unitCost + k.norm.cost()*k.norm.d }
 
 func (k *rmsNorm) run(lo, hi int, s *scratch) {
 	d := k.norm.d
@@ -43,10 +44,10 @@ type addRMSNorm struct {
 	sum, outputs []float32
 }
 
-func (k *addRMSNorm) prepare(a *op.Args, _ *scratch) error {
+func (k *addRMSNorm) prepare(a *op.Args, s *scratch) error {
 	x, y, sum, out := &a.In[0], &a.In[1], &a.Out[0], &a.Out[1]
 	last := x.Shape.Rank() - 1
-	k.norm.init(&a.In[2], a.Eps)
+	k.norm.init(&a.In[2], a.Eps, loopsOf(a, s))
 	k.xr.init(x, last)
 	k.yr.init(y, last)
 	k.sr.init(sum, last)
@@ -58,7 +59,7 @@ func (k *addRMSNorm) prepare(a *op.Args, _ *scratch) error {
 func (k *addRMSNorm) release() { *k = addRMSNorm{} }
 
 func (k *addRMSNorm) cost() (units, cost int) {
-	return k.xr.n, unitCost + (pointwise[op.Add].cost+normCost)*k.norm.d
+	return k.xr.n, unitCost + (pointwise[op.Add].cost+k.norm.cost())*k.norm.d
 }
 
 func (k *addRMSNorm) run(lo, hi int, s *scratch) {
@@ -68,7 +69,11 @@ func (k *addRMSNorm) run(lo, hi int, s *scratch) {
 		sum := k.sum[k.sr.at(r):][:d]
 		p := s.pieces(d, pointwise[op.Add].cost)
 		for p.next() {
-			add(sum[p.lo:p.hi], x[p.lo:p.hi], y[p.lo:p.hi], nil)
+			if l := k.norm.loops; l != nil {
+				l.Add(sum[p.lo:p.hi], x[p.lo:p.hi], y[p.lo:p.hi])
+			} else {
+				add(sum[p.lo:p.hi], x[p.lo:p.hi], y[p.lo:p.hi], nil)
+			}
 		}
 		if s.err == nil {
 			k.norm.row(k.outputs[k.or.at(r):][:d], sum, s)
@@ -82,15 +87,24 @@ type norm struct {
 	eps     float64
 	stride  int // stride of the weight
 	w       []byte
-	weights []float32 // w if it is contiguous and aligned, otherwise nil
+	weights []float32     // w if it is contiguous and aligned, otherwise nil
+	loops   *vector.Loops // nil if the operation is exact
 }
 
-// normCost is the cost of an element of a norm's row.
+// normCost is the cost of an element of a norm's row in an exact operation.
 const normCost = 4
 
-// init sets the norm to the weight w.
-func (n *norm) init(w *op.Operand, eps float32) {
-	*n = norm{d: w.Shape.Dim(0), eps: float64(eps), stride: w.Strides.Dim(0), w: bytesOf(w)}
+// cost returns the cost of an element of a row.
+func (n *norm) cost() int {
+	if n.loops != nil && n.loops.Vectors() && n.weights != nil {
+		return normCost / 4
+	}
+	return normCost
+}
+
+// init sets the norm to the weight w. The loops are nil if the operation is exact.
+func (n *norm) init(w *op.Operand, eps float32, loops *vector.Loops) {
+	*n = norm{d: w.Shape.Dim(0), eps: float64(eps), stride: w.Strides.Dim(0), w: bytesOf(w), loops: loops}
 	if (n.stride == 1 || n.d == 1) && aligned(n.w, 4) {
 		n.weights = floats(n.w)
 	}
@@ -99,16 +113,29 @@ func (n *norm) init(w *op.Operand, eps float32) {
 // row sets out to the norm of the row x. They may be the same memory. The result is valid if
 // s.err is nil.
 func (n *norm) row(out, x []float32, s *scratch) {
-	var sum squares
+	total := n.squares(x, s)
+	scale := float32(1 / math.Sqrt(total/float64(n.d)+n.eps))
 	p := s.pieces(n.d, normCost/2)
-	for p.next() {
-		sum.add(x[p.lo:p.hi])
-	}
-	scale := float32(1 / math.Sqrt(sum.total()/float64(n.d)+n.eps))
-	p = s.pieces(n.d, normCost/2)
 	for p.next() {
 		n.weigh(out[p.lo:p.hi], x[p.lo:p.hi], p.lo, scale)
 	}
+}
+
+// squares returns the sum of the squares of a row.
+func (n *norm) squares(x []float32, s *scratch) float64 {
+	p := s.pieces(n.d, normCost/2)
+	if n.loops != nil {
+		s.sums = vector.Sums{}
+		for p.next() {
+			n.loops.Squares(&s.sums, x[p.lo:p.hi])
+		}
+		return s.sums.Total()
+	}
+	var sum squares
+	for p.next() {
+		sum.add(x[p.lo:p.hi])
+	}
+	return sum.total()
 }
 
 // weigh sets out to x times scale times the weights from index first on.
@@ -116,6 +143,10 @@ func (n *norm) weigh(out, x []float32, first int, scale float32) {
 	out = out[:len(x)]
 	if n.weights != nil {
 		w := n.weights[first:][:len(x)]
+		if n.loops != nil {
+			n.loops.Weigh(out, x, w, scale)
+			return
+		}
 		for i, v := range x {
 			out[i] = v * scale * w[i]
 		}
@@ -156,10 +187,12 @@ type softmax struct {
 	scale  float32
 	xr, or rows
 	x, out []float32
+	loops  *vector.Loops // nil if the operation is exact
 }
 
-func (k *softmax) prepare(a *op.Args, _ *scratch) error {
+func (k *softmax) prepare(a *op.Args, s *scratch) error {
 	x, out := &a.In[0], &a.Out[0]
+	k.loops = loopsOf(a, s)
 	k.d, k.scale = x.Shape.Dim(-1), a.Scale
 	k.xr.init(x, x.Shape.Rank()-1)
 	k.or.init(out, x.Shape.Rank()-1)
@@ -167,14 +200,20 @@ func (k *softmax) prepare(a *op.Args, _ *scratch) error {
 	return nil
 }
 
-func (k *softmax) release() { k.x, k.out = nil, nil }
+func (k *softmax) release() { k.x, k.out, k.loops = nil, nil, nil }
 
-func (k *softmax) cost() (units, cost int) { return k.xr.n, unitCost + (2+expCost)*k.d }
+func (k *softmax) cost() (units, cost int) {
+	return k.xr.n, unitCost + (2+costOf(k.loops, expCost))*k.d
+}
 
 func (k *softmax) run(lo, hi int, s *scratch) {
 	for r := lo; r < hi && s.err == nil; r++ {
 		x := k.x[k.xr.at(r):][:k.d]
 		out := k.out[k.or.at(r):][:k.d]
+		if k.loops != nil {
+			k.row(out, x, s)
+			continue
+		}
 		// top ignores a NaN, and is -Inf in a row of only NaN or -Inf. In both cases a
 		// difference below is NaN, and so are the sum and the whole row.
 		top := math.Inf(-1)
@@ -205,6 +244,30 @@ func (k *softmax) run(lo, hi int, s *scratch) {
 	}
 }
 
+// row sets out to the softmax of x with vector loops. If an element is NaN or all are -Inf,
+// all differences from the largest are NaN.
+func (k *softmax) row(out, x []float32, s *scratch) {
+	top := float32(math.Inf(-1))
+	p := s.pieces(k.d, 2)
+	for p.next() {
+		out := out[p.lo:p.hi]
+		k.loops.Scale(out, x[p.lo:p.hi], k.scale)
+		if m := k.loops.Max(out); m > top || m != m {
+			top = m
+		}
+	}
+	s.sums = vector.Sums{}
+	p = s.pieces(k.d, max(expCost, costOf(k.loops, expCost)))
+	for p.next() {
+		k.loops.Exps(&s.sums, out[p.lo:p.hi], top)
+	}
+	inv := float32(1 / s.sums.Total())
+	p = s.pieces(k.d, 1)
+	for p.next() {
+		k.loops.Scale(out[p.lo:p.hi], out[p.lo:p.hi], inv)
+	}
+}
+
 // exps replaces each element of x by exp(x-top), adds them to sum in order, and returns the
 // sum. It is a separate function so that the additions are the only dependency between
 // iterations.
@@ -223,10 +286,12 @@ type argmax struct {
 	xr, or rows
 	x      []float32
 	out    []byte
+	loops  *vector.Loops
 }
 
-func (k *argmax) prepare(a *op.Args, _ *scratch) error {
+func (k *argmax) prepare(a *op.Args, s *scratch) error {
 	x, out := &a.In[0], &a.Out[0]
+	k.loops = vector.Of(s.e.level)
 	k.d = x.Shape.Dim(-1)
 	k.xr.init(x, x.Shape.Rank()-1)
 	k.or.init(out, out.Shape.Rank())
@@ -234,7 +299,7 @@ func (k *argmax) prepare(a *op.Args, _ *scratch) error {
 	return nil
 }
 
-func (k *argmax) release() { k.x, k.out = nil, nil }
+func (k *argmax) release() { k.x, k.out, k.loops = nil, nil, nil }
 
 func (k *argmax) cost() (units, cost int) { return k.xr.n, unitCost + 2*k.d }
 
@@ -244,6 +309,9 @@ func (k *argmax) run(lo, hi int, s *scratch) {
 		place, top := 0, x[0]
 		p := s.pieces(k.d, 2)
 		for top == top && p.next() {
+			if m := k.loops.Max(x[p.lo:p.hi]); m <= top {
+				continue
+			}
 			for i, v := range x[p.lo:p.hi] {
 				if v > top || v != v {
 					place, top = p.lo+i, v

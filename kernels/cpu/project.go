@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/kernels/cpu/vector"
 )
 
 // term is a matrix of op.Project or op.GatedProject with the steps that follow its product.
@@ -160,13 +161,15 @@ type gatedProject struct {
 	product
 	gate, up   term
 	activation op.ID // the operation that has the activation
-	upAt       int   // where the tile of up begins in a lane's workspace
+	loops      *vector.Loops
+	upAt       int // where the tile of up begins in a lane's workspace
 }
 
 // gatedProjectLane returns the workspace of a lane in bytes: a tile of each matrix.
 func gatedProjectLane(a *op.Args) float64 { return tileBytes(&a.In[1]) + tileBytes(&a.In[2]) }
 
 func (k *gatedProject) prepare(a *op.Args, s *scratch) error {
+	k.loops = loopsOf(a, s)
 	if k.activation = op.SwiGLU; a.Act == op.GELU {
 		k.activation = op.GeGLU
 	}
@@ -185,6 +188,7 @@ func (k *gatedProject) release() {
 	k.product.release()
 	k.gate.release()
 	k.up.release()
+	k.loops = nil
 }
 
 // activationCost is the cost of a row of a tile in the steps after the dot products.
@@ -211,7 +215,11 @@ func (k *gatedProject) run(lo, hi int, s *scratch) {
 			copy(g, columns[:])
 			columns = up.columns(x, s)
 			copy(y, columns[:])
-			activate(k.out[k.or.at(i)+n:][:gate.n], y, g, nil)
+			if out := k.out[k.or.at(i)+n:][:gate.n]; k.loops != nil {
+				pointwise[k.activation].fast(k.loops, out, y, g, nil)
+			} else {
+				activate(out, y, g, nil)
+			}
 		}
 	}
 }

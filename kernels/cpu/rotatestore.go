@@ -36,10 +36,10 @@ func (k *rotateStore) prepare(a *op.Args, s *scratch) error {
 	k.heads, k.kvHeads, k.d, k.dv = q.Shape.Dim(1), key.Shape.Dim(1), key.Shape.Dim(2), v.Shape.Dim(2)
 	k.rotation.init(&a.In[3], k.d, a.Mode)
 	if a.Has(5) {
-		k.q.init(&a.In[5], a.Eps)
+		k.q.init(&a.In[5], a.Eps, loopsOf(a, s))
 	}
 	if a.Has(6) {
-		k.k.init(&a.In[6], a.Eps)
+		k.k.init(&a.In[6], a.Eps, loopsOf(a, s))
 	}
 	k.qr.init(q, 2)
 	k.kr.init(key, 2)

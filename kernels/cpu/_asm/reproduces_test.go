@@ -10,7 +10,7 @@ import (
 // The files in the packages are the output of their generators, except for the first line, which
 // has the generator's arguments.
 func TestReproduces(t *testing.T) {
-	for _, name := range []string{"dense", "simd"} {
+	for _, name := range []string{"dense", "simd", "vector"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command("go", "run", "./"+name)

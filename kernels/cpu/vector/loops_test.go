@@ -1,0 +1,164 @@
+package vector
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/fucina-go/fucina/internal/isa"
+)
+
+// same checks that got has the bits of want. A NaN is any NaN.
+func same(t *testing.T, level isa.Level, what string, got, want []float32) {
+	t.Helper()
+	for i, w := range want {
+		if g := got[i]; math.Float32bits(g) != math.Float32bits(w) && (g == g || w == w) {
+			t.Fatalf("%v: %s: element %d of %d is %v, want %v", level, what, i, len(want), g, w)
+		}
+	}
+}
+
+func sameSums(t *testing.T, level isa.Level, what string, got, want *Sums) {
+	t.Helper()
+	for i, w := range want {
+		if g := got[i]; math.Float64bits(g) != math.Float64bits(w) && (g == g || w == w) {
+			t.Fatalf("%v: %s: sum %d is %v, want %v", level, what, i, g, w)
+		}
+	}
+}
+
+// fill sets x to random numbers, some of them special.
+func fill(r *rand.Rand, x []float32, odd bool) {
+	for i := range x {
+		x[i] = float32(r.NormFloat64() * 4)
+		if odd && r.IntN(8) == 0 {
+			x[i] = special[r.IntN(len(special))]
+		}
+	}
+}
+
+// A loop has the bits of the definition at every length around the width of a register, with every
+// alignment, and touches nothing after its operands.
+func TestLoops(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	const most = 100
+	a, b, c, d := guarded(t, most), guarded(t, most), guarded(t, most), make([]float32, most)
+	for _, level := range isa.Supported() {
+		l := Of(level)
+		for n := 1; n < most; n++ {
+			// The end of a slice is at the guard page. The bytes before it must not change.
+			x, y, out, want := a[most-n:], b[most-n:], c[most-n:], d[:n]
+			fill(r, a, n%3 > 0)
+			fill(r, b, n%3 > 1)
+			check := func(what string, f func(l *Loops, out []float32)) {
+				t.Helper()
+				fill(r, c, false)
+				before := append([]float32(nil), c[:most-n]...)
+				f(&definition, want)
+				f(l, out)
+				same(t, level, what, out, want)
+				same(t, level, what+", before the output", c, before)
+			}
+			check("add", func(l *Loops, out []float32) { l.Add(out, x, y) })
+			check("sub", func(l *Loops, out []float32) { l.Sub(out, x, y) })
+			check("mul", func(l *Loops, out []float32) { l.Mul(out, x, y) })
+			check("swiglu", func(l *Loops, out []float32) { l.SwiGLU(out, x, y) })
+			check("geglu", func(l *Loops, out []float32) { l.GeGLU(out, x, y) })
+			check("scale", func(l *Loops, out []float32) { l.Scale(out, x, y[0]) })
+			check("softcap", func(l *Loops, out []float32) { l.SoftCap(out, x, y[0]) })
+			check("weigh", func(l *Loops, out []float32) { l.Weigh(out, x, y, y[0]) })
+			var got, sums Sums
+			for i := range got {
+				got[i] = r.Float64()
+			}
+			sums = got
+			l.Squares(&got, x)
+			definition.Squares(&sums, x)
+			sameSums(t, level, "squares", &got, &sums)
+			check("exps", func(l *Loops, out []float32) {
+				copy(out, x)
+				s := &got
+				if &out[0] == &d[0] {
+					s = &sums
+				}
+				l.Exps(s, out, y[0])
+			})
+			sameSums(t, level, "exps", &got, &sums)
+			same(t, level, "max", []float32{l.Max(x)}, []float32{definition.Max(x)})
+			fill(r, a, false)
+			x[n-1] = 50
+			same(t, level, "max", []float32{l.Max(x)}, []float32{50})
+			x[r.IntN(n)] = float32(math.NaN())
+			if got := l.Max(x); got == got {
+				t.Fatalf("%v: max of %d with a NaN is %v", level, n, got)
+			}
+		}
+	}
+}
+
+// Nothing is an input like any other.
+func TestEmpty(t *testing.T) {
+	for _, level := range isa.Supported() {
+		l := Of(level)
+		var sums Sums
+		l.Add(nil, nil, nil)
+		l.Scale(nil, nil, 1)
+		l.SoftCap(nil, nil, 1)
+		l.Weigh(nil, nil, nil, 1)
+		l.Squares(&sums, nil)
+		l.Exps(&sums, nil, 1)
+		if got := l.Max(nil); sums != (Sums{}) || !math.IsInf(float64(got), -1) {
+			t.Errorf("%v: sums %v, max %v", level, sums, got)
+		}
+	}
+}
+
+// A loop that takes several calls has the bits of the definition, and an output may be an input.
+func TestLongLoops(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	n := 2*longest + 5
+	x, y := make([]float32, n), make([]float32, n)
+	fill(r, x, true)
+	fill(r, y, true)
+	for _, level := range isa.Supported()[1:] {
+		l := Of(level)
+		run := func(l *Loops) (out []float32, sums Sums) {
+			out = append(out, x...)
+			l.Add(out, out, y)
+			l.SwiGLU(out, y, out)
+			l.Weigh(out, out, out, 0.5)
+			l.Scale(out, out, 3)
+			l.SoftCap(out, out, 5)
+			l.Squares(&sums, out)
+			l.Exps(&sums, out, 5)
+			return append(out, l.Max(y[:n-3]), float32(sums.Total())), sums
+		}
+		got, _ := run(l)
+		want, _ := run(&definition)
+		same(t, level, "all", got, want)
+	}
+}
+
+// The functions have the bits of the definition over numbers of all exponents.
+func TestSample(t *testing.T) {
+	x := sample()
+	if testing.Short() {
+		x = x[:len(x)/8]
+	}
+	got, want, ones := make([]float32, len(x)), make([]float32, len(x)), make([]float32, len(x))
+	for i := range ones {
+		ones[i] = 1
+	}
+	for i, f := range []func(l *Loops, out []float32){
+		func(l *Loops, out []float32) { l.SwiGLU(out, x, ones) },
+		func(l *Loops, out []float32) { l.GeGLU(out, x, ones) },
+		func(l *Loops, out []float32) { l.SoftCap(out, x, 1) },
+		func(l *Loops, out []float32) { copy(out, x); l.Exps(new(Sums), out, 0) },
+	} {
+		f(&definition, want)
+		for _, level := range isa.Supported()[1:] {
+			f(Of(level), got)
+			same(t, level, []string{"swiglu", "geglu", "tanh", "exp"}[i], got, want)
+		}
+	}
+}
