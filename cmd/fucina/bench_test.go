@@ -51,6 +51,28 @@ func TestBenchSkips(t *testing.T) {
 	}
 }
 
+// With -d the session has tokens before each test, and the first token is a test of its own.
+func TestBenchDepthAndFirst(t *testing.T) {
+	model := tinyModel(t)
+	args := []string{"bench", "-m", model, "-p", "3", "-n", "2", "-d", "70", "--first", "-r", "2", "-o", "json"}
+	var list []measurement
+	decodeStrict(t, invoke(t, args...).ok(t), &list)
+	var names []string
+	for _, m := range list {
+		names = append(names, m.Test)
+		if !(0 < m.Min && m.Min <= m.Median && m.Median <= m.Max) {
+			t.Errorf("rates %+v out of order", m)
+		}
+	}
+	if !slices.Equal(names, []string{"pp3 @ d70", "tg2 @ d70", "first"}) {
+		t.Errorf("tests %q", names)
+	}
+	decodeStrict(t, invoke(t, "bench", "-m", model, "-p", "0", "-n", "0", "-first", "-r", "1", "-o", "json").ok(t), &list)
+	if len(list) != 1 || list[0].Test != "first" {
+		t.Errorf("-first alone gives %+v", list)
+	}
+}
+
 // The prompt may be longer than the context that the model was trained for. A warning says
 // so.
 func TestBenchText(t *testing.T) {
@@ -147,9 +169,20 @@ func TestBenchRepeats(t *testing.T) {
 		}
 	}()
 	vocabulary := l.model.Params().Vocabulary
-	b := &benchmark{s: l.session, ids: syntheticIDs(128, vocabulary), logits: make([]float32, vocabulary)}
+	for _, depth := range []int{0, 64} {
+		testRepeats(t, l, &benchmark{
+			s: l.session, ids: syntheticIDs(depth+128, vocabulary), logits: make([]float32, vocabulary), depth: depth,
+		})
+	}
+}
+
+func testRepeats(t *testing.T, l *loaded, b *benchmark) {
+	t.Helper()
 	var ops []uint64
 	if _, err := b.repeat(t.Context(), 3, 128, func(ctx context.Context, n int) error {
+		if past := b.s.Past(); past != b.depth {
+			t.Errorf("a repetition begins after %d tokens, want %d", past, b.depth)
+		}
 		before := l.engine.Stats().CPU
 		err := b.prompt(ctx, n)
 		after := l.engine.Stats().CPU

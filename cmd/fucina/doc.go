@@ -6,7 +6,7 @@
 //	fucina quantize [--pure] [--imatrix FILE] IN.gguf OUT.gguf TYPE
 //	fucina tokenize -m MODEL -p TEXT [--ids] [--no-bos] [--parse-special]
 //	fucina perplexity -m MODEL -f FILE [-c CONTEXT] [-t THREADS]
-//	fucina bench -m MODEL [-p 512] [-n 48] [-t THREADS] [-r 3]
+//	fucina bench -m MODEL [-p 512] [-n 48] [-d DEPTH] [-t THREADS] [-r 3]
 //	fucina inspect [-m] FILE
 //	fucina devices [-m MODEL [-c CONTEXT] [--cache-type TYPE]]
 //	fucina version
