@@ -9,6 +9,7 @@ import (
 	"github.com/fucina-go/fucina/internal/isa"
 	"github.com/fucina-go/fucina/kernels/cpu/dense"
 	"github.com/fucina-go/fucina/kernels/cpu/simd"
+	"github.com/fucina-go/fucina/kernels/cpu/vector"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -31,6 +32,7 @@ type quickProduct struct {
 	unitRows      int // rows of a matrix in a unit
 	block, blocks int // rows of x in a unit, and units for all rows of x
 	copies        int // bytes of the copies of strided rows, with which a lane's workspace begins
+	loops         *vector.Loops
 	activation    op.ID
 	quantizing    quantizing
 }
@@ -259,14 +261,12 @@ func (f *factor) load(b, first, n int, memory []byte, s *scratch) (w []byte, str
 
 // steps makes the values y, which are products of the rows from first on, those of the term.
 // Each step is rounded as the operation that it stands for.
-func (f *factor) steps(y []float32, first int) {
+func (f *factor) steps(y []float32, first int, l *vector.Loops) {
 	if f.bias != nil && f.biasFirst {
 		f.addBias(y, first)
 	}
 	if f.scale != 1 {
-		for i := range y {
-			y[i] *= f.scale
-		}
+		l.Scale(y, y, f.scale)
 	}
 	if f.bias != nil && !f.biasFirst {
 		f.addBias(y, first)
@@ -294,7 +294,7 @@ func (k *quickProduct) prepare(a *op.Args, s *scratch) error {
 	if k.m <= fewRows {
 		k.unitRows = rowGroup
 	}
-	k.copies = int(copiesOf(k.op, a))
+	k.copies, k.loops = int(copiesOf(k.op, a)), loopsOf(a, s)
 	q := &k.quantizing
 	q.k, q.n = k, 0
 	k.n, k.units = 0, 0
@@ -480,7 +480,7 @@ func (k *quickProduct) runRows(lo, hi int, s *scratch) {
 				if !k.rows(up, &k.factors[1], b, row, i, s) {
 					return
 				}
-				pointwise[k.activation].loop(k.out[k.or.at(i)+row:][:n], up, y, nil)
+				pointwise[k.activation].fast(k.loops, k.out[k.or.at(i)+row:][:n], up, y, nil)
 				continue
 			}
 			k.finish(y, f, row, i)
@@ -505,7 +505,7 @@ func (k *quickProduct) rows(y []float32, f *factor, b, first, i int, s *scratch)
 			f.floats.Row(y, w, stride, k.row(i))
 		}
 	}
-	f.steps(y, first)
+	f.steps(y, first, k.loops)
 	return true
 }
 
@@ -517,9 +517,7 @@ func (k *quickProduct) finish(y []float32, f *factor, first, i int) {
 		copy(out, y)
 		return
 	}
-	for j, r := range k.residual[k.rr.at(i)+column:][:len(y)] {
-		out[j] = y[j] + r
-	}
+	k.loops.Add(out, y, k.residual[k.rr.at(i)+column:][:len(y)])
 }
 
 // row returns row i of x.
@@ -554,11 +552,11 @@ func (k *quickProduct) panel(f *factor, b, row, first int, s *scratch) {
 		}
 		y := y[i*simd.PanelRows:][:n]
 		at := b*k.m + first + i
-		f.steps(y, row)
+		f.steps(y, row, k.loops)
 		if up != nil {
 			up := up[i*simd.PanelRows:][:n]
-			k.factors[1].steps(up, row)
-			pointwise[k.activation].loop(k.out[k.or.at(at)+row:][:n], up, y, nil)
+			k.factors[1].steps(up, row, k.loops)
+			pointwise[k.activation].fast(k.loops, k.out[k.or.at(at)+row:][:n], up, y, nil)
 			continue
 		}
 		k.finish(y, f, row, at)
