@@ -115,7 +115,7 @@ fmt:
 # assembly is outside of those modules, so a cached result would not see a change of it.
 generated:
 	cd quant/_asm && $(GO) vet . && $(GO) test -count=1 .
-	cd kernels/cpu/_asm && $(GO) vet ./... && $(GO) test -count=1 .
+	cd kernels/cpu/_asm && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 $(GOTEST):
 	@$(GO) build -o $@ ./tests/gotest
