@@ -91,3 +91,211 @@ func iq4nlRowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 //go:noescape
 func mxfp4RowsDot(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+
+// The tiles add 256 elements of a panel, of 32 rows, times those of tiles*n rows of activations, whose
+// stretches are ActBytes apart, to c [row of activations][32]. The codes of the panel have their
+// signs. n is the last number of the name. Before it is the level; the panels of I8MM are wide.
+
+//go:noescape
+func tile16NEONx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile16NEONx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16NEONx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16NEONx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32NEONx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32NEONx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32NEONx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32NEONx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallNEONx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallNEONx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermNEONx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermNEONx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTwoNEONx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTwoNEONx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile16Dotx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile16Dotx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile16Dotx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile16Dotx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16Dotx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16Dotx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16Dotx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16Dotx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32Dotx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32Dotx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32Dotx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32Dotx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Dotx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Dotx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Dotx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32Dotx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallDotx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallDotx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallDotx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallDotx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermDotx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermDotx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermDotx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermDotx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTwoDotx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTwoDotx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTwoDotx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile16I8MMx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile16I8MMx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile16I8MMx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile16I8MMx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16I8MMx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16I8MMx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16I8MMx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins16I8MMx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32I8MMx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32I8MMx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32I8MMx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tile32I8MMx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32I8MMx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32I8MMx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32I8MMx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileMins32I8MMx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallI8MMx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallI8MMx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallI8MMx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileSmallI8MMx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermI8MMx6(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermI8MMx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermI8MMx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTermI8MMx1(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTwoI8MMx4(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTwoI8MMx2(c *float32, panel, act *byte, tiles int)
+
+//go:noescape
+func tileTwoI8MMx1(c *float32, panel, act *byte, tiles int)

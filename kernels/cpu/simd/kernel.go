@@ -15,9 +15,11 @@ type Kernel struct {
 	d     dtype.DType
 	form  *form
 	rows  rows   // nil means the definition
-	pack  packer // nil means pack
+	pack  packer // nil means form.pack
 	tiles []tile // by their sizes, from the largest one to 1; none means the definition
 	act   quantizer
+
+	callRows int // the greatest number of rows of activations that a call of a tile takes
 }
 
 type (
@@ -37,8 +39,8 @@ type (
 	}
 )
 
-// callRows is the greatest number of rows of activations that a call of a tile takes. It limits the
-// time of a call, about 50 us for the slowest tile.
+// callRows is the greatest number of rows of activations that a call of a tile takes, if a level has
+// no other. It limits the time of a call, about 50 us for the slowest tile.
 const callRows = 384
 
 // KernelOf returns the kernel of the format d for the level, and whether there is one. The level is
@@ -50,7 +52,7 @@ func KernelOf(d dtype.DType, level isa.Level) (*Kernel, bool) {
 	memo := &kernels[level][d]
 	k := memo.Load()
 	if k == nil {
-		k = &Kernel{d: d, form: &forms[d]}
+		k = &Kernel{d: d, form: &forms[d], callRows: callRows}
 		k.vectorise(level)
 		memo.Store(k)
 	}
@@ -164,7 +166,7 @@ func (k *Kernel) Panel(sums []float32, w []byte, rowBytes, rows, n int, act []by
 	for b := 0; 256*b < n; b++ {
 		switch left := n - 256*b; {
 		case k.pack == nil:
-			pack(panel, k.d, w[b*step:], rowBytes, rows, left)
+			k.form.pack(panel, k.d, w[b*step:], rowBytes, rows, left)
 		case rows == PanelRows && left >= 256:
 			k.pack(&panel[0], &w[b*step], rowBytes)
 		default:
@@ -182,7 +184,7 @@ func (k *Kernel) Panel(sums []float32, w []byte, rowBytes, rows, n int, act []by
 func (k *Kernel) multiply(sums []float32, panel, act []byte) {
 	for i := 0; len(sums) > 0; {
 		t := k.tiles[i]
-		count := min(len(sums)/PanelRows, callRows) / t.size
+		count := min(len(sums)/PanelRows, k.callRows) / t.size
 		if count == 0 {
 			i++
 			continue

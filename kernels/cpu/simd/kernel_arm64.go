@@ -9,12 +9,88 @@ import (
 
 // vectorise sets the functions of the level.
 func (k *Kernel) vectorise(level isa.Level) {
-	switch {
-	case level >= isa.DotProd:
-		k.rows = rowsDot[k.d]
-	case level >= isa.NEON:
-		k.rows = rowsNEON[k.d]
+	if level < isa.NEON {
+		return
 	}
+	k.form = &signed[k.d]
+	k.rows = rowsNEON[k.d]
+	k.tiles = tilesNEON.of(k.form)
+	k.callRows = 64
+	if level < isa.DotProd {
+		return
+	}
+	k.rows = rowsDot[k.d]
+	k.tiles = tilesDot.of(k.form)
+	k.callRows = callRows
+	if level < isa.I8MM {
+		return
+	}
+	k.form = &wide[k.d]
+	k.tiles = tilesI8MM.of(k.form)
+}
+
+// The forms of panels whose codes have their signs.
+var signed, wide = signedForms(false), signedForms(true)
+
+func signedForms(wide bool) [dtype.Count]form {
+	list := forms
+	for d := range list {
+		list[d].bias = 0
+		list[d].wide = wide
+	}
+	return list
+}
+
+// tileSet has the tiles of a level.
+type tileSet struct{ group16, mins16, group32, mins32, small, term, two []tile }
+
+// of returns the tiles of formats of the form.
+func (s *tileSet) of(f *form) []tile {
+	switch {
+	case f.group == 16 && f.mins:
+		return s.mins16
+	case f.group == 16:
+		return s.group16
+	case f.group == 32 && f.mins:
+		return s.mins32
+	case f.group == 32:
+		return s.group32
+	case f.mins:
+		return s.term
+	case f.two:
+		return s.two
+	}
+	return s.small
+}
+
+var tilesNEON = tileSet{
+	group16: []tile{{2, tile16NEONx2}, {1, tile16NEONx1}},
+	mins16:  []tile{{2, tileMins16NEONx2}, {1, tileMins16NEONx1}},
+	group32: []tile{{2, tile32NEONx2}, {1, tile32NEONx1}},
+	mins32:  []tile{{2, tileMins32NEONx2}, {1, tileMins32NEONx1}},
+	small:   []tile{{2, tileSmallNEONx2}, {1, tileSmallNEONx1}},
+	term:    []tile{{2, tileTermNEONx2}, {1, tileTermNEONx1}},
+	two:     []tile{{2, tileTwoNEONx2}, {1, tileTwoNEONx1}},
+}
+
+var tilesDot = tileSet{
+	group16: []tile{{6, tile16Dotx6}, {4, tile16Dotx4}, {2, tile16Dotx2}, {1, tile16Dotx1}},
+	mins16:  []tile{{6, tileMins16Dotx6}, {4, tileMins16Dotx4}, {2, tileMins16Dotx2}, {1, tileMins16Dotx1}},
+	group32: []tile{{6, tile32Dotx6}, {4, tile32Dotx4}, {2, tile32Dotx2}, {1, tile32Dotx1}},
+	mins32:  []tile{{6, tileMins32Dotx6}, {4, tileMins32Dotx4}, {2, tileMins32Dotx2}, {1, tileMins32Dotx1}},
+	small:   []tile{{6, tileSmallDotx6}, {4, tileSmallDotx4}, {2, tileSmallDotx2}, {1, tileSmallDotx1}},
+	term:    []tile{{6, tileTermDotx6}, {4, tileTermDotx4}, {2, tileTermDotx2}, {1, tileTermDotx1}},
+	two:     []tile{{4, tileTwoDotx4}, {2, tileTwoDotx2}, {1, tileTwoDotx1}},
+}
+
+var tilesI8MM = tileSet{
+	group16: []tile{{6, tile16I8MMx6}, {4, tile16I8MMx4}, {2, tile16I8MMx2}, {1, tile16I8MMx1}},
+	mins16:  []tile{{6, tileMins16I8MMx6}, {4, tileMins16I8MMx4}, {2, tileMins16I8MMx2}, {1, tileMins16I8MMx1}},
+	group32: []tile{{6, tile32I8MMx6}, {4, tile32I8MMx4}, {2, tile32I8MMx2}, {1, tile32I8MMx1}},
+	mins32:  []tile{{6, tileMins32I8MMx6}, {4, tileMins32I8MMx4}, {2, tileMins32I8MMx2}, {1, tileMins32I8MMx1}},
+	small:   []tile{{6, tileSmallI8MMx6}, {4, tileSmallI8MMx4}, {2, tileSmallI8MMx2}, {1, tileSmallI8MMx1}},
+	term:    []tile{{6, tileTermI8MMx6}, {4, tileTermI8MMx4}, {2, tileTermI8MMx2}, {1, tileTermI8MMx1}},
+	two:     []tile{{4, tileTwoI8MMx4}, {2, tileTwoI8MMx2}, {1, tileTwoI8MMx1}},
 }
 
 var rowsNEON = [dtype.Count]rows{

@@ -12,8 +12,9 @@ import (
 const PanelRows = 32
 
 // A panel is 256 elements of 32 rows, arranged for tiles: products with several rows of activations.
-// It begins with the codes without a sign, [64][32 rows][4], in the order of the activations. Then
-// follow, for super-blocks,
+// It begins with the codes, plus what makes them unsigned where a form says so, in the order of the
+// activations: [64][32 rows][4], or [32][32 rows][8] if the form is wide. Then follow, for
+// super-blocks,
 //
 //	[8 or 16][32]int32   the scales of the groups of 32 or of 16, in the order of the activations
 //	[4 or 8][32][2]int16 the minima, or what the codes have too much times the scales, of groups in
@@ -35,8 +36,9 @@ const (
 
 // form says how the tiles of a format compute.
 type form struct {
-	group int // elements of a scale in a super-block: 16 or 32; 0 for small blocks
-	bias  int // what the codes of the panel have too much
+	group int  // elements of a scale in a super-block: 16 or 32; 0 for small blocks
+	bias  int  // what the codes of the panel have too much
+	wide  bool // the steps of the panel have 8 elements, not 4
 	mins  bool
 	two   bool // small blocks with two scales
 	order *Order
@@ -77,9 +79,8 @@ var forms = [dtype.Count]form{
 
 // pack sets the panel to 256 elements of up to 32 rows, which begin at w and are rowBytes apart. n
 // is the number of elements of a row that are left, if there are fewer. The others are 0.
-func pack(panel []byte, d dtype.DType, w []byte, rowBytes, rows, n int) {
+func (f *form) pack(panel []byte, d dtype.DType, w []byte, rowBytes, rows, n int) {
 	clear(panel[:PanelBytes])
-	f := &forms[d]
 	for r := range rows {
 		src := w[r*rowBytes:]
 		if f.group > 0 {
@@ -106,10 +107,14 @@ func pack(panel []byte, d dtype.DType, w []byte, rowBytes, rows, n int) {
 
 // packCodes writes the codes, which begin at element first of the stretch, of row r.
 func (f *form) packCodes(panel []byte, codes []int8, first, r int) {
+	step := 4
+	if f.wide {
+		step = 8
+	}
 	for i, c := range codes {
 		at := first + i
 		at = 32*int(f.order[at/32]) + at%32
-		panel[at/4*4*PanelRows+4*r+at%4] = byte(int(c) + f.bias)
+		panel[(at/step*PanelRows+r)*step+at%step] = byte(int(c) + f.bias)
 	}
 }
 

@@ -5358,6 +5358,13348 @@ done:
 	CBNZ R3, row
 	RET
 
+TEXT ·tile16NEONx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0x3dc05125 // ldr q5, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0959d // mla v29.4s, v12.4s, v0.4s
+	WORD $0x4ea195bc // mla v28.4s, v13.4s, v1.4s
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0x3dc05525 // ldr q5, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0959d // mla v29.4s, v12.4s, v0.4s
+	WORD $0x4ea195bc // mla v28.4s, v13.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16NEONx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0x3dc05125 // ldr q5, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0959d // mla v29.4s, v12.4s, v0.4s
+	WORD $0x4ea195bc // mla v28.4s, v13.4s, v1.4s
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0x3dc05525 // ldr q5, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0959d // mla v29.4s, v12.4s, v0.4s
+	WORD $0x4ea195bc // mla v28.4s, v13.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44204c // smlal v12.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204d // smlal2 v13.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206c // smlal v12.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206d // smlal2 v13.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64204c // smlal v12.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204d // smlal2 v13.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206c // smlal v12.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206d // smlal2 v13.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44284c // smlal v12.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284d // smlal2 v13.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286c // smlal v12.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286d // smlal2 v13.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64284c // smlal v12.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284d // smlal2 v13.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286c // smlal v12.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286d // smlal2 v13.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44204c // smlal v12.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204d // smlal2 v13.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206c // smlal v12.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206d // smlal2 v13.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64204c // smlal v12.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204d // smlal2 v13.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206c // smlal v12.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206d // smlal2 v13.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44284c // smlal v12.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284d // smlal2 v13.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286c // smlal v12.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286d // smlal2 v13.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64284c // smlal v12.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284d // smlal2 v13.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286c // smlal v12.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286d // smlal2 v13.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4eaccc5d // fmls v29.4s, v2.4s, v12.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4eadcc7c // fmls v28.4s, v3.4s, v13.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32NEONx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0x3dc05125 // ldr q5, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0x3dc05525 // ldr q5, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0959d // mla v29.4s, v12.4s, v0.4s
+	WORD $0x4ea195bc // mla v28.4s, v13.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32NEONx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0x3dc05125 // ldr q5, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0x3dc05525 // ldr q5, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0959d // mla v29.4s, v12.4s, v0.4s
+	WORD $0x4ea195bc // mla v28.4s, v13.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44204c // smlal v12.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204d // smlal2 v13.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206c // smlal v12.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206d // smlal2 v13.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64204c // smlal v12.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204d // smlal2 v13.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206c // smlal v12.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206d // smlal2 v13.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44284c // smlal v12.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284d // smlal2 v13.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286c // smlal v12.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286d // smlal2 v13.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64284c // smlal v12.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284d // smlal2 v13.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286c // smlal v12.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286d // smlal2 v13.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4eaccc5d // fmls v29.4s, v2.4s, v12.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4eadcc7c // fmls v28.4s, v3.4s, v13.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallNEONx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0x3dc05125 // ldr q5, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0x3dc05525 // ldr q5, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dd29 // fmul v9.4s, v9.4s, v6.4s
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd8c // fmul v12.4s, v12.4s, v6.4s
+	WORD $0x4e2cd7bd // fadd v29.4s, v29.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26ddad // fmul v13.4s, v13.4s, v6.4s
+	WORD $0x4e2dd79c // fadd v28.4s, v28.4s, v13.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermNEONx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0x3dc05125 // ldr q5, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0x3dc05525 // ldr q5, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f851048 // fmla v8.4s, v2.4s, v5.s[0]
+	WORD $0x4f849108 // fmul v8.4s, v8.4s, v4.s[0]
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f851069 // fmla v9.4s, v3.4s, v5.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x7d4281a5 // ldr h5, [x13, #320]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4f85104c // fmla v12.4s, v2.4s, v5.s[0]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e2cd7bd // fadd v29.4s, v29.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4f85106d // fmla v13.4s, v3.4s, v5.s[0]
+	WORD $0x4f8491ad // fmul v13.4s, v13.4s, v4.s[0]
+	WORD $0x4e2dd79c // fadd v28.4s, v28.4s, v13.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTwoNEONx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0x3dc05125 // ldr q5, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd1b // fmul v27.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd3a // fmul v26.4s, v9.4s, v1.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd99 // fmul v25.4s, v12.4s, v0.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddb8 // fmul v24.4s, v13.4s, v1.4s
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0x3dc05525 // ldr q5, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e0404a7 // dup v7.4s, v5.s[0]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e0c04a7 // dup v7.4s, v5.s[1]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e1404a7 // dup v7.4s, v5.s[2]
+	WORD $0x0e27c00c // smull v12.8h, v0.8b, v7.8b
+	WORD $0x4e27c00d // smull2 v13.8h, v0.16b, v7.16b
+	WORD $0x0e27c02e // smull v14.8h, v1.8b, v7.8b
+	WORD $0x4e27c02f // smull2 v15.8h, v1.16b, v7.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4e1c04a7 // dup v7.4s, v5.s[3]
+	WORD $0x0e27800c // smlal v12.8h, v0.8b, v7.8b
+	WORD $0x4e606994 // sadalp v20.4s, v12.8h
+	WORD $0x4e27800d // smlal2 v13.8h, v0.16b, v7.16b
+	WORD $0x4e6069b5 // sadalp v21.4s, v13.8h
+	WORD $0x0e27802e // smlal v14.8h, v1.8b, v7.8b
+	WORD $0x4e6069d6 // sadalp v22.4s, v14.8h
+	WORD $0x4e27802f // smlal2 v15.8h, v1.16b, v7.16b
+	WORD $0x4e6069f7 // sadalp v23.4s, v15.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0x4eb5be8c // addp v12.4s, v20.4s, v21.4s
+	WORD $0x4eb7becd // addp v13.4s, v22.4s, v23.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cc5b // fmla v27.4s, v2.4s, v8.4s
+	WORD $0x4f84937b // fmul v27.4s, v27.4s, v4.s[0]
+	WORD $0x4e3bd7ff // fadd v31.4s, v31.4s, v27.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc7a // fmla v26.4s, v3.4s, v9.4s
+	WORD $0x4f84935a // fmul v26.4s, v26.4s, v4.s[0]
+	WORD $0x4e3ad7de // fadd v30.4s, v30.4s, v26.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc59 // fmla v25.4s, v2.4s, v12.4s
+	WORD $0x4f849339 // fmul v25.4s, v25.4s, v4.s[0]
+	WORD $0x4e39d7bd // fadd v29.4s, v29.4s, v25.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc78 // fmla v24.4s, v3.4s, v13.4s
+	WORD $0x4f849318 // fmul v24.4s, v24.4s, v4.s[0]
+	WORD $0x4e38d79c // fadd v28.4s, v28.4s, v24.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile16NEONx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16NEONx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32NEONx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32NEONx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallNEONx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dd29 // fmul v9.4s, v9.4s, v6.4s
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermNEONx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f851048 // fmla v8.4s, v2.4s, v5.s[0]
+	WORD $0x4f849108 // fmul v8.4s, v8.4s, v4.s[0]
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f851069 // fmla v9.4s, v3.4s, v5.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTwoNEONx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00124 // ldr q4, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd1d // fmul v29.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd3c // fmul v28.4s, v9.4s, v1.4s
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00524 // ldr q4, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e040486 // dup v6.4s, v4.s[0]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4e0c0486 // dup v6.4s, v4.s[1]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e140486 // dup v6.4s, v4.s[2]
+	WORD $0x0e26c008 // smull v8.8h, v0.8b, v6.8b
+	WORD $0x4e26c009 // smull2 v9.8h, v0.16b, v6.16b
+	WORD $0x0e26c02a // smull v10.8h, v1.8b, v6.8b
+	WORD $0x4e26c02b // smull2 v11.8h, v1.16b, v6.16b
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4e1c0486 // dup v6.4s, v4.s[3]
+	WORD $0x0e268008 // smlal v8.8h, v0.8b, v6.8b
+	WORD $0x4e606910 // sadalp v16.4s, v8.8h
+	WORD $0x4e268009 // smlal2 v9.8h, v0.16b, v6.16b
+	WORD $0x4e606931 // sadalp v17.4s, v9.8h
+	WORD $0x0e26802a // smlal v10.8h, v1.8b, v6.8b
+	WORD $0x4e606952 // sadalp v18.4s, v10.8h
+	WORD $0x4e26802b // smlal2 v11.8h, v1.16b, v6.16b
+	WORD $0x4e606973 // sadalp v19.4s, v11.8h
+	WORD $0x4eb1be08 // addp v8.4s, v16.4s, v17.4s
+	WORD $0x4eb3be49 // addp v9.4s, v18.4s, v19.4s
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cc5d // fmla v29.4s, v2.4s, v8.4s
+	WORD $0x4f8493bd // fmul v29.4s, v29.4s, v4.s[0]
+	WORD $0x4e3dd7ff // fadd v31.4s, v31.4s, v29.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc7c // fmla v28.4s, v3.4s, v9.4s
+	WORD $0x4f84939c // fmul v28.4s, v28.4s, v4.s[0]
+	WORD $0x4e3cd7de // fadd v30.4s, v30.4s, v28.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile16Dotx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0x3dc14126 // ldr q6, [x9, #1280]
+	WORD $0x3dc19127 // ldr q7, [x9, #1600]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	WORD $0x4ea09617 // mla v23.4s, v16.4s, v0.4s
+	WORD $0x4ea19636 // mla v22.4s, v17.4s, v1.4s
+	WORD $0x4ea09655 // mla v21.4s, v18.4s, v0.4s
+	WORD $0x4ea19674 // mla v20.4s, v19.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0x3dc14526 // ldr q6, [x9, #1296]
+	WORD $0x3dc19527 // ldr q7, [x9, #1616]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	WORD $0x4ea09617 // mla v23.4s, v16.4s, v0.4s
+	WORD $0x4ea19636 // mla v22.4s, v17.4s, v1.4s
+	WORD $0x4ea09655 // mla v21.4s, v18.4s, v0.4s
+	WORD $0x4ea19674 // mla v20.4s, v19.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD $0x4f861364 // fmla v4.4s, v27.4s, v6.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x6e21df5a // fmul v26.4s, v26.4s, v1.4s
+	WORD $0x4f861345 // fmla v5.4s, v26.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD $0x4f861324 // fmla v4.4s, v25.4s, v6.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x6e21df18 // fmul v24.4s, v24.4s, v1.4s
+	WORD $0x4f861305 // fmla v5.4s, v24.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	WORD $0xad501564 // ldp q4, q5, [x11, #512]
+	WORD $0xbd463046 // ldr s6, [x2, #1584]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x6e20def7 // fmul v23.4s, v23.4s, v0.4s
+	WORD $0x4f8612e4 // fmla v4.4s, v23.4s, v6.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x6e21ded6 // fmul v22.4s, v22.4s, v1.4s
+	WORD $0x4f8612c5 // fmla v5.4s, v22.4s, v6.s[0]
+	WORD $0xad101564 // stp q4, q5, [x11, #512]
+	WORD $0xad541564 // ldp q4, q5, [x11, #640]
+	WORD $0xbd477046 // ldr s6, [x2, #1904]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4f8612a4 // fmla v4.4s, v21.4s, v6.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x6e21de94 // fmul v20.4s, v20.4s, v1.4s
+	WORD $0x4f861285 // fmla v5.4s, v20.4s, v6.s[0]
+	WORD $0xad141564 // stp q4, q5, [x11, #640]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16Dotx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0x3dc14126 // ldr q6, [x9, #1280]
+	WORD $0x3dc19127 // ldr q7, [x9, #1600]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	WORD $0x4ea09617 // mla v23.4s, v16.4s, v0.4s
+	WORD $0x4ea19636 // mla v22.4s, v17.4s, v1.4s
+	WORD $0x4ea09655 // mla v21.4s, v18.4s, v0.4s
+	WORD $0x4ea19674 // mla v20.4s, v19.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0x3dc14526 // ldr q6, [x9, #1296]
+	WORD $0x3dc19527 // ldr q7, [x9, #1616]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	WORD $0x4ea09617 // mla v23.4s, v16.4s, v0.4s
+	WORD $0x4ea19636 // mla v22.4s, v17.4s, v1.4s
+	WORD $0x4ea09655 // mla v21.4s, v18.4s, v0.4s
+	WORD $0x4ea19674 // mla v20.4s, v19.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44204a // smlal v10.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204b // smlal2 v11.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206a // smlal v10.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206b // smlal2 v11.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f44204c // smlal v12.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204d // smlal2 v13.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206c // smlal v12.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206d // smlal2 v13.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f44204e // smlal v14.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204f // smlal2 v15.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206e // smlal v14.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206f // smlal2 v15.4s, v3.8h, v4.h[1]
+	WORD $0x3dc18044 // ldr q4, [x2, #1536]
+	WORD $0x0f442050 // smlal v16.4s, v2.4h, v4.h[0]
+	WORD $0x4f442051 // smlal2 v17.4s, v2.8h, v4.h[0]
+	WORD $0x0f542070 // smlal v16.4s, v3.4h, v4.h[1]
+	WORD $0x4f542071 // smlal2 v17.4s, v3.8h, v4.h[1]
+	WORD $0x3dc1d044 // ldr q4, [x2, #1856]
+	WORD $0x0f442052 // smlal v18.4s, v2.4h, v4.h[0]
+	WORD $0x4f442053 // smlal2 v19.4s, v2.8h, v4.h[0]
+	WORD $0x0f542072 // smlal v18.4s, v3.4h, v4.h[1]
+	WORD $0x4f542073 // smlal2 v19.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64204a // smlal v10.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204b // smlal2 v11.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206a // smlal v10.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206b // smlal2 v11.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f64204c // smlal v12.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204d // smlal2 v13.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206c // smlal v12.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206d // smlal2 v13.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f64204e // smlal v14.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204f // smlal2 v15.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206e // smlal v14.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206f // smlal2 v15.4s, v3.8h, v4.h[3]
+	WORD $0x3dc18044 // ldr q4, [x2, #1536]
+	WORD $0x0f642050 // smlal v16.4s, v2.4h, v4.h[2]
+	WORD $0x4f642051 // smlal2 v17.4s, v2.8h, v4.h[2]
+	WORD $0x0f742070 // smlal v16.4s, v3.4h, v4.h[3]
+	WORD $0x4f742071 // smlal2 v17.4s, v3.8h, v4.h[3]
+	WORD $0x3dc1d044 // ldr q4, [x2, #1856]
+	WORD $0x0f642052 // smlal v18.4s, v2.4h, v4.h[2]
+	WORD $0x4f642053 // smlal2 v19.4s, v2.8h, v4.h[2]
+	WORD $0x0f742072 // smlal v18.4s, v3.4h, v4.h[3]
+	WORD $0x4f742073 // smlal2 v19.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44284a // smlal v10.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284b // smlal2 v11.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286a // smlal v10.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286b // smlal2 v11.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f44284c // smlal v12.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284d // smlal2 v13.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286c // smlal v12.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286d // smlal2 v13.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f44284e // smlal v14.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284f // smlal2 v15.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286e // smlal v14.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286f // smlal2 v15.4s, v3.8h, v4.h[5]
+	WORD $0x3dc18044 // ldr q4, [x2, #1536]
+	WORD $0x0f442850 // smlal v16.4s, v2.4h, v4.h[4]
+	WORD $0x4f442851 // smlal2 v17.4s, v2.8h, v4.h[4]
+	WORD $0x0f542870 // smlal v16.4s, v3.4h, v4.h[5]
+	WORD $0x4f542871 // smlal2 v17.4s, v3.8h, v4.h[5]
+	WORD $0x3dc1d044 // ldr q4, [x2, #1856]
+	WORD $0x0f442852 // smlal v18.4s, v2.4h, v4.h[4]
+	WORD $0x4f442853 // smlal2 v19.4s, v2.8h, v4.h[4]
+	WORD $0x0f542872 // smlal v18.4s, v3.4h, v4.h[5]
+	WORD $0x4f542873 // smlal2 v19.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64284a // smlal v10.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284b // smlal2 v11.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286a // smlal v10.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286b // smlal2 v11.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f64284c // smlal v12.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284d // smlal2 v13.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286c // smlal v12.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286d // smlal2 v13.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f64284e // smlal v14.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284f // smlal2 v15.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286e // smlal v14.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286f // smlal2 v15.4s, v3.8h, v4.h[7]
+	WORD $0x3dc18044 // ldr q4, [x2, #1536]
+	WORD $0x0f642850 // smlal v16.4s, v2.4h, v4.h[6]
+	WORD $0x4f642851 // smlal2 v17.4s, v2.8h, v4.h[6]
+	WORD $0x0f742870 // smlal v16.4s, v3.4h, v4.h[7]
+	WORD $0x4f742871 // smlal2 v17.4s, v3.8h, v4.h[7]
+	WORD $0x3dc1d044 // ldr q4, [x2, #1856]
+	WORD $0x0f642852 // smlal v18.4s, v2.4h, v4.h[6]
+	WORD $0x4f642853 // smlal2 v19.4s, v2.8h, v4.h[6]
+	WORD $0x0f742872 // smlal v18.4s, v3.4h, v4.h[7]
+	WORD $0x4f742873 // smlal2 v19.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44204a // smlal v10.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204b // smlal2 v11.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206a // smlal v10.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206b // smlal2 v11.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f44204c // smlal v12.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204d // smlal2 v13.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206c // smlal v12.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206d // smlal2 v13.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f44204e // smlal v14.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204f // smlal2 v15.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206e // smlal v14.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206f // smlal2 v15.4s, v3.8h, v4.h[1]
+	WORD $0x3dc18444 // ldr q4, [x2, #1552]
+	WORD $0x0f442050 // smlal v16.4s, v2.4h, v4.h[0]
+	WORD $0x4f442051 // smlal2 v17.4s, v2.8h, v4.h[0]
+	WORD $0x0f542070 // smlal v16.4s, v3.4h, v4.h[1]
+	WORD $0x4f542071 // smlal2 v17.4s, v3.8h, v4.h[1]
+	WORD $0x3dc1d444 // ldr q4, [x2, #1872]
+	WORD $0x0f442052 // smlal v18.4s, v2.4h, v4.h[0]
+	WORD $0x4f442053 // smlal2 v19.4s, v2.8h, v4.h[0]
+	WORD $0x0f542072 // smlal v18.4s, v3.4h, v4.h[1]
+	WORD $0x4f542073 // smlal2 v19.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64204a // smlal v10.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204b // smlal2 v11.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206a // smlal v10.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206b // smlal2 v11.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f64204c // smlal v12.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204d // smlal2 v13.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206c // smlal v12.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206d // smlal2 v13.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f64204e // smlal v14.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204f // smlal2 v15.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206e // smlal v14.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206f // smlal2 v15.4s, v3.8h, v4.h[3]
+	WORD $0x3dc18444 // ldr q4, [x2, #1552]
+	WORD $0x0f642050 // smlal v16.4s, v2.4h, v4.h[2]
+	WORD $0x4f642051 // smlal2 v17.4s, v2.8h, v4.h[2]
+	WORD $0x0f742070 // smlal v16.4s, v3.4h, v4.h[3]
+	WORD $0x4f742071 // smlal2 v17.4s, v3.8h, v4.h[3]
+	WORD $0x3dc1d444 // ldr q4, [x2, #1872]
+	WORD $0x0f642052 // smlal v18.4s, v2.4h, v4.h[2]
+	WORD $0x4f642053 // smlal2 v19.4s, v2.8h, v4.h[2]
+	WORD $0x0f742072 // smlal v18.4s, v3.4h, v4.h[3]
+	WORD $0x4f742073 // smlal2 v19.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44284a // smlal v10.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284b // smlal2 v11.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286a // smlal v10.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286b // smlal2 v11.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f44284c // smlal v12.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284d // smlal2 v13.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286c // smlal v12.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286d // smlal2 v13.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f44284e // smlal v14.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284f // smlal2 v15.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286e // smlal v14.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286f // smlal2 v15.4s, v3.8h, v4.h[5]
+	WORD $0x3dc18444 // ldr q4, [x2, #1552]
+	WORD $0x0f442850 // smlal v16.4s, v2.4h, v4.h[4]
+	WORD $0x4f442851 // smlal2 v17.4s, v2.8h, v4.h[4]
+	WORD $0x0f542870 // smlal v16.4s, v3.4h, v4.h[5]
+	WORD $0x4f542871 // smlal2 v17.4s, v3.8h, v4.h[5]
+	WORD $0x3dc1d444 // ldr q4, [x2, #1872]
+	WORD $0x0f442852 // smlal v18.4s, v2.4h, v4.h[4]
+	WORD $0x4f442853 // smlal2 v19.4s, v2.8h, v4.h[4]
+	WORD $0x0f542872 // smlal v18.4s, v3.4h, v4.h[5]
+	WORD $0x4f542873 // smlal2 v19.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64284a // smlal v10.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284b // smlal2 v11.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286a // smlal v10.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286b // smlal2 v11.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f64284c // smlal v12.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284d // smlal2 v13.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286c // smlal v12.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286d // smlal2 v13.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f64284e // smlal v14.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284f // smlal2 v15.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286e // smlal v14.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286f // smlal2 v15.4s, v3.8h, v4.h[7]
+	WORD $0x3dc18444 // ldr q4, [x2, #1552]
+	WORD $0x0f642850 // smlal v16.4s, v2.4h, v4.h[6]
+	WORD $0x4f642851 // smlal2 v17.4s, v2.8h, v4.h[6]
+	WORD $0x0f742870 // smlal v16.4s, v3.4h, v4.h[7]
+	WORD $0x4f742871 // smlal2 v17.4s, v3.8h, v4.h[7]
+	WORD $0x3dc1d444 // ldr q4, [x2, #1872]
+	WORD $0x0f642852 // smlal v18.4s, v2.4h, v4.h[6]
+	WORD $0x4f642853 // smlal2 v19.4s, v2.8h, v4.h[6]
+	WORD $0x0f742872 // smlal v18.4s, v3.4h, v4.h[7]
+	WORD $0x4f742873 // smlal2 v19.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacc5d // fmls v29.4s, v2.4s, v10.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcc7c // fmls v28.4s, v3.4s, v11.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4eaccc5b // fmls v27.4s, v2.4s, v12.4s
+	WORD $0x4f861364 // fmla v4.4s, v27.4s, v6.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x6e21df5a // fmul v26.4s, v26.4s, v1.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4eadcc7a // fmls v26.4s, v3.4s, v13.4s
+	WORD $0x4f861345 // fmla v5.4s, v26.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4eaecc59 // fmls v25.4s, v2.4s, v14.4s
+	WORD $0x4f861324 // fmla v4.4s, v25.4s, v6.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x6e21df18 // fmul v24.4s, v24.4s, v1.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4eafcc78 // fmls v24.4s, v3.4s, v15.4s
+	WORD $0x4f861305 // fmla v5.4s, v24.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	WORD $0xad501564 // ldp q4, q5, [x11, #512]
+	WORD $0xbd463046 // ldr s6, [x2, #1584]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x6e20def7 // fmul v23.4s, v23.4s, v0.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4eb0cc57 // fmls v23.4s, v2.4s, v16.4s
+	WORD $0x4f8612e4 // fmla v4.4s, v23.4s, v6.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x6e21ded6 // fmul v22.4s, v22.4s, v1.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4eb1cc76 // fmls v22.4s, v3.4s, v17.4s
+	WORD $0x4f8612c5 // fmla v5.4s, v22.4s, v6.s[0]
+	WORD $0xad101564 // stp q4, q5, [x11, #512]
+	WORD $0xad541564 // ldp q4, q5, [x11, #640]
+	WORD $0xbd477046 // ldr s6, [x2, #1904]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4eb2cc55 // fmls v21.4s, v2.4s, v18.4s
+	WORD $0x4f8612a4 // fmla v4.4s, v21.4s, v6.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x6e21de94 // fmul v20.4s, v20.4s, v1.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4eb3cc74 // fmls v20.4s, v3.4s, v19.4s
+	WORD $0x4f861285 // fmla v5.4s, v20.4s, v6.s[0]
+	WORD $0xad141564 // stp q4, q5, [x11, #640]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32Dotx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0x3dc14126 // ldr q6, [x9, #1280]
+	WORD $0x3dc19127 // ldr q7, [x9, #1600]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0x3dc14526 // ldr q6, [x9, #1296]
+	WORD $0x3dc19527 // ldr q7, [x9, #1616]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	WORD $0x4ea09617 // mla v23.4s, v16.4s, v0.4s
+	WORD $0x4ea19636 // mla v22.4s, v17.4s, v1.4s
+	WORD $0x4ea09655 // mla v21.4s, v18.4s, v0.4s
+	WORD $0x4ea19674 // mla v20.4s, v19.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD $0x4f861364 // fmla v4.4s, v27.4s, v6.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x6e21df5a // fmul v26.4s, v26.4s, v1.4s
+	WORD $0x4f861345 // fmla v5.4s, v26.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD $0x4f861324 // fmla v4.4s, v25.4s, v6.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x6e21df18 // fmul v24.4s, v24.4s, v1.4s
+	WORD $0x4f861305 // fmla v5.4s, v24.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	WORD $0xad501564 // ldp q4, q5, [x11, #512]
+	WORD $0xbd463046 // ldr s6, [x2, #1584]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x6e20def7 // fmul v23.4s, v23.4s, v0.4s
+	WORD $0x4f8612e4 // fmla v4.4s, v23.4s, v6.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x6e21ded6 // fmul v22.4s, v22.4s, v1.4s
+	WORD $0x4f8612c5 // fmla v5.4s, v22.4s, v6.s[0]
+	WORD $0xad101564 // stp q4, q5, [x11, #512]
+	WORD $0xad541564 // ldp q4, q5, [x11, #640]
+	WORD $0xbd477046 // ldr s6, [x2, #1904]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4f8612a4 // fmla v4.4s, v21.4s, v6.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x6e21de94 // fmul v20.4s, v20.4s, v1.4s
+	WORD $0x4f861285 // fmla v5.4s, v20.4s, v6.s[0]
+	WORD $0xad141564 // stp q4, q5, [x11, #640]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32Dotx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0x3dc14126 // ldr q6, [x9, #1280]
+	WORD $0x3dc19127 // ldr q7, [x9, #1600]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0x3dc14526 // ldr q6, [x9, #1296]
+	WORD $0x3dc19527 // ldr q7, [x9, #1616]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	WORD $0x4ea09617 // mla v23.4s, v16.4s, v0.4s
+	WORD $0x4ea19636 // mla v22.4s, v17.4s, v1.4s
+	WORD $0x4ea09655 // mla v21.4s, v18.4s, v0.4s
+	WORD $0x4ea19674 // mla v20.4s, v19.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44204a // smlal v10.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204b // smlal2 v11.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206a // smlal v10.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206b // smlal2 v11.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f44204c // smlal v12.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204d // smlal2 v13.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206c // smlal v12.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206d // smlal2 v13.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f44204e // smlal v14.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204f // smlal2 v15.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206e // smlal v14.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206f // smlal2 v15.4s, v3.8h, v4.h[1]
+	WORD $0x3dc18844 // ldr q4, [x2, #1568]
+	WORD $0x0f442050 // smlal v16.4s, v2.4h, v4.h[0]
+	WORD $0x4f442051 // smlal2 v17.4s, v2.8h, v4.h[0]
+	WORD $0x0f542070 // smlal v16.4s, v3.4h, v4.h[1]
+	WORD $0x4f542071 // smlal2 v17.4s, v3.8h, v4.h[1]
+	WORD $0x3dc1d844 // ldr q4, [x2, #1888]
+	WORD $0x0f442052 // smlal v18.4s, v2.4h, v4.h[0]
+	WORD $0x4f442053 // smlal2 v19.4s, v2.8h, v4.h[0]
+	WORD $0x0f542072 // smlal v18.4s, v3.4h, v4.h[1]
+	WORD $0x4f542073 // smlal2 v19.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64204a // smlal v10.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204b // smlal2 v11.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206a // smlal v10.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206b // smlal2 v11.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f64204c // smlal v12.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204d // smlal2 v13.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206c // smlal v12.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206d // smlal2 v13.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f64204e // smlal v14.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204f // smlal2 v15.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206e // smlal v14.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206f // smlal2 v15.4s, v3.8h, v4.h[3]
+	WORD $0x3dc18844 // ldr q4, [x2, #1568]
+	WORD $0x0f642050 // smlal v16.4s, v2.4h, v4.h[2]
+	WORD $0x4f642051 // smlal2 v17.4s, v2.8h, v4.h[2]
+	WORD $0x0f742070 // smlal v16.4s, v3.4h, v4.h[3]
+	WORD $0x4f742071 // smlal2 v17.4s, v3.8h, v4.h[3]
+	WORD $0x3dc1d844 // ldr q4, [x2, #1888]
+	WORD $0x0f642052 // smlal v18.4s, v2.4h, v4.h[2]
+	WORD $0x4f642053 // smlal2 v19.4s, v2.8h, v4.h[2]
+	WORD $0x0f742072 // smlal v18.4s, v3.4h, v4.h[3]
+	WORD $0x4f742073 // smlal2 v19.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44284a // smlal v10.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284b // smlal2 v11.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286a // smlal v10.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286b // smlal2 v11.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f44284c // smlal v12.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284d // smlal2 v13.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286c // smlal v12.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286d // smlal2 v13.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f44284e // smlal v14.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284f // smlal2 v15.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286e // smlal v14.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286f // smlal2 v15.4s, v3.8h, v4.h[5]
+	WORD $0x3dc18844 // ldr q4, [x2, #1568]
+	WORD $0x0f442850 // smlal v16.4s, v2.4h, v4.h[4]
+	WORD $0x4f442851 // smlal2 v17.4s, v2.8h, v4.h[4]
+	WORD $0x0f542870 // smlal v16.4s, v3.4h, v4.h[5]
+	WORD $0x4f542871 // smlal2 v17.4s, v3.8h, v4.h[5]
+	WORD $0x3dc1d844 // ldr q4, [x2, #1888]
+	WORD $0x0f442852 // smlal v18.4s, v2.4h, v4.h[4]
+	WORD $0x4f442853 // smlal2 v19.4s, v2.8h, v4.h[4]
+	WORD $0x0f542872 // smlal v18.4s, v3.4h, v4.h[5]
+	WORD $0x4f542873 // smlal2 v19.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64284a // smlal v10.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284b // smlal2 v11.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286a // smlal v10.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286b // smlal2 v11.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f64284c // smlal v12.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284d // smlal2 v13.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286c // smlal v12.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286d // smlal2 v13.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f64284e // smlal v14.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284f // smlal2 v15.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286e // smlal v14.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286f // smlal2 v15.4s, v3.8h, v4.h[7]
+	WORD $0x3dc18844 // ldr q4, [x2, #1568]
+	WORD $0x0f642850 // smlal v16.4s, v2.4h, v4.h[6]
+	WORD $0x4f642851 // smlal2 v17.4s, v2.8h, v4.h[6]
+	WORD $0x0f742870 // smlal v16.4s, v3.4h, v4.h[7]
+	WORD $0x4f742871 // smlal2 v17.4s, v3.8h, v4.h[7]
+	WORD $0x3dc1d844 // ldr q4, [x2, #1888]
+	WORD $0x0f642852 // smlal v18.4s, v2.4h, v4.h[6]
+	WORD $0x4f642853 // smlal2 v19.4s, v2.8h, v4.h[6]
+	WORD $0x0f742872 // smlal v18.4s, v3.4h, v4.h[7]
+	WORD $0x4f742873 // smlal2 v19.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacc5d // fmls v29.4s, v2.4s, v10.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcc7c // fmls v28.4s, v3.4s, v11.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4eaccc5b // fmls v27.4s, v2.4s, v12.4s
+	WORD $0x4f861364 // fmla v4.4s, v27.4s, v6.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x6e21df5a // fmul v26.4s, v26.4s, v1.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4eadcc7a // fmls v26.4s, v3.4s, v13.4s
+	WORD $0x4f861345 // fmla v5.4s, v26.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4eaecc59 // fmls v25.4s, v2.4s, v14.4s
+	WORD $0x4f861324 // fmla v4.4s, v25.4s, v6.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x6e21df18 // fmul v24.4s, v24.4s, v1.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4eafcc78 // fmls v24.4s, v3.4s, v15.4s
+	WORD $0x4f861305 // fmla v5.4s, v24.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	WORD $0xad501564 // ldp q4, q5, [x11, #512]
+	WORD $0xbd463046 // ldr s6, [x2, #1584]
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x6e20def7 // fmul v23.4s, v23.4s, v0.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4eb0cc57 // fmls v23.4s, v2.4s, v16.4s
+	WORD $0x4f8612e4 // fmla v4.4s, v23.4s, v6.s[0]
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x6e21ded6 // fmul v22.4s, v22.4s, v1.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4eb1cc76 // fmls v22.4s, v3.4s, v17.4s
+	WORD $0x4f8612c5 // fmla v5.4s, v22.4s, v6.s[0]
+	WORD $0xad101564 // stp q4, q5, [x11, #512]
+	WORD $0xad541564 // ldp q4, q5, [x11, #640]
+	WORD $0xbd477046 // ldr s6, [x2, #1904]
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x6e20deb5 // fmul v21.4s, v21.4s, v0.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4eb2cc55 // fmls v21.4s, v2.4s, v18.4s
+	WORD $0x4f8612a4 // fmla v4.4s, v21.4s, v6.s[0]
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x6e21de94 // fmul v20.4s, v20.4s, v1.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4eb3cc74 // fmls v20.4s, v3.4s, v19.4s
+	WORD $0x4f861285 // fmla v5.4s, v20.4s, v6.s[0]
+	WORD $0xad141564 // stp q4, q5, [x11, #640]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallDotx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0x3dc14126 // ldr q6, [x9, #1280]
+	WORD $0x3dc19127 // ldr q7, [x9, #1600]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0x3dc14526 // ldr q6, [x9, #1296]
+	WORD $0x3dc19527 // ldr q7, [x9, #1616]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dd29 // fmul v9.4s, v9.4s, v6.4s
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x4e2ad7bd // fadd v29.4s, v29.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dd6b // fmul v11.4s, v11.4s, v6.4s
+	WORD $0x4e2bd79c // fadd v28.4s, v28.4s, v11.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd8c // fmul v12.4s, v12.4s, v6.4s
+	WORD $0x4e2cd77b // fadd v27.4s, v27.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26ddad // fmul v13.4s, v13.4s, v6.4s
+	WORD $0x4e2dd75a // fadd v26.4s, v26.4s, v13.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26ddce // fmul v14.4s, v14.4s, v6.4s
+	WORD $0x4e2ed739 // fadd v25.4s, v25.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26ddef // fmul v15.4s, v15.4s, v6.4s
+	WORD $0x4e2fd718 // fadd v24.4s, v24.4s, v15.4s
+	WORD $0xbd450184 // ldr s4, [x12, #1280]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26de10 // fmul v16.4s, v16.4s, v6.4s
+	WORD $0x4e30d6f7 // fadd v23.4s, v23.4s, v16.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26de31 // fmul v17.4s, v17.4s, v6.4s
+	WORD $0x4e31d6d6 // fadd v22.4s, v22.4s, v17.4s
+	WORD $0xbd464184 // ldr s4, [x12, #1600]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26de52 // fmul v18.4s, v18.4s, v6.4s
+	WORD $0x4e32d6b5 // fadd v21.4s, v21.4s, v18.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26de73 // fmul v19.4s, v19.4s, v6.4s
+	WORD $0x4e33d694 // fadd v20.4s, v20.4s, v19.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	WORD $0xad500560 // ldp q0, q1, [x11, #512]
+	WORD $0x4e37d400 // fadd v0.4s, v0.4s, v23.4s
+	WORD $0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
+	WORD $0xad100560 // stp q0, q1, [x11, #512]
+	WORD $0xad540560 // ldp q0, q1, [x11, #640]
+	WORD $0x4e35d400 // fadd v0.4s, v0.4s, v21.4s
+	WORD $0x4e34d421 // fadd v1.4s, v1.4s, v20.4s
+	WORD $0xad140560 // stp q0, q1, [x11, #640]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermDotx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0x3dc14126 // ldr q6, [x9, #1280]
+	WORD $0x3dc19127 // ldr q7, [x9, #1600]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0x3dc14526 // ldr q6, [x9, #1296]
+	WORD $0x3dc19527 // ldr q7, [x9, #1616]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0x4f86e010 // sdot v16.4s, v0.16b, v6.4b[0]
+	WORD $0x4f86e031 // sdot v17.4s, v1.16b, v6.4b[0]
+	WORD $0x4f87e012 // sdot v18.4s, v0.16b, v7.4b[0]
+	WORD $0x4f87e033 // sdot v19.4s, v1.16b, v7.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0x4fa6e010 // sdot v16.4s, v0.16b, v6.4b[1]
+	WORD $0x4fa6e031 // sdot v17.4s, v1.16b, v6.4b[1]
+	WORD $0x4fa7e012 // sdot v18.4s, v0.16b, v7.4b[1]
+	WORD $0x4fa7e033 // sdot v19.4s, v1.16b, v7.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0x4f86e810 // sdot v16.4s, v0.16b, v6.4b[2]
+	WORD $0x4f86e831 // sdot v17.4s, v1.16b, v6.4b[2]
+	WORD $0x4f87e812 // sdot v18.4s, v0.16b, v7.4b[2]
+	WORD $0x4f87e833 // sdot v19.4s, v1.16b, v7.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x4fa6e810 // sdot v16.4s, v0.16b, v6.4b[3]
+	WORD $0x4fa6e831 // sdot v17.4s, v1.16b, v6.4b[3]
+	WORD $0x4fa7e812 // sdot v18.4s, v0.16b, v7.4b[3]
+	WORD $0x4fa7e833 // sdot v19.4s, v1.16b, v7.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f851048 // fmla v8.4s, v2.4s, v5.s[0]
+	WORD $0x4f849108 // fmul v8.4s, v8.4s, v4.s[0]
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f851069 // fmla v9.4s, v3.4s, v5.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x7d4281a5 // ldr h5, [x13, #320]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4f85104a // fmla v10.4s, v2.4s, v5.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
+	WORD $0x4e2ad7bd // fadd v29.4s, v29.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4f85106b // fmla v11.4s, v3.4s, v5.s[0]
+	WORD $0x4f84916b // fmul v11.4s, v11.4s, v4.s[0]
+	WORD $0x4e2bd79c // fadd v28.4s, v28.4s, v11.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x7d4501a5 // ldr h5, [x13, #640]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4f85104c // fmla v12.4s, v2.4s, v5.s[0]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e2cd77b // fadd v27.4s, v27.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4f85106d // fmla v13.4s, v3.4s, v5.s[0]
+	WORD $0x4f8491ad // fmul v13.4s, v13.4s, v4.s[0]
+	WORD $0x4e2dd75a // fadd v26.4s, v26.4s, v13.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x7d4781a5 // ldr h5, [x13, #960]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4f85104e // fmla v14.4s, v2.4s, v5.s[0]
+	WORD $0x4f8491ce // fmul v14.4s, v14.4s, v4.s[0]
+	WORD $0x4e2ed739 // fadd v25.4s, v25.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4f85106f // fmla v15.4s, v3.4s, v5.s[0]
+	WORD $0x4f8491ef // fmul v15.4s, v15.4s, v4.s[0]
+	WORD $0x4e2fd718 // fadd v24.4s, v24.4s, v15.4s
+	WORD $0xbd450184 // ldr s4, [x12, #1280]
+	WORD $0x7d4a01a5 // ldr h5, [x13, #1280]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD $0x4f851050 // fmla v16.4s, v2.4s, v5.s[0]
+	WORD $0x4f849210 // fmul v16.4s, v16.4s, v4.s[0]
+	WORD $0x4e30d6f7 // fadd v23.4s, v23.4s, v16.4s
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
+	WORD $0x4f851071 // fmla v17.4s, v3.4s, v5.s[0]
+	WORD $0x4f849231 // fmul v17.4s, v17.4s, v4.s[0]
+	WORD $0x4e31d6d6 // fadd v22.4s, v22.4s, v17.4s
+	WORD $0xbd464184 // ldr s4, [x12, #1600]
+	WORD $0x7d4c81a5 // ldr h5, [x13, #1600]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD $0x4f851052 // fmla v18.4s, v2.4s, v5.s[0]
+	WORD $0x4f849252 // fmul v18.4s, v18.4s, v4.s[0]
+	WORD $0x4e32d6b5 // fadd v21.4s, v21.4s, v18.4s
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e21de73 // fmul v19.4s, v19.4s, v1.4s
+	WORD $0x4f851073 // fmla v19.4s, v3.4s, v5.s[0]
+	WORD $0x4f849273 // fmul v19.4s, v19.4s, v4.s[0]
+	WORD $0x4e33d694 // fadd v20.4s, v20.4s, v19.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	WORD $0xad500560 // ldp q0, q1, [x11, #512]
+	WORD $0x4e37d400 // fadd v0.4s, v0.4s, v23.4s
+	WORD $0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
+	WORD $0xad100560 // stp q0, q1, [x11, #512]
+	WORD $0xad540560 // ldp q0, q1, [x11, #640]
+	WORD $0x4e35d400 // fadd v0.4s, v0.4s, v21.4s
+	WORD $0x4e34d421 // fadd v1.4s, v1.4s, v20.4s
+	WORD $0xad140560 // stp q0, q1, [x11, #640]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile16Dotx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD $0x4f861364 // fmla v4.4s, v27.4s, v6.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x6e21df5a // fmul v26.4s, v26.4s, v1.4s
+	WORD $0x4f861345 // fmla v5.4s, v26.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD $0x4f861324 // fmla v4.4s, v25.4s, v6.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x6e21df18 // fmul v24.4s, v24.4s, v1.4s
+	WORD $0x4f861305 // fmla v5.4s, v24.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16Dotx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44204a // smlal v10.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204b // smlal2 v11.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206a // smlal v10.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206b // smlal2 v11.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f44204c // smlal v12.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204d // smlal2 v13.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206c // smlal v12.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206d // smlal2 v13.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f44204e // smlal v14.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204f // smlal2 v15.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206e // smlal v14.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206f // smlal2 v15.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64204a // smlal v10.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204b // smlal2 v11.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206a // smlal v10.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206b // smlal2 v11.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f64204c // smlal v12.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204d // smlal2 v13.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206c // smlal v12.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206d // smlal2 v13.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f64204e // smlal v14.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204f // smlal2 v15.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206e // smlal v14.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206f // smlal2 v15.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44284a // smlal v10.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284b // smlal2 v11.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286a // smlal v10.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286b // smlal2 v11.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f44284c // smlal v12.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284d // smlal2 v13.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286c // smlal v12.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286d // smlal2 v13.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f44284e // smlal v14.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284f // smlal2 v15.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286e // smlal v14.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286f // smlal2 v15.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64284a // smlal v10.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284b // smlal2 v11.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286a // smlal v10.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286b // smlal2 v11.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f64284c // smlal v12.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284d // smlal2 v13.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286c // smlal v12.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286d // smlal2 v13.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f64284e // smlal v14.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284f // smlal2 v15.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286e // smlal v14.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286f // smlal2 v15.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44204a // smlal v10.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204b // smlal2 v11.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206a // smlal v10.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206b // smlal2 v11.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f44204c // smlal v12.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204d // smlal2 v13.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206c // smlal v12.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206d // smlal2 v13.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f44204e // smlal v14.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204f // smlal2 v15.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206e // smlal v14.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206f // smlal2 v15.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64204a // smlal v10.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204b // smlal2 v11.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206a // smlal v10.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206b // smlal2 v11.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f64204c // smlal v12.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204d // smlal2 v13.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206c // smlal v12.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206d // smlal2 v13.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f64204e // smlal v14.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204f // smlal2 v15.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206e // smlal v14.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206f // smlal2 v15.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44284a // smlal v10.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284b // smlal2 v11.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286a // smlal v10.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286b // smlal2 v11.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f44284c // smlal v12.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284d // smlal2 v13.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286c // smlal v12.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286d // smlal2 v13.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f44284e // smlal v14.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284f // smlal2 v15.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286e // smlal v14.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286f // smlal2 v15.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64284a // smlal v10.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284b // smlal2 v11.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286a // smlal v10.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286b // smlal2 v11.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f64284c // smlal v12.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284d // smlal2 v13.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286c // smlal v12.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286d // smlal2 v13.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f64284e // smlal v14.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284f // smlal2 v15.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286e // smlal v14.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286f // smlal2 v15.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacc5d // fmls v29.4s, v2.4s, v10.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcc7c // fmls v28.4s, v3.4s, v11.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4eaccc5b // fmls v27.4s, v2.4s, v12.4s
+	WORD $0x4f861364 // fmla v4.4s, v27.4s, v6.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x6e21df5a // fmul v26.4s, v26.4s, v1.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4eadcc7a // fmls v26.4s, v3.4s, v13.4s
+	WORD $0x4f861345 // fmla v5.4s, v26.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4eaecc59 // fmls v25.4s, v2.4s, v14.4s
+	WORD $0x4f861324 // fmla v4.4s, v25.4s, v6.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x6e21df18 // fmul v24.4s, v24.4s, v1.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4eafcc78 // fmls v24.4s, v3.4s, v15.4s
+	WORD $0x4f861305 // fmla v5.4s, v24.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32Dotx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD $0x4f861364 // fmla v4.4s, v27.4s, v6.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x6e21df5a // fmul v26.4s, v26.4s, v1.4s
+	WORD $0x4f861345 // fmla v5.4s, v26.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD $0x4f861324 // fmla v4.4s, v25.4s, v6.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x6e21df18 // fmul v24.4s, v24.4s, v1.4s
+	WORD $0x4f861305 // fmla v5.4s, v24.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32Dotx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4ea0959b // mla v27.4s, v12.4s, v0.4s
+	WORD $0x4ea195ba // mla v26.4s, v13.4s, v1.4s
+	WORD $0x4ea095d9 // mla v25.4s, v14.4s, v0.4s
+	WORD $0x4ea195f8 // mla v24.4s, v15.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44204a // smlal v10.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204b // smlal2 v11.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206a // smlal v10.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206b // smlal2 v11.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f44204c // smlal v12.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204d // smlal2 v13.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206c // smlal v12.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206d // smlal2 v13.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f44204e // smlal v14.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204f // smlal2 v15.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206e // smlal v14.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206f // smlal2 v15.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64204a // smlal v10.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204b // smlal2 v11.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206a // smlal v10.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206b // smlal2 v11.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f64204c // smlal v12.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204d // smlal2 v13.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206c // smlal v12.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206d // smlal2 v13.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f64204e // smlal v14.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204f // smlal2 v15.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206e // smlal v14.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206f // smlal2 v15.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44284a // smlal v10.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284b // smlal2 v11.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286a // smlal v10.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286b // smlal2 v11.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f44284c // smlal v12.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284d // smlal2 v13.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286c // smlal v12.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286d // smlal2 v13.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f44284e // smlal v14.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284f // smlal2 v15.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286e // smlal v14.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286f // smlal2 v15.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64284a // smlal v10.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284b // smlal2 v11.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286a // smlal v10.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286b // smlal2 v11.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f64284c // smlal v12.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284d // smlal2 v13.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286c // smlal v12.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286d // smlal2 v13.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f64284e // smlal v14.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284f // smlal2 v15.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286e // smlal v14.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286f // smlal2 v15.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacc5d // fmls v29.4s, v2.4s, v10.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcc7c // fmls v28.4s, v3.4s, v11.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4eaccc5b // fmls v27.4s, v2.4s, v12.4s
+	WORD $0x4f861364 // fmla v4.4s, v27.4s, v6.s[0]
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x6e21df5a // fmul v26.4s, v26.4s, v1.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4eadcc7a // fmls v26.4s, v3.4s, v13.4s
+	WORD $0x4f861345 // fmla v5.4s, v26.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4eaecc59 // fmls v25.4s, v2.4s, v14.4s
+	WORD $0x4f861324 // fmla v4.4s, v25.4s, v6.s[0]
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x6e21df18 // fmul v24.4s, v24.4s, v1.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4eafcc78 // fmls v24.4s, v3.4s, v15.4s
+	WORD $0x4f861305 // fmla v5.4s, v24.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallDotx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dd29 // fmul v9.4s, v9.4s, v6.4s
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x4e2ad7bd // fadd v29.4s, v29.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dd6b // fmul v11.4s, v11.4s, v6.4s
+	WORD $0x4e2bd79c // fadd v28.4s, v28.4s, v11.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd8c // fmul v12.4s, v12.4s, v6.4s
+	WORD $0x4e2cd77b // fadd v27.4s, v27.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26ddad // fmul v13.4s, v13.4s, v6.4s
+	WORD $0x4e2dd75a // fadd v26.4s, v26.4s, v13.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26ddce // fmul v14.4s, v14.4s, v6.4s
+	WORD $0x4e2ed739 // fadd v25.4s, v25.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26ddef // fmul v15.4s, v15.4s, v6.4s
+	WORD $0x4e2fd718 // fadd v24.4s, v24.4s, v15.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermDotx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f851048 // fmla v8.4s, v2.4s, v5.s[0]
+	WORD $0x4f849108 // fmul v8.4s, v8.4s, v4.s[0]
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f851069 // fmla v9.4s, v3.4s, v5.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x7d4281a5 // ldr h5, [x13, #320]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4f85104a // fmla v10.4s, v2.4s, v5.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
+	WORD $0x4e2ad7bd // fadd v29.4s, v29.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4f85106b // fmla v11.4s, v3.4s, v5.s[0]
+	WORD $0x4f84916b // fmul v11.4s, v11.4s, v4.s[0]
+	WORD $0x4e2bd79c // fadd v28.4s, v28.4s, v11.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x7d4501a5 // ldr h5, [x13, #640]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4f85104c // fmla v12.4s, v2.4s, v5.s[0]
+	WORD $0x4f84918c // fmul v12.4s, v12.4s, v4.s[0]
+	WORD $0x4e2cd77b // fadd v27.4s, v27.4s, v12.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4f85106d // fmla v13.4s, v3.4s, v5.s[0]
+	WORD $0x4f8491ad // fmul v13.4s, v13.4s, v4.s[0]
+	WORD $0x4e2dd75a // fadd v26.4s, v26.4s, v13.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x7d4781a5 // ldr h5, [x13, #960]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4f85104e // fmla v14.4s, v2.4s, v5.s[0]
+	WORD $0x4f8491ce // fmul v14.4s, v14.4s, v4.s[0]
+	WORD $0x4e2ed739 // fadd v25.4s, v25.4s, v14.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4f85106f // fmla v15.4s, v3.4s, v5.s[0]
+	WORD $0x4f8491ef // fmul v15.4s, v15.4s, v4.s[0]
+	WORD $0x4e2fd718 // fadd v24.4s, v24.4s, v15.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTwoDotx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0x3dc0a124 // ldr q4, [x9, #640]
+	WORD $0x3dc0f125 // ldr q5, [x9, #960]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd17 // fmul v23.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd36 // fmul v22.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd55 // fmul v21.4s, v10.4s, v0.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd74 // fmul v20.4s, v11.4s, v1.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd93 // fmul v19.4s, v12.4s, v0.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddb2 // fmul v18.4s, v13.4s, v1.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddd1 // fmul v17.4s, v14.4s, v0.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddf0 // fmul v16.4s, v15.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0x3dc0a524 // ldr q4, [x9, #656]
+	WORD $0x3dc0f525 // ldr q5, [x9, #976]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0x4f84e00c // sdot v12.4s, v0.16b, v4.4b[0]
+	WORD $0x4f84e02d // sdot v13.4s, v1.16b, v4.4b[0]
+	WORD $0x4f85e00e // sdot v14.4s, v0.16b, v5.4b[0]
+	WORD $0x4f85e02f // sdot v15.4s, v1.16b, v5.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0x4fa4e00c // sdot v12.4s, v0.16b, v4.4b[1]
+	WORD $0x4fa4e02d // sdot v13.4s, v1.16b, v4.4b[1]
+	WORD $0x4fa5e00e // sdot v14.4s, v0.16b, v5.4b[1]
+	WORD $0x4fa5e02f // sdot v15.4s, v1.16b, v5.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0x4f84e80c // sdot v12.4s, v0.16b, v4.4b[2]
+	WORD $0x4f84e82d // sdot v13.4s, v1.16b, v4.4b[2]
+	WORD $0x4f85e80e // sdot v14.4s, v0.16b, v5.4b[2]
+	WORD $0x4f85e82f // sdot v15.4s, v1.16b, v5.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x4fa4e80c // sdot v12.4s, v0.16b, v4.4b[3]
+	WORD $0x4fa4e82d // sdot v13.4s, v1.16b, v4.4b[3]
+	WORD $0x4fa5e80e // sdot v14.4s, v0.16b, v5.4b[3]
+	WORD $0x4fa5e82f // sdot v15.4s, v1.16b, v5.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cc57 // fmla v23.4s, v2.4s, v8.4s
+	WORD $0x4f8492f7 // fmul v23.4s, v23.4s, v4.s[0]
+	WORD $0x4e37d7ff // fadd v31.4s, v31.4s, v23.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc76 // fmla v22.4s, v3.4s, v9.4s
+	WORD $0x4f8492d6 // fmul v22.4s, v22.4s, v4.s[0]
+	WORD $0x4e36d7de // fadd v30.4s, v30.4s, v22.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc55 // fmla v21.4s, v2.4s, v10.4s
+	WORD $0x4f8492b5 // fmul v21.4s, v21.4s, v4.s[0]
+	WORD $0x4e35d7bd // fadd v29.4s, v29.4s, v21.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc74 // fmla v20.4s, v3.4s, v11.4s
+	WORD $0x4f849294 // fmul v20.4s, v20.4s, v4.s[0]
+	WORD $0x4e34d79c // fadd v28.4s, v28.4s, v20.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x4e2ccc53 // fmla v19.4s, v2.4s, v12.4s
+	WORD $0x4f849273 // fmul v19.4s, v19.4s, v4.s[0]
+	WORD $0x4e33d77b // fadd v27.4s, v27.4s, v19.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x4e2dcc72 // fmla v18.4s, v3.4s, v13.4s
+	WORD $0x4f849252 // fmul v18.4s, v18.4s, v4.s[0]
+	WORD $0x4e32d75a // fadd v26.4s, v26.4s, v18.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x4e2ecc51 // fmla v17.4s, v2.4s, v14.4s
+	WORD $0x4f849231 // fmul v17.4s, v17.4s, v4.s[0]
+	WORD $0x4e31d739 // fadd v25.4s, v25.4s, v17.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x4e2fcc70 // fmla v16.4s, v3.4s, v15.4s
+	WORD $0x4f849210 // fmul v16.4s, v16.4s, v4.s[0]
+	WORD $0x4e30d718 // fadd v24.4s, v24.4s, v16.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile16Dotx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16Dotx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44204a // smlal v10.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204b // smlal2 v11.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206a // smlal v10.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206b // smlal2 v11.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64204a // smlal v10.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204b // smlal2 v11.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206a // smlal v10.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206b // smlal2 v11.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44284a // smlal v10.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284b // smlal2 v11.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286a // smlal v10.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286b // smlal2 v11.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64284a // smlal v10.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284b // smlal2 v11.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286a // smlal v10.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286b // smlal2 v11.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44204a // smlal v10.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204b // smlal2 v11.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206a // smlal v10.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206b // smlal2 v11.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64204a // smlal v10.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204b // smlal2 v11.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206a // smlal v10.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206b // smlal2 v11.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44284a // smlal v10.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284b // smlal2 v11.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286a // smlal v10.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286b // smlal2 v11.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64284a // smlal v10.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284b // smlal2 v11.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286a // smlal v10.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286b // smlal2 v11.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacc5d // fmls v29.4s, v2.4s, v10.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcc7c // fmls v28.4s, v3.4s, v11.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32Dotx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32Dotx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4ea0955d // mla v29.4s, v10.4s, v0.4s
+	WORD $0x4ea1957c // mla v28.4s, v11.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44204a // smlal v10.4s, v2.4h, v4.h[0]
+	WORD $0x4f44204b // smlal2 v11.4s, v2.8h, v4.h[0]
+	WORD $0x0f54206a // smlal v10.4s, v3.4h, v4.h[1]
+	WORD $0x4f54206b // smlal2 v11.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64204a // smlal v10.4s, v2.4h, v4.h[2]
+	WORD $0x4f64204b // smlal2 v11.4s, v2.8h, v4.h[2]
+	WORD $0x0f74206a // smlal v10.4s, v3.4h, v4.h[3]
+	WORD $0x4f74206b // smlal2 v11.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44284a // smlal v10.4s, v2.4h, v4.h[4]
+	WORD $0x4f44284b // smlal2 v11.4s, v2.8h, v4.h[4]
+	WORD $0x0f54286a // smlal v10.4s, v3.4h, v4.h[5]
+	WORD $0x4f54286b // smlal2 v11.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64284a // smlal v10.4s, v2.4h, v4.h[6]
+	WORD $0x4f64284b // smlal2 v11.4s, v2.8h, v4.h[6]
+	WORD $0x0f74286a // smlal v10.4s, v3.4h, v4.h[7]
+	WORD $0x4f74286b // smlal2 v11.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x6e20dfbd // fmul v29.4s, v29.4s, v0.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4eaacc5d // fmls v29.4s, v2.4s, v10.4s
+	WORD $0x4f8613a4 // fmla v4.4s, v29.4s, v6.s[0]
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x6e21df9c // fmul v28.4s, v28.4s, v1.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4eabcc7c // fmls v28.4s, v3.4s, v11.4s
+	WORD $0x4f861385 // fmla v5.4s, v28.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallDotx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dd29 // fmul v9.4s, v9.4s, v6.4s
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd4a // fmul v10.4s, v10.4s, v6.4s
+	WORD $0x4e2ad7bd // fadd v29.4s, v29.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dd6b // fmul v11.4s, v11.4s, v6.4s
+	WORD $0x4e2bd79c // fadd v28.4s, v28.4s, v11.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermDotx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f851048 // fmla v8.4s, v2.4s, v5.s[0]
+	WORD $0x4f849108 // fmul v8.4s, v8.4s, v4.s[0]
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f851069 // fmla v9.4s, v3.4s, v5.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x7d4281a5 // ldr h5, [x13, #320]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4f85104a // fmla v10.4s, v2.4s, v5.s[0]
+	WORD $0x4f84914a // fmul v10.4s, v10.4s, v4.s[0]
+	WORD $0x4e2ad7bd // fadd v29.4s, v29.4s, v10.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4f85106b // fmla v11.4s, v3.4s, v5.s[0]
+	WORD $0x4f84916b // fmul v11.4s, v11.4s, v4.s[0]
+	WORD $0x4e2bd79c // fadd v28.4s, v28.4s, v11.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTwoDotx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0x3dc05123 // ldr q3, [x9, #320]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd1b // fmul v27.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd3a // fmul v26.4s, v9.4s, v1.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd59 // fmul v25.4s, v10.4s, v0.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd78 // fmul v24.4s, v11.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0x3dc05523 // ldr q3, [x9, #336]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0x4f83e00a // sdot v10.4s, v0.16b, v3.4b[0]
+	WORD $0x4f83e02b // sdot v11.4s, v1.16b, v3.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0x4fa3e00a // sdot v10.4s, v0.16b, v3.4b[1]
+	WORD $0x4fa3e02b // sdot v11.4s, v1.16b, v3.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0x4f83e80a // sdot v10.4s, v0.16b, v3.4b[2]
+	WORD $0x4f83e82b // sdot v11.4s, v1.16b, v3.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x4fa3e80a // sdot v10.4s, v0.16b, v3.4b[3]
+	WORD $0x4fa3e82b // sdot v11.4s, v1.16b, v3.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cc5b // fmla v27.4s, v2.4s, v8.4s
+	WORD $0x4f84937b // fmul v27.4s, v27.4s, v4.s[0]
+	WORD $0x4e3bd7ff // fadd v31.4s, v31.4s, v27.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc7a // fmla v26.4s, v3.4s, v9.4s
+	WORD $0x4f84935a // fmul v26.4s, v26.4s, v4.s[0]
+	WORD $0x4e3ad7de // fadd v30.4s, v30.4s, v26.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4e2acc59 // fmla v25.4s, v2.4s, v10.4s
+	WORD $0x4f849339 // fmul v25.4s, v25.4s, v4.s[0]
+	WORD $0x4e39d7bd // fadd v29.4s, v29.4s, v25.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4e2bcc78 // fmla v24.4s, v3.4s, v11.4s
+	WORD $0x4f849318 // fmul v24.4s, v24.4s, v4.s[0]
+	WORD $0x4e38d79c // fadd v28.4s, v28.4s, v24.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile16Dotx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16Dotx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32Dotx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32Dotx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4ea0951f // mla v31.4s, v8.4s, v0.4s
+	WORD $0x4ea1953e // mla v30.4s, v9.4s, v1.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442048 // smlal v8.4s, v2.4h, v4.h[0]
+	WORD $0x4f442049 // smlal2 v9.4s, v2.8h, v4.h[0]
+	WORD $0x0f542068 // smlal v8.4s, v3.4h, v4.h[1]
+	WORD $0x4f542069 // smlal2 v9.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642048 // smlal v8.4s, v2.4h, v4.h[2]
+	WORD $0x4f642049 // smlal2 v9.4s, v2.8h, v4.h[2]
+	WORD $0x0f742068 // smlal v8.4s, v3.4h, v4.h[3]
+	WORD $0x4f742069 // smlal2 v9.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f442848 // smlal v8.4s, v2.4h, v4.h[4]
+	WORD $0x4f442849 // smlal2 v9.4s, v2.8h, v4.h[4]
+	WORD $0x0f542868 // smlal v8.4s, v3.4h, v4.h[5]
+	WORD $0x4f542869 // smlal2 v9.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f642848 // smlal v8.4s, v2.4h, v4.h[6]
+	WORD $0x4f642849 // smlal2 v9.4s, v2.8h, v4.h[6]
+	WORD $0x0f742868 // smlal v8.4s, v3.4h, v4.h[7]
+	WORD $0x4f742869 // smlal2 v9.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4ea8cc5f // fmls v31.4s, v2.4s, v8.4s
+	WORD $0x4f8613e4 // fmla v4.4s, v31.4s, v6.s[0]
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x6e21dfde // fmul v30.4s, v30.4s, v1.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4ea9cc7e // fmls v30.4s, v3.4s, v9.4s
+	WORD $0x4f8613c5 // fmla v5.4s, v30.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallDotx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dd08 // fmul v8.4s, v8.4s, v6.4s
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dd29 // fmul v9.4s, v9.4s, v6.4s
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermDotx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f851048 // fmla v8.4s, v2.4s, v5.s[0]
+	WORD $0x4f849108 // fmul v8.4s, v8.4s, v4.s[0]
+	WORD $0x4e28d7ff // fadd v31.4s, v31.4s, v8.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f851069 // fmla v9.4s, v3.4s, v5.s[0]
+	WORD $0x4f849129 // fmul v9.4s, v9.4s, v4.s[0]
+	WORD $0x4e29d7de // fadd v30.4s, v30.4s, v9.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTwoDotx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00122 // ldr q2, [x9, #0]
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad4404e0 // ldp q0, q1, [x7, #128]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad4c04e0 // ldp q0, q1, [x7, #384]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd1d // fmul v29.4s, v8.4s, v0.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd3c // fmul v28.4s, v9.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x3dc00522 // ldr q2, [x9, #16]
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4f82e008 // sdot v8.4s, v0.16b, v2.4b[0]
+	WORD $0x4f82e029 // sdot v9.4s, v1.16b, v2.4b[0]
+	WORD $0xad5404e0 // ldp q0, q1, [x7, #640]
+	WORD $0x4fa2e008 // sdot v8.4s, v0.16b, v2.4b[1]
+	WORD $0x4fa2e029 // sdot v9.4s, v1.16b, v2.4b[1]
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4f82e808 // sdot v8.4s, v0.16b, v2.4b[2]
+	WORD $0x4f82e829 // sdot v9.4s, v1.16b, v2.4b[2]
+	WORD $0xad5c04e0 // ldp q0, q1, [x7, #896]
+	WORD $0x4fa2e808 // sdot v8.4s, v0.16b, v2.4b[3]
+	WORD $0x4fa2e829 // sdot v9.4s, v1.16b, v2.4b[3]
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4e28cc5d // fmla v29.4s, v2.4s, v8.4s
+	WORD $0x4f8493bd // fmul v29.4s, v29.4s, v4.s[0]
+	WORD $0x4e3dd7ff // fadd v31.4s, v31.4s, v29.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4e29cc7c // fmla v28.4s, v3.4s, v9.4s
+	WORD $0x4f84939c // fmul v28.4s, v28.4s, v4.s[0]
+	WORD $0x4e3cd7de // fadd v30.4s, v30.4s, v28.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	ADD $32, R5
+	ADD $32, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile16I8MMx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14120 // ldr q0, [x9, #1280]
+	WORD $0x3dc19121 // ldr q1, [x9, #1600]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	WORD $0x4ea29617 // mla v23.4s, v16.4s, v2.4s
+	WORD $0x4ea39636 // mla v22.4s, v17.4s, v3.4s
+	WORD $0x4ea49655 // mla v21.4s, v18.4s, v4.4s
+	WORD $0x4ea59674 // mla v20.4s, v19.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14520 // ldr q0, [x9, #1296]
+	WORD $0x3dc19521 // ldr q1, [x9, #1616]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	WORD $0x4ea29617 // mla v23.4s, v16.4s, v2.4s
+	WORD $0x4ea39636 // mla v22.4s, v17.4s, v3.4s
+	WORD $0x4ea49655 // mla v21.4s, v18.4s, v4.4s
+	WORD $0x4ea59674 // mla v20.4s, v19.4s, v5.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4e9a1b6c // uzp1 v12.4s, v27.4s, v26.4s
+	WORD $0x4e981b2d // uzp1 v13.4s, v25.4s, v24.4s
+	WORD $0x4e9a5b6e // uzp2 v14.4s, v27.4s, v26.4s
+	WORD $0x4e985b2f // uzp2 v15.4s, v25.4s, v24.4s
+	WORD $0x4e961af0 // uzp1 v16.4s, v23.4s, v22.4s
+	WORD $0x4e941ab1 // uzp1 v17.4s, v21.4s, v20.4s
+	WORD $0x4e965af2 // uzp2 v18.4s, v23.4s, v22.4s
+	WORD $0x4e945ab3 // uzp2 v19.4s, v21.4s, v20.4s
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4f861184 // fmla v4.4s, v12.4s, v6.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4f8611a5 // fmla v5.4s, v13.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4f8611c4 // fmla v4.4s, v14.4s, v6.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4f8611e5 // fmla v5.4s, v15.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	WORD $0xad501564 // ldp q4, q5, [x11, #512]
+	WORD $0xbd463046 // ldr s6, [x2, #1584]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD $0x4f861204 // fmla v4.4s, v16.4s, v6.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
+	WORD $0x4f861225 // fmla v5.4s, v17.4s, v6.s[0]
+	WORD $0xad101564 // stp q4, q5, [x11, #512]
+	WORD $0xad541564 // ldp q4, q5, [x11, #640]
+	WORD $0xbd477046 // ldr s6, [x2, #1904]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD $0x4f861244 // fmla v4.4s, v18.4s, v6.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e21de73 // fmul v19.4s, v19.4s, v1.4s
+	WORD $0x4f861265 // fmla v5.4s, v19.4s, v6.s[0]
+	WORD $0xad141564 // stp q4, q5, [x11, #640]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16I8MMx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14120 // ldr q0, [x9, #1280]
+	WORD $0x3dc19121 // ldr q1, [x9, #1600]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	WORD $0x4ea29617 // mla v23.4s, v16.4s, v2.4s
+	WORD $0x4ea39636 // mla v22.4s, v17.4s, v3.4s
+	WORD $0x4ea49655 // mla v21.4s, v18.4s, v4.4s
+	WORD $0x4ea59674 // mla v20.4s, v19.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14520 // ldr q0, [x9, #1296]
+	WORD $0x3dc19521 // ldr q1, [x9, #1616]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	WORD $0x4ea29617 // mla v23.4s, v16.4s, v2.4s
+	WORD $0x4ea39636 // mla v22.4s, v17.4s, v3.4s
+	WORD $0x4ea49655 // mla v21.4s, v18.4s, v4.4s
+	WORD $0x4ea59674 // mla v20.4s, v19.4s, v5.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4e9a1b6c // uzp1 v12.4s, v27.4s, v26.4s
+	WORD $0x4e981b2d // uzp1 v13.4s, v25.4s, v24.4s
+	WORD $0x4e9a5b6e // uzp2 v14.4s, v27.4s, v26.4s
+	WORD $0x4e985b2f // uzp2 v15.4s, v25.4s, v24.4s
+	WORD $0x4e961af0 // uzp1 v16.4s, v23.4s, v22.4s
+	WORD $0x4e941ab1 // uzp1 v17.4s, v21.4s, v20.4s
+	WORD $0x4e965af2 // uzp2 v18.4s, v23.4s, v22.4s
+	WORD $0x4e945ab3 // uzp2 v19.4s, v21.4s, v20.4s
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44205d // smlal v29.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205c // smlal2 v28.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207d // smlal v29.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207c // smlal2 v28.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f44205b // smlal v27.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205a // smlal2 v26.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207b // smlal v27.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207a // smlal2 v26.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f442059 // smlal v25.4s, v2.4h, v4.h[0]
+	WORD $0x4f442058 // smlal2 v24.4s, v2.8h, v4.h[0]
+	WORD $0x0f542079 // smlal v25.4s, v3.4h, v4.h[1]
+	WORD $0x4f542078 // smlal2 v24.4s, v3.8h, v4.h[1]
+	WORD $0x3dc18044 // ldr q4, [x2, #1536]
+	WORD $0x0f442057 // smlal v23.4s, v2.4h, v4.h[0]
+	WORD $0x4f442056 // smlal2 v22.4s, v2.8h, v4.h[0]
+	WORD $0x0f542077 // smlal v23.4s, v3.4h, v4.h[1]
+	WORD $0x4f542076 // smlal2 v22.4s, v3.8h, v4.h[1]
+	WORD $0x3dc1d044 // ldr q4, [x2, #1856]
+	WORD $0x0f442055 // smlal v21.4s, v2.4h, v4.h[0]
+	WORD $0x4f442054 // smlal2 v20.4s, v2.8h, v4.h[0]
+	WORD $0x0f542075 // smlal v21.4s, v3.4h, v4.h[1]
+	WORD $0x4f542074 // smlal2 v20.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64205d // smlal v29.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205c // smlal2 v28.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207d // smlal v29.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207c // smlal2 v28.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f64205b // smlal v27.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205a // smlal2 v26.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207b // smlal v27.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207a // smlal2 v26.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f642059 // smlal v25.4s, v2.4h, v4.h[2]
+	WORD $0x4f642058 // smlal2 v24.4s, v2.8h, v4.h[2]
+	WORD $0x0f742079 // smlal v25.4s, v3.4h, v4.h[3]
+	WORD $0x4f742078 // smlal2 v24.4s, v3.8h, v4.h[3]
+	WORD $0x3dc18044 // ldr q4, [x2, #1536]
+	WORD $0x0f642057 // smlal v23.4s, v2.4h, v4.h[2]
+	WORD $0x4f642056 // smlal2 v22.4s, v2.8h, v4.h[2]
+	WORD $0x0f742077 // smlal v23.4s, v3.4h, v4.h[3]
+	WORD $0x4f742076 // smlal2 v22.4s, v3.8h, v4.h[3]
+	WORD $0x3dc1d044 // ldr q4, [x2, #1856]
+	WORD $0x0f642055 // smlal v21.4s, v2.4h, v4.h[2]
+	WORD $0x4f642054 // smlal2 v20.4s, v2.8h, v4.h[2]
+	WORD $0x0f742075 // smlal v21.4s, v3.4h, v4.h[3]
+	WORD $0x4f742074 // smlal2 v20.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44285d // smlal v29.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285c // smlal2 v28.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287d // smlal v29.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287c // smlal2 v28.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f44285b // smlal v27.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285a // smlal2 v26.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287b // smlal v27.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287a // smlal2 v26.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f442859 // smlal v25.4s, v2.4h, v4.h[4]
+	WORD $0x4f442858 // smlal2 v24.4s, v2.8h, v4.h[4]
+	WORD $0x0f542879 // smlal v25.4s, v3.4h, v4.h[5]
+	WORD $0x4f542878 // smlal2 v24.4s, v3.8h, v4.h[5]
+	WORD $0x3dc18044 // ldr q4, [x2, #1536]
+	WORD $0x0f442857 // smlal v23.4s, v2.4h, v4.h[4]
+	WORD $0x4f442856 // smlal2 v22.4s, v2.8h, v4.h[4]
+	WORD $0x0f542877 // smlal v23.4s, v3.4h, v4.h[5]
+	WORD $0x4f542876 // smlal2 v22.4s, v3.8h, v4.h[5]
+	WORD $0x3dc1d044 // ldr q4, [x2, #1856]
+	WORD $0x0f442855 // smlal v21.4s, v2.4h, v4.h[4]
+	WORD $0x4f442854 // smlal2 v20.4s, v2.8h, v4.h[4]
+	WORD $0x0f542875 // smlal v21.4s, v3.4h, v4.h[5]
+	WORD $0x4f542874 // smlal2 v20.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64285d // smlal v29.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285c // smlal2 v28.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287d // smlal v29.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287c // smlal2 v28.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f64285b // smlal v27.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285a // smlal2 v26.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287b // smlal v27.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287a // smlal2 v26.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f642859 // smlal v25.4s, v2.4h, v4.h[6]
+	WORD $0x4f642858 // smlal2 v24.4s, v2.8h, v4.h[6]
+	WORD $0x0f742879 // smlal v25.4s, v3.4h, v4.h[7]
+	WORD $0x4f742878 // smlal2 v24.4s, v3.8h, v4.h[7]
+	WORD $0x3dc18044 // ldr q4, [x2, #1536]
+	WORD $0x0f642857 // smlal v23.4s, v2.4h, v4.h[6]
+	WORD $0x4f642856 // smlal2 v22.4s, v2.8h, v4.h[6]
+	WORD $0x0f742877 // smlal v23.4s, v3.4h, v4.h[7]
+	WORD $0x4f742876 // smlal2 v22.4s, v3.8h, v4.h[7]
+	WORD $0x3dc1d044 // ldr q4, [x2, #1856]
+	WORD $0x0f642855 // smlal v21.4s, v2.4h, v4.h[6]
+	WORD $0x4f642854 // smlal2 v20.4s, v2.8h, v4.h[6]
+	WORD $0x0f742875 // smlal v21.4s, v3.4h, v4.h[7]
+	WORD $0x4f742874 // smlal2 v20.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44205d // smlal v29.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205c // smlal2 v28.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207d // smlal v29.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207c // smlal2 v28.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f44205b // smlal v27.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205a // smlal2 v26.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207b // smlal v27.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207a // smlal2 v26.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f442059 // smlal v25.4s, v2.4h, v4.h[0]
+	WORD $0x4f442058 // smlal2 v24.4s, v2.8h, v4.h[0]
+	WORD $0x0f542079 // smlal v25.4s, v3.4h, v4.h[1]
+	WORD $0x4f542078 // smlal2 v24.4s, v3.8h, v4.h[1]
+	WORD $0x3dc18444 // ldr q4, [x2, #1552]
+	WORD $0x0f442057 // smlal v23.4s, v2.4h, v4.h[0]
+	WORD $0x4f442056 // smlal2 v22.4s, v2.8h, v4.h[0]
+	WORD $0x0f542077 // smlal v23.4s, v3.4h, v4.h[1]
+	WORD $0x4f542076 // smlal2 v22.4s, v3.8h, v4.h[1]
+	WORD $0x3dc1d444 // ldr q4, [x2, #1872]
+	WORD $0x0f442055 // smlal v21.4s, v2.4h, v4.h[0]
+	WORD $0x4f442054 // smlal2 v20.4s, v2.8h, v4.h[0]
+	WORD $0x0f542075 // smlal v21.4s, v3.4h, v4.h[1]
+	WORD $0x4f542074 // smlal2 v20.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64205d // smlal v29.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205c // smlal2 v28.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207d // smlal v29.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207c // smlal2 v28.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f64205b // smlal v27.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205a // smlal2 v26.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207b // smlal v27.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207a // smlal2 v26.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f642059 // smlal v25.4s, v2.4h, v4.h[2]
+	WORD $0x4f642058 // smlal2 v24.4s, v2.8h, v4.h[2]
+	WORD $0x0f742079 // smlal v25.4s, v3.4h, v4.h[3]
+	WORD $0x4f742078 // smlal2 v24.4s, v3.8h, v4.h[3]
+	WORD $0x3dc18444 // ldr q4, [x2, #1552]
+	WORD $0x0f642057 // smlal v23.4s, v2.4h, v4.h[2]
+	WORD $0x4f642056 // smlal2 v22.4s, v2.8h, v4.h[2]
+	WORD $0x0f742077 // smlal v23.4s, v3.4h, v4.h[3]
+	WORD $0x4f742076 // smlal2 v22.4s, v3.8h, v4.h[3]
+	WORD $0x3dc1d444 // ldr q4, [x2, #1872]
+	WORD $0x0f642055 // smlal v21.4s, v2.4h, v4.h[2]
+	WORD $0x4f642054 // smlal2 v20.4s, v2.8h, v4.h[2]
+	WORD $0x0f742075 // smlal v21.4s, v3.4h, v4.h[3]
+	WORD $0x4f742074 // smlal2 v20.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44285d // smlal v29.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285c // smlal2 v28.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287d // smlal v29.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287c // smlal2 v28.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f44285b // smlal v27.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285a // smlal2 v26.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287b // smlal v27.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287a // smlal2 v26.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f442859 // smlal v25.4s, v2.4h, v4.h[4]
+	WORD $0x4f442858 // smlal2 v24.4s, v2.8h, v4.h[4]
+	WORD $0x0f542879 // smlal v25.4s, v3.4h, v4.h[5]
+	WORD $0x4f542878 // smlal2 v24.4s, v3.8h, v4.h[5]
+	WORD $0x3dc18444 // ldr q4, [x2, #1552]
+	WORD $0x0f442857 // smlal v23.4s, v2.4h, v4.h[4]
+	WORD $0x4f442856 // smlal2 v22.4s, v2.8h, v4.h[4]
+	WORD $0x0f542877 // smlal v23.4s, v3.4h, v4.h[5]
+	WORD $0x4f542876 // smlal2 v22.4s, v3.8h, v4.h[5]
+	WORD $0x3dc1d444 // ldr q4, [x2, #1872]
+	WORD $0x0f442855 // smlal v21.4s, v2.4h, v4.h[4]
+	WORD $0x4f442854 // smlal2 v20.4s, v2.8h, v4.h[4]
+	WORD $0x0f542875 // smlal v21.4s, v3.4h, v4.h[5]
+	WORD $0x4f542874 // smlal2 v20.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64285d // smlal v29.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285c // smlal2 v28.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287d // smlal v29.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287c // smlal2 v28.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f64285b // smlal v27.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285a // smlal2 v26.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287b // smlal v27.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287a // smlal2 v26.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f642859 // smlal v25.4s, v2.4h, v4.h[6]
+	WORD $0x4f642858 // smlal2 v24.4s, v2.8h, v4.h[6]
+	WORD $0x0f742879 // smlal v25.4s, v3.4h, v4.h[7]
+	WORD $0x4f742878 // smlal2 v24.4s, v3.8h, v4.h[7]
+	WORD $0x3dc18444 // ldr q4, [x2, #1552]
+	WORD $0x0f642857 // smlal v23.4s, v2.4h, v4.h[6]
+	WORD $0x4f642856 // smlal2 v22.4s, v2.8h, v4.h[6]
+	WORD $0x0f742877 // smlal v23.4s, v3.4h, v4.h[7]
+	WORD $0x4f742876 // smlal2 v22.4s, v3.8h, v4.h[7]
+	WORD $0x3dc1d444 // ldr q4, [x2, #1872]
+	WORD $0x0f642855 // smlal v21.4s, v2.4h, v4.h[6]
+	WORD $0x4f642854 // smlal2 v20.4s, v2.8h, v4.h[6]
+	WORD $0x0f742875 // smlal v21.4s, v3.4h, v4.h[7]
+	WORD $0x4f742874 // smlal2 v20.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4ebfcc48 // fmls v8.4s, v2.4s, v31.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4ebecc69 // fmls v9.4s, v3.4s, v30.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4ebdcc4a // fmls v10.4s, v2.4s, v29.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4ebccc6b // fmls v11.4s, v3.4s, v28.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4ebbcc4c // fmls v12.4s, v2.4s, v27.4s
+	WORD $0x4f861184 // fmla v4.4s, v12.4s, v6.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4ebacc6d // fmls v13.4s, v3.4s, v26.4s
+	WORD $0x4f8611a5 // fmla v5.4s, v13.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4eb9cc4e // fmls v14.4s, v2.4s, v25.4s
+	WORD $0x4f8611c4 // fmla v4.4s, v14.4s, v6.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4eb8cc6f // fmls v15.4s, v3.4s, v24.4s
+	WORD $0x4f8611e5 // fmla v5.4s, v15.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	WORD $0xad501564 // ldp q4, q5, [x11, #512]
+	WORD $0xbd463046 // ldr s6, [x2, #1584]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4eb7cc50 // fmls v16.4s, v2.4s, v23.4s
+	WORD $0x4f861204 // fmla v4.4s, v16.4s, v6.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4eb6cc71 // fmls v17.4s, v3.4s, v22.4s
+	WORD $0x4f861225 // fmla v5.4s, v17.4s, v6.s[0]
+	WORD $0xad101564 // stp q4, q5, [x11, #512]
+	WORD $0xad541564 // ldp q4, q5, [x11, #640]
+	WORD $0xbd477046 // ldr s6, [x2, #1904]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4eb5cc52 // fmls v18.4s, v2.4s, v21.4s
+	WORD $0x4f861244 // fmla v4.4s, v18.4s, v6.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e21de73 // fmul v19.4s, v19.4s, v1.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4eb4cc73 // fmls v19.4s, v3.4s, v20.4s
+	WORD $0x4f861265 // fmla v5.4s, v19.4s, v6.s[0]
+	WORD $0xad141564 // stp q4, q5, [x11, #640]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32I8MMx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14120 // ldr q0, [x9, #1280]
+	WORD $0x3dc19121 // ldr q1, [x9, #1600]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14520 // ldr q0, [x9, #1296]
+	WORD $0x3dc19521 // ldr q1, [x9, #1616]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	WORD $0x4ea29617 // mla v23.4s, v16.4s, v2.4s
+	WORD $0x4ea39636 // mla v22.4s, v17.4s, v3.4s
+	WORD $0x4ea49655 // mla v21.4s, v18.4s, v4.4s
+	WORD $0x4ea59674 // mla v20.4s, v19.4s, v5.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4e9a1b6c // uzp1 v12.4s, v27.4s, v26.4s
+	WORD $0x4e981b2d // uzp1 v13.4s, v25.4s, v24.4s
+	WORD $0x4e9a5b6e // uzp2 v14.4s, v27.4s, v26.4s
+	WORD $0x4e985b2f // uzp2 v15.4s, v25.4s, v24.4s
+	WORD $0x4e961af0 // uzp1 v16.4s, v23.4s, v22.4s
+	WORD $0x4e941ab1 // uzp1 v17.4s, v21.4s, v20.4s
+	WORD $0x4e965af2 // uzp2 v18.4s, v23.4s, v22.4s
+	WORD $0x4e945ab3 // uzp2 v19.4s, v21.4s, v20.4s
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4f861184 // fmla v4.4s, v12.4s, v6.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4f8611a5 // fmla v5.4s, v13.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4f8611c4 // fmla v4.4s, v14.4s, v6.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4f8611e5 // fmla v5.4s, v15.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	WORD $0xad501564 // ldp q4, q5, [x11, #512]
+	WORD $0xbd463046 // ldr s6, [x2, #1584]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD $0x4f861204 // fmla v4.4s, v16.4s, v6.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
+	WORD $0x4f861225 // fmla v5.4s, v17.4s, v6.s[0]
+	WORD $0xad101564 // stp q4, q5, [x11, #512]
+	WORD $0xad541564 // ldp q4, q5, [x11, #640]
+	WORD $0xbd477046 // ldr s6, [x2, #1904]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD $0x4f861244 // fmla v4.4s, v18.4s, v6.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e21de73 // fmul v19.4s, v19.4s, v1.4s
+	WORD $0x4f861265 // fmla v5.4s, v19.4s, v6.s[0]
+	WORD $0xad141564 // stp q4, q5, [x11, #640]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32I8MMx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14120 // ldr q0, [x9, #1280]
+	WORD $0x3dc19121 // ldr q1, [x9, #1600]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14520 // ldr q0, [x9, #1296]
+	WORD $0x3dc19521 // ldr q1, [x9, #1616]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	WORD $0x4ea29617 // mla v23.4s, v16.4s, v2.4s
+	WORD $0x4ea39636 // mla v22.4s, v17.4s, v3.4s
+	WORD $0x4ea49655 // mla v21.4s, v18.4s, v4.4s
+	WORD $0x4ea59674 // mla v20.4s, v19.4s, v5.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4e9a1b6c // uzp1 v12.4s, v27.4s, v26.4s
+	WORD $0x4e981b2d // uzp1 v13.4s, v25.4s, v24.4s
+	WORD $0x4e9a5b6e // uzp2 v14.4s, v27.4s, v26.4s
+	WORD $0x4e985b2f // uzp2 v15.4s, v25.4s, v24.4s
+	WORD $0x4e961af0 // uzp1 v16.4s, v23.4s, v22.4s
+	WORD $0x4e941ab1 // uzp1 v17.4s, v21.4s, v20.4s
+	WORD $0x4e965af2 // uzp2 v18.4s, v23.4s, v22.4s
+	WORD $0x4e945ab3 // uzp2 v19.4s, v21.4s, v20.4s
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44205d // smlal v29.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205c // smlal2 v28.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207d // smlal v29.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207c // smlal2 v28.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f44205b // smlal v27.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205a // smlal2 v26.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207b // smlal v27.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207a // smlal2 v26.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f442059 // smlal v25.4s, v2.4h, v4.h[0]
+	WORD $0x4f442058 // smlal2 v24.4s, v2.8h, v4.h[0]
+	WORD $0x0f542079 // smlal v25.4s, v3.4h, v4.h[1]
+	WORD $0x4f542078 // smlal2 v24.4s, v3.8h, v4.h[1]
+	WORD $0x3dc18844 // ldr q4, [x2, #1568]
+	WORD $0x0f442057 // smlal v23.4s, v2.4h, v4.h[0]
+	WORD $0x4f442056 // smlal2 v22.4s, v2.8h, v4.h[0]
+	WORD $0x0f542077 // smlal v23.4s, v3.4h, v4.h[1]
+	WORD $0x4f542076 // smlal2 v22.4s, v3.8h, v4.h[1]
+	WORD $0x3dc1d844 // ldr q4, [x2, #1888]
+	WORD $0x0f442055 // smlal v21.4s, v2.4h, v4.h[0]
+	WORD $0x4f442054 // smlal2 v20.4s, v2.8h, v4.h[0]
+	WORD $0x0f542075 // smlal v21.4s, v3.4h, v4.h[1]
+	WORD $0x4f542074 // smlal2 v20.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64205d // smlal v29.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205c // smlal2 v28.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207d // smlal v29.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207c // smlal2 v28.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f64205b // smlal v27.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205a // smlal2 v26.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207b // smlal v27.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207a // smlal2 v26.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f642059 // smlal v25.4s, v2.4h, v4.h[2]
+	WORD $0x4f642058 // smlal2 v24.4s, v2.8h, v4.h[2]
+	WORD $0x0f742079 // smlal v25.4s, v3.4h, v4.h[3]
+	WORD $0x4f742078 // smlal2 v24.4s, v3.8h, v4.h[3]
+	WORD $0x3dc18844 // ldr q4, [x2, #1568]
+	WORD $0x0f642057 // smlal v23.4s, v2.4h, v4.h[2]
+	WORD $0x4f642056 // smlal2 v22.4s, v2.8h, v4.h[2]
+	WORD $0x0f742077 // smlal v23.4s, v3.4h, v4.h[3]
+	WORD $0x4f742076 // smlal2 v22.4s, v3.8h, v4.h[3]
+	WORD $0x3dc1d844 // ldr q4, [x2, #1888]
+	WORD $0x0f642055 // smlal v21.4s, v2.4h, v4.h[2]
+	WORD $0x4f642054 // smlal2 v20.4s, v2.8h, v4.h[2]
+	WORD $0x0f742075 // smlal v21.4s, v3.4h, v4.h[3]
+	WORD $0x4f742074 // smlal2 v20.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44285d // smlal v29.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285c // smlal2 v28.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287d // smlal v29.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287c // smlal2 v28.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f44285b // smlal v27.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285a // smlal2 v26.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287b // smlal v27.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287a // smlal2 v26.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f442859 // smlal v25.4s, v2.4h, v4.h[4]
+	WORD $0x4f442858 // smlal2 v24.4s, v2.8h, v4.h[4]
+	WORD $0x0f542879 // smlal v25.4s, v3.4h, v4.h[5]
+	WORD $0x4f542878 // smlal2 v24.4s, v3.8h, v4.h[5]
+	WORD $0x3dc18844 // ldr q4, [x2, #1568]
+	WORD $0x0f442857 // smlal v23.4s, v2.4h, v4.h[4]
+	WORD $0x4f442856 // smlal2 v22.4s, v2.8h, v4.h[4]
+	WORD $0x0f542877 // smlal v23.4s, v3.4h, v4.h[5]
+	WORD $0x4f542876 // smlal2 v22.4s, v3.8h, v4.h[5]
+	WORD $0x3dc1d844 // ldr q4, [x2, #1888]
+	WORD $0x0f442855 // smlal v21.4s, v2.4h, v4.h[4]
+	WORD $0x4f442854 // smlal2 v20.4s, v2.8h, v4.h[4]
+	WORD $0x0f542875 // smlal v21.4s, v3.4h, v4.h[5]
+	WORD $0x4f542874 // smlal2 v20.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64285d // smlal v29.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285c // smlal2 v28.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287d // smlal v29.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287c // smlal2 v28.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f64285b // smlal v27.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285a // smlal2 v26.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287b // smlal v27.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287a // smlal2 v26.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f642859 // smlal v25.4s, v2.4h, v4.h[6]
+	WORD $0x4f642858 // smlal2 v24.4s, v2.8h, v4.h[6]
+	WORD $0x0f742879 // smlal v25.4s, v3.4h, v4.h[7]
+	WORD $0x4f742878 // smlal2 v24.4s, v3.8h, v4.h[7]
+	WORD $0x3dc18844 // ldr q4, [x2, #1568]
+	WORD $0x0f642857 // smlal v23.4s, v2.4h, v4.h[6]
+	WORD $0x4f642856 // smlal2 v22.4s, v2.8h, v4.h[6]
+	WORD $0x0f742877 // smlal v23.4s, v3.4h, v4.h[7]
+	WORD $0x4f742876 // smlal2 v22.4s, v3.8h, v4.h[7]
+	WORD $0x3dc1d844 // ldr q4, [x2, #1888]
+	WORD $0x0f642855 // smlal v21.4s, v2.4h, v4.h[6]
+	WORD $0x4f642854 // smlal2 v20.4s, v2.8h, v4.h[6]
+	WORD $0x0f742875 // smlal v21.4s, v3.4h, v4.h[7]
+	WORD $0x4f742874 // smlal2 v20.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4ebfcc48 // fmls v8.4s, v2.4s, v31.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4ebecc69 // fmls v9.4s, v3.4s, v30.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4ebdcc4a // fmls v10.4s, v2.4s, v29.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4ebccc6b // fmls v11.4s, v3.4s, v28.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4ebbcc4c // fmls v12.4s, v2.4s, v27.4s
+	WORD $0x4f861184 // fmla v4.4s, v12.4s, v6.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4ebacc6d // fmls v13.4s, v3.4s, v26.4s
+	WORD $0x4f8611a5 // fmla v5.4s, v13.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4eb9cc4e // fmls v14.4s, v2.4s, v25.4s
+	WORD $0x4f8611c4 // fmla v4.4s, v14.4s, v6.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4eb8cc6f // fmls v15.4s, v3.4s, v24.4s
+	WORD $0x4f8611e5 // fmla v5.4s, v15.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	WORD $0xad501564 // ldp q4, q5, [x11, #512]
+	WORD $0xbd463046 // ldr s6, [x2, #1584]
+	WORD $0x4e21da10 // scvtf v16.4s, v16.4s
+	WORD $0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD $0x4e21daf7 // scvtf v23.4s, v23.4s
+	WORD $0x4eb7cc50 // fmls v16.4s, v2.4s, v23.4s
+	WORD $0x4f861204 // fmla v4.4s, v16.4s, v6.s[0]
+	WORD $0x4e21da31 // scvtf v17.4s, v17.4s
+	WORD $0x6e21de31 // fmul v17.4s, v17.4s, v1.4s
+	WORD $0x4e21dad6 // scvtf v22.4s, v22.4s
+	WORD $0x4eb6cc71 // fmls v17.4s, v3.4s, v22.4s
+	WORD $0x4f861225 // fmla v5.4s, v17.4s, v6.s[0]
+	WORD $0xad101564 // stp q4, q5, [x11, #512]
+	WORD $0xad541564 // ldp q4, q5, [x11, #640]
+	WORD $0xbd477046 // ldr s6, [x2, #1904]
+	WORD $0x4e21da52 // scvtf v18.4s, v18.4s
+	WORD $0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD $0x4e21dab5 // scvtf v21.4s, v21.4s
+	WORD $0x4eb5cc52 // fmls v18.4s, v2.4s, v21.4s
+	WORD $0x4f861244 // fmla v4.4s, v18.4s, v6.s[0]
+	WORD $0x4e21da73 // scvtf v19.4s, v19.4s
+	WORD $0x6e21de73 // fmul v19.4s, v19.4s, v1.4s
+	WORD $0x4e21da94 // scvtf v20.4s, v20.4s
+	WORD $0x4eb4cc73 // fmls v19.4s, v3.4s, v20.4s
+	WORD $0x4f861265 // fmla v5.4s, v19.4s, v6.s[0]
+	WORD $0xad141564 // stp q4, q5, [x11, #640]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallI8MMx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14120 // ldr q0, [x9, #1280]
+	WORD $0x3dc19121 // ldr q1, [x9, #1600]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14520 // ldr q0, [x9, #1296]
+	WORD $0x3dc19521 // ldr q1, [x9, #1616]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7de // fadd v30.4s, v30.4s, v7.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7bd // fadd v29.4s, v29.4s, v7.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d79c // fadd v28.4s, v28.4s, v7.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x4e8d1987 // uzp1 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d77b // fadd v27.4s, v27.4s, v7.4s
+	WORD $0x4e8f19c7 // uzp1 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d75a // fadd v26.4s, v26.4s, v7.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x4e8d5987 // uzp2 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d739 // fadd v25.4s, v25.4s, v7.4s
+	WORD $0x4e8f59c7 // uzp2 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d718 // fadd v24.4s, v24.4s, v7.4s
+	WORD $0xbd450184 // ldr s4, [x12, #1280]
+	WORD $0x4e911a07 // uzp1 v7.4s, v16.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d6f7 // fadd v23.4s, v23.4s, v7.4s
+	WORD $0x4e931a47 // uzp1 v7.4s, v18.4s, v19.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d6d6 // fadd v22.4s, v22.4s, v7.4s
+	WORD $0xbd464184 // ldr s4, [x12, #1600]
+	WORD $0x4e915a07 // uzp2 v7.4s, v16.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d6b5 // fadd v21.4s, v21.4s, v7.4s
+	WORD $0x4e935a47 // uzp2 v7.4s, v18.4s, v19.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d694 // fadd v20.4s, v20.4s, v7.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	WORD $0xad500560 // ldp q0, q1, [x11, #512]
+	WORD $0x4e37d400 // fadd v0.4s, v0.4s, v23.4s
+	WORD $0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
+	WORD $0xad100560 // stp q0, q1, [x11, #512]
+	WORD $0xad540560 // ldp q0, q1, [x11, #640]
+	WORD $0x4e35d400 // fadd v0.4s, v0.4s, v21.4s
+	WORD $0x4e34d421 // fadd v1.4s, v1.4s, v20.4s
+	WORD $0xad140560 // stp q0, q1, [x11, #640]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermI8MMx6(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0x4f00e417 // movi v23.16b, #0
+	WORD $0x4f00e416 // movi v22.16b, #0
+	WORD $0x4f00e415 // movi v21.16b, #0
+	WORD $0x4f00e414 // movi v20.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x4f00e410 // movi v16.16b, #0
+	WORD $0x4f00e411 // movi v17.16b, #0
+	WORD $0x4f00e412 // movi v18.16b, #0
+	WORD $0x4f00e413 // movi v19.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14120 // ldr q0, [x9, #1280]
+	WORD $0x3dc19121 // ldr q1, [x9, #1600]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0x3dc14520 // ldr q0, [x9, #1296]
+	WORD $0x3dc19521 // ldr q1, [x9, #1616]
+	WORD $0x4ec13806 // zip1 v6.2d, v0.2d, v1.2d
+	WORD $0x4ec17807 // zip2 v7.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0x4e86a410 // smmla v16.4s, v0.16b, v6.16b
+	WORD $0x4e86a431 // smmla v17.4s, v1.16b, v6.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0x4e86a412 // smmla v18.4s, v0.16b, v6.16b
+	WORD $0x4e86a433 // smmla v19.4s, v1.16b, v6.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0x4e87a410 // smmla v16.4s, v0.16b, v7.16b
+	WORD $0x4e87a431 // smmla v17.4s, v1.16b, v7.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x4e87a412 // smmla v18.4s, v0.16b, v7.16b
+	WORD $0x4e87a433 // smmla v19.4s, v1.16b, v7.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7de // fadd v30.4s, v30.4s, v7.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x7d4281a5 // ldr h5, [x13, #320]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7bd // fadd v29.4s, v29.4s, v7.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d79c // fadd v28.4s, v28.4s, v7.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x7d4501a5 // ldr h5, [x13, #640]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e8d1987 // uzp1 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d77b // fadd v27.4s, v27.4s, v7.4s
+	WORD $0x4e8f19c7 // uzp1 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d75a // fadd v26.4s, v26.4s, v7.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x7d4781a5 // ldr h5, [x13, #960]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e8d5987 // uzp2 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d739 // fadd v25.4s, v25.4s, v7.4s
+	WORD $0x4e8f59c7 // uzp2 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d718 // fadd v24.4s, v24.4s, v7.4s
+	WORD $0xbd450184 // ldr s4, [x12, #1280]
+	WORD $0x7d4a01a5 // ldr h5, [x13, #1280]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e911a07 // uzp1 v7.4s, v16.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d6f7 // fadd v23.4s, v23.4s, v7.4s
+	WORD $0x4e931a47 // uzp1 v7.4s, v18.4s, v19.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d6d6 // fadd v22.4s, v22.4s, v7.4s
+	WORD $0xbd464184 // ldr s4, [x12, #1600]
+	WORD $0x7d4c81a5 // ldr h5, [x13, #1600]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e915a07 // uzp2 v7.4s, v16.4s, v17.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d6b5 // fadd v21.4s, v21.4s, v7.4s
+	WORD $0x4e935a47 // uzp2 v7.4s, v18.4s, v19.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d694 // fadd v20.4s, v20.4s, v7.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	WORD $0xad500560 // ldp q0, q1, [x11, #512]
+	WORD $0x4e37d400 // fadd v0.4s, v0.4s, v23.4s
+	WORD $0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
+	WORD $0xad100560 // stp q0, q1, [x11, #512]
+	WORD $0xad540560 // ldp q0, q1, [x11, #640]
+	WORD $0x4e35d400 // fadd v0.4s, v0.4s, v21.4s
+	WORD $0x4e34d421 // fadd v1.4s, v1.4s, v20.4s
+	WORD $0xad140560 // stp q0, q1, [x11, #640]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $768, R0
+	ADD $1920, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile16I8MMx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4e9a1b6c // uzp1 v12.4s, v27.4s, v26.4s
+	WORD $0x4e981b2d // uzp1 v13.4s, v25.4s, v24.4s
+	WORD $0x4e9a5b6e // uzp2 v14.4s, v27.4s, v26.4s
+	WORD $0x4e985b2f // uzp2 v15.4s, v25.4s, v24.4s
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4f861184 // fmla v4.4s, v12.4s, v6.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4f8611a5 // fmla v5.4s, v13.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4f8611c4 // fmla v4.4s, v14.4s, v6.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4f8611e5 // fmla v5.4s, v15.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16I8MMx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4e9a1b6c // uzp1 v12.4s, v27.4s, v26.4s
+	WORD $0x4e981b2d // uzp1 v13.4s, v25.4s, v24.4s
+	WORD $0x4e9a5b6e // uzp2 v14.4s, v27.4s, v26.4s
+	WORD $0x4e985b2f // uzp2 v15.4s, v25.4s, v24.4s
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44205d // smlal v29.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205c // smlal2 v28.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207d // smlal v29.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207c // smlal2 v28.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f44205b // smlal v27.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205a // smlal2 v26.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207b // smlal v27.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207a // smlal2 v26.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f442059 // smlal v25.4s, v2.4h, v4.h[0]
+	WORD $0x4f442058 // smlal2 v24.4s, v2.8h, v4.h[0]
+	WORD $0x0f542079 // smlal v25.4s, v3.4h, v4.h[1]
+	WORD $0x4f542078 // smlal2 v24.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64205d // smlal v29.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205c // smlal2 v28.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207d // smlal v29.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207c // smlal2 v28.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f64205b // smlal v27.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205a // smlal2 v26.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207b // smlal v27.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207a // smlal2 v26.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f642059 // smlal v25.4s, v2.4h, v4.h[2]
+	WORD $0x4f642058 // smlal2 v24.4s, v2.8h, v4.h[2]
+	WORD $0x0f742079 // smlal v25.4s, v3.4h, v4.h[3]
+	WORD $0x4f742078 // smlal2 v24.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44285d // smlal v29.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285c // smlal2 v28.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287d // smlal v29.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287c // smlal2 v28.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f44285b // smlal v27.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285a // smlal2 v26.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287b // smlal v27.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287a // smlal2 v26.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f442859 // smlal v25.4s, v2.4h, v4.h[4]
+	WORD $0x4f442858 // smlal2 v24.4s, v2.8h, v4.h[4]
+	WORD $0x0f542879 // smlal v25.4s, v3.4h, v4.h[5]
+	WORD $0x4f542878 // smlal2 v24.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64285d // smlal v29.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285c // smlal2 v28.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287d // smlal v29.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287c // smlal2 v28.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e044 // ldr q4, [x2, #896]
+	WORD $0x0f64285b // smlal v27.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285a // smlal2 v26.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287b // smlal v27.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287a // smlal2 v26.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13044 // ldr q4, [x2, #1216]
+	WORD $0x0f642859 // smlal v25.4s, v2.4h, v4.h[6]
+	WORD $0x4f642858 // smlal2 v24.4s, v2.8h, v4.h[6]
+	WORD $0x0f742879 // smlal v25.4s, v3.4h, v4.h[7]
+	WORD $0x4f742878 // smlal2 v24.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44205d // smlal v29.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205c // smlal2 v28.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207d // smlal v29.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207c // smlal2 v28.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f44205b // smlal v27.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205a // smlal2 v26.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207b // smlal v27.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207a // smlal2 v26.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f442059 // smlal v25.4s, v2.4h, v4.h[0]
+	WORD $0x4f442058 // smlal2 v24.4s, v2.8h, v4.h[0]
+	WORD $0x0f542079 // smlal v25.4s, v3.4h, v4.h[1]
+	WORD $0x4f542078 // smlal2 v24.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64205d // smlal v29.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205c // smlal2 v28.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207d // smlal v29.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207c // smlal2 v28.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f64205b // smlal v27.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205a // smlal2 v26.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207b // smlal v27.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207a // smlal2 v26.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f642059 // smlal v25.4s, v2.4h, v4.h[2]
+	WORD $0x4f642058 // smlal2 v24.4s, v2.8h, v4.h[2]
+	WORD $0x0f742079 // smlal v25.4s, v3.4h, v4.h[3]
+	WORD $0x4f742078 // smlal2 v24.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44285d // smlal v29.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285c // smlal2 v28.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287d // smlal v29.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287c // smlal2 v28.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f44285b // smlal v27.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285a // smlal2 v26.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287b // smlal v27.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287a // smlal2 v26.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f442859 // smlal v25.4s, v2.4h, v4.h[4]
+	WORD $0x4f442858 // smlal2 v24.4s, v2.8h, v4.h[4]
+	WORD $0x0f542879 // smlal v25.4s, v3.4h, v4.h[5]
+	WORD $0x4f542878 // smlal2 v24.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64285d // smlal v29.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285c // smlal2 v28.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287d // smlal v29.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287c // smlal2 v28.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e444 // ldr q4, [x2, #912]
+	WORD $0x0f64285b // smlal v27.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285a // smlal2 v26.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287b // smlal v27.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287a // smlal2 v26.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13444 // ldr q4, [x2, #1232]
+	WORD $0x0f642859 // smlal v25.4s, v2.4h, v4.h[6]
+	WORD $0x4f642858 // smlal2 v24.4s, v2.8h, v4.h[6]
+	WORD $0x0f742879 // smlal v25.4s, v3.4h, v4.h[7]
+	WORD $0x4f742878 // smlal2 v24.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4ebfcc48 // fmls v8.4s, v2.4s, v31.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4ebecc69 // fmls v9.4s, v3.4s, v30.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4ebdcc4a // fmls v10.4s, v2.4s, v29.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4ebccc6b // fmls v11.4s, v3.4s, v28.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4ebbcc4c // fmls v12.4s, v2.4s, v27.4s
+	WORD $0x4f861184 // fmla v4.4s, v12.4s, v6.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4ebacc6d // fmls v13.4s, v3.4s, v26.4s
+	WORD $0x4f8611a5 // fmla v5.4s, v13.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4eb9cc4e // fmls v14.4s, v2.4s, v25.4s
+	WORD $0x4f8611c4 // fmla v4.4s, v14.4s, v6.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4eb8cc6f // fmls v15.4s, v3.4s, v24.4s
+	WORD $0x4f8611e5 // fmla v5.4s, v15.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32I8MMx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4e9a1b6c // uzp1 v12.4s, v27.4s, v26.4s
+	WORD $0x4e981b2d // uzp1 v13.4s, v25.4s, v24.4s
+	WORD $0x4e9a5b6e // uzp2 v14.4s, v27.4s, v26.4s
+	WORD $0x4e985b2f // uzp2 v15.4s, v25.4s, v24.4s
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4f861184 // fmla v4.4s, v12.4s, v6.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4f8611a5 // fmla v5.4s, v13.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4f8611c4 // fmla v4.4s, v14.4s, v6.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4f8611e5 // fmla v5.4s, v15.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32I8MMx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4ea2959b // mla v27.4s, v12.4s, v2.4s
+	WORD $0x4ea395ba // mla v26.4s, v13.4s, v3.4s
+	WORD $0x4ea495d9 // mla v25.4s, v14.4s, v4.4s
+	WORD $0x4ea595f8 // mla v24.4s, v15.4s, v5.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4e9a1b6c // uzp1 v12.4s, v27.4s, v26.4s
+	WORD $0x4e981b2d // uzp1 v13.4s, v25.4s, v24.4s
+	WORD $0x4e9a5b6e // uzp2 v14.4s, v27.4s, v26.4s
+	WORD $0x4e985b2f // uzp2 v15.4s, v25.4s, v24.4s
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44205d // smlal v29.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205c // smlal2 v28.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207d // smlal v29.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207c // smlal2 v28.4s, v3.8h, v4.h[1]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f44205b // smlal v27.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205a // smlal2 v26.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207b // smlal v27.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207a // smlal2 v26.4s, v3.8h, v4.h[1]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f442059 // smlal v25.4s, v2.4h, v4.h[0]
+	WORD $0x4f442058 // smlal2 v24.4s, v2.8h, v4.h[0]
+	WORD $0x0f542079 // smlal v25.4s, v3.4h, v4.h[1]
+	WORD $0x4f542078 // smlal2 v24.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64205d // smlal v29.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205c // smlal2 v28.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207d // smlal v29.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207c // smlal2 v28.4s, v3.8h, v4.h[3]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f64205b // smlal v27.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205a // smlal2 v26.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207b // smlal v27.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207a // smlal2 v26.4s, v3.8h, v4.h[3]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f642059 // smlal v25.4s, v2.4h, v4.h[2]
+	WORD $0x4f642058 // smlal2 v24.4s, v2.8h, v4.h[2]
+	WORD $0x0f742079 // smlal v25.4s, v3.4h, v4.h[3]
+	WORD $0x4f742078 // smlal2 v24.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44285d // smlal v29.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285c // smlal2 v28.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287d // smlal v29.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287c // smlal2 v28.4s, v3.8h, v4.h[5]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f44285b // smlal v27.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285a // smlal2 v26.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287b // smlal v27.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287a // smlal2 v26.4s, v3.8h, v4.h[5]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f442859 // smlal v25.4s, v2.4h, v4.h[4]
+	WORD $0x4f442858 // smlal2 v24.4s, v2.8h, v4.h[4]
+	WORD $0x0f542879 // smlal v25.4s, v3.4h, v4.h[5]
+	WORD $0x4f542878 // smlal2 v24.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64285d // smlal v29.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285c // smlal2 v28.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287d // smlal v29.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287c // smlal2 v28.4s, v3.8h, v4.h[7]
+	WORD $0x3dc0e844 // ldr q4, [x2, #928]
+	WORD $0x0f64285b // smlal v27.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285a // smlal2 v26.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287b // smlal v27.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287a // smlal2 v26.4s, v3.8h, v4.h[7]
+	WORD $0x3dc13844 // ldr q4, [x2, #1248]
+	WORD $0x0f642859 // smlal v25.4s, v2.4h, v4.h[6]
+	WORD $0x4f642858 // smlal2 v24.4s, v2.8h, v4.h[6]
+	WORD $0x0f742879 // smlal v25.4s, v3.4h, v4.h[7]
+	WORD $0x4f742878 // smlal2 v24.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4ebfcc48 // fmls v8.4s, v2.4s, v31.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4ebecc69 // fmls v9.4s, v3.4s, v30.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4ebdcc4a // fmls v10.4s, v2.4s, v29.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4ebccc6b // fmls v11.4s, v3.4s, v28.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	WORD $0xad481564 // ldp q4, q5, [x11, #256]
+	WORD $0xbd43b046 // ldr s6, [x2, #944]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e20dd8c // fmul v12.4s, v12.4s, v0.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4ebbcc4c // fmls v12.4s, v2.4s, v27.4s
+	WORD $0x4f861184 // fmla v4.4s, v12.4s, v6.s[0]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e21ddad // fmul v13.4s, v13.4s, v1.4s
+	WORD $0x4e21db5a // scvtf v26.4s, v26.4s
+	WORD $0x4ebacc6d // fmls v13.4s, v3.4s, v26.4s
+	WORD $0x4f8611a5 // fmla v5.4s, v13.4s, v6.s[0]
+	WORD $0xad081564 // stp q4, q5, [x11, #256]
+	WORD $0xad4c1564 // ldp q4, q5, [x11, #384]
+	WORD $0xbd44f046 // ldr s6, [x2, #1264]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e20ddce // fmul v14.4s, v14.4s, v0.4s
+	WORD $0x4e21db39 // scvtf v25.4s, v25.4s
+	WORD $0x4eb9cc4e // fmls v14.4s, v2.4s, v25.4s
+	WORD $0x4f8611c4 // fmla v4.4s, v14.4s, v6.s[0]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e21ddef // fmul v15.4s, v15.4s, v1.4s
+	WORD $0x4e21db18 // scvtf v24.4s, v24.4s
+	WORD $0x4eb8cc6f // fmls v15.4s, v3.4s, v24.4s
+	WORD $0x4f8611e5 // fmla v5.4s, v15.4s, v6.s[0]
+	WORD $0xad0c1564 // stp q4, q5, [x11, #384]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallI8MMx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7de // fadd v30.4s, v30.4s, v7.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7bd // fadd v29.4s, v29.4s, v7.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d79c // fadd v28.4s, v28.4s, v7.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x4e8d1987 // uzp1 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d77b // fadd v27.4s, v27.4s, v7.4s
+	WORD $0x4e8f19c7 // uzp1 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d75a // fadd v26.4s, v26.4s, v7.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x4e8d5987 // uzp2 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d739 // fadd v25.4s, v25.4s, v7.4s
+	WORD $0x4e8f59c7 // uzp2 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d718 // fadd v24.4s, v24.4s, v7.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermI8MMx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7de // fadd v30.4s, v30.4s, v7.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x7d4281a5 // ldr h5, [x13, #320]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7bd // fadd v29.4s, v29.4s, v7.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d79c // fadd v28.4s, v28.4s, v7.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x7d4501a5 // ldr h5, [x13, #640]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e8d1987 // uzp1 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d77b // fadd v27.4s, v27.4s, v7.4s
+	WORD $0x4e8f19c7 // uzp1 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d75a // fadd v26.4s, v26.4s, v7.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x7d4781a5 // ldr h5, [x13, #960]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e8d5987 // uzp2 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d739 // fadd v25.4s, v25.4s, v7.4s
+	WORD $0x4e8f59c7 // uzp2 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d718 // fadd v24.4s, v24.4s, v7.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTwoI8MMx4(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x4f00e41a // movi v26.16b, #0
+	WORD $0x4f00e419 // movi v25.16b, #0
+	WORD $0x4f00e418 // movi v24.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a120 // ldr q0, [x9, #640]
+	WORD $0x3dc0f121 // ldr q1, [x9, #960]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dcf7 // fmul v23.4s, v7.4s, v0.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dcf6 // fmul v22.4s, v7.4s, v1.4s
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dcf5 // fmul v21.4s, v7.4s, v0.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dcf4 // fmul v20.4s, v7.4s, v1.4s
+	WORD $0x4e8d1987 // uzp1 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dcf3 // fmul v19.4s, v7.4s, v0.4s
+	WORD $0x4e8f19c7 // uzp1 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dcf2 // fmul v18.4s, v7.4s, v1.4s
+	WORD $0x4e8d5987 // uzp2 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dcf1 // fmul v17.4s, v7.4s, v0.4s
+	WORD $0x4e8f59c7 // uzp2 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dcf0 // fmul v16.4s, v7.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x4f00e40c // movi v12.16b, #0
+	WORD $0x4f00e40d // movi v13.16b, #0
+	WORD $0x4f00e40e // movi v14.16b, #0
+	WORD $0x4f00e40f // movi v15.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0x3dc0a520 // ldr q0, [x9, #656]
+	WORD $0x3dc0f521 // ldr q1, [x9, #976]
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17805 // zip2 v5.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0x4e84a40c // smmla v12.4s, v0.16b, v4.16b
+	WORD $0x4e84a42d // smmla v13.4s, v1.16b, v4.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0x4e84a40e // smmla v14.4s, v0.16b, v4.16b
+	WORD $0x4e84a42f // smmla v15.4s, v1.16b, v4.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0x4e85a40c // smmla v12.4s, v0.16b, v5.16b
+	WORD $0x4e85a42d // smmla v13.4s, v1.16b, v5.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x4e85a40e // smmla v14.4s, v0.16b, v5.16b
+	WORD $0x4e85a42f // smmla v15.4s, v1.16b, v5.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc57 // fmla v23.4s, v2.4s, v7.4s
+	WORD $0x4f8492f7 // fmul v23.4s, v23.4s, v4.s[0]
+	WORD $0x4e37d7ff // fadd v31.4s, v31.4s, v23.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc76 // fmla v22.4s, v3.4s, v7.4s
+	WORD $0x4f8492d6 // fmul v22.4s, v22.4s, v4.s[0]
+	WORD $0x4e36d7de // fadd v30.4s, v30.4s, v22.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc55 // fmla v21.4s, v2.4s, v7.4s
+	WORD $0x4f8492b5 // fmul v21.4s, v21.4s, v4.s[0]
+	WORD $0x4e35d7bd // fadd v29.4s, v29.4s, v21.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc74 // fmla v20.4s, v3.4s, v7.4s
+	WORD $0x4f849294 // fmul v20.4s, v20.4s, v4.s[0]
+	WORD $0x4e34d79c // fadd v28.4s, v28.4s, v20.4s
+	WORD $0xbd428184 // ldr s4, [x12, #640]
+	WORD $0x4e8d1987 // uzp1 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc53 // fmla v19.4s, v2.4s, v7.4s
+	WORD $0x4f849273 // fmul v19.4s, v19.4s, v4.s[0]
+	WORD $0x4e33d77b // fadd v27.4s, v27.4s, v19.4s
+	WORD $0x4e8f19c7 // uzp1 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc72 // fmla v18.4s, v3.4s, v7.4s
+	WORD $0x4f849252 // fmul v18.4s, v18.4s, v4.s[0]
+	WORD $0x4e32d75a // fadd v26.4s, v26.4s, v18.4s
+	WORD $0xbd43c184 // ldr s4, [x12, #960]
+	WORD $0x4e8d5987 // uzp2 v7.4s, v12.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc51 // fmla v17.4s, v2.4s, v7.4s
+	WORD $0x4f849231 // fmul v17.4s, v17.4s, v4.s[0]
+	WORD $0x4e31d739 // fadd v25.4s, v25.4s, v17.4s
+	WORD $0x4e8f59c7 // uzp2 v7.4s, v14.4s, v15.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc70 // fmla v16.4s, v3.4s, v7.4s
+	WORD $0x4f849210 // fmul v16.4s, v16.4s, v4.s[0]
+	WORD $0x4e30d718 // fadd v24.4s, v24.4s, v16.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	WORD $0xad480560 // ldp q0, q1, [x11, #256]
+	WORD $0x4e3bd400 // fadd v0.4s, v0.4s, v27.4s
+	WORD $0x4e3ad421 // fadd v1.4s, v1.4s, v26.4s
+	WORD $0xad080560 // stp q0, q1, [x11, #256]
+	WORD $0xad4c0560 // ldp q0, q1, [x11, #384]
+	WORD $0x4e39d400 // fadd v0.4s, v0.4s, v25.4s
+	WORD $0x4e38d421 // fadd v1.4s, v1.4s, v24.4s
+	WORD $0xad0c0560 // stp q0, q1, [x11, #384]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $512, R0
+	ADD $1280, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile16I8MMx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16I8MMx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44205d // smlal v29.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205c // smlal2 v28.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207d // smlal v29.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207c // smlal2 v28.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64205d // smlal v29.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205c // smlal2 v28.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207d // smlal v29.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207c // smlal2 v28.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f44285d // smlal v29.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285c // smlal2 v28.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287d // smlal v29.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287c // smlal2 v28.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x0f64285d // smlal v29.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285c // smlal2 v28.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287d // smlal v29.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287c // smlal2 v28.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44205d // smlal v29.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205c // smlal2 v28.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207d // smlal v29.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207c // smlal2 v28.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64205d // smlal v29.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205c // smlal2 v28.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207d // smlal v29.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207c // smlal2 v28.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f44285d // smlal v29.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285c // smlal2 v28.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287d // smlal v29.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287c // smlal2 v28.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x0f64285d // smlal v29.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285c // smlal2 v28.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287d // smlal v29.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287c // smlal2 v28.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4ebfcc48 // fmls v8.4s, v2.4s, v31.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4ebecc69 // fmls v9.4s, v3.4s, v30.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4ebdcc4a // fmls v10.4s, v2.4s, v29.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4ebccc6b // fmls v11.4s, v3.4s, v28.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32I8MMx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32I8MMx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4e9e5bea // uzp2 v10.4s, v31.4s, v30.4s
+	WORD $0x4e9c5bab // uzp2 v11.4s, v29.4s, v28.4s
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44205d // smlal v29.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205c // smlal2 v28.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207d // smlal v29.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207c // smlal2 v28.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64205d // smlal v29.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205c // smlal2 v28.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207d // smlal v29.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207c // smlal2 v28.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f44285d // smlal v29.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285c // smlal2 v28.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287d // smlal v29.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287c // smlal2 v28.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0x3dc09844 // ldr q4, [x2, #608]
+	WORD $0x0f64285d // smlal v29.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285c // smlal2 v28.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287d // smlal v29.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287c // smlal2 v28.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4ebfcc48 // fmls v8.4s, v2.4s, v31.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4ebecc69 // fmls v9.4s, v3.4s, v30.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	WORD $0xad441564 // ldp q4, q5, [x11, #128]
+	WORD $0xbd427046 // ldr s6, [x2, #624]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	WORD $0x4e21dbbd // scvtf v29.4s, v29.4s
+	WORD $0x4ebdcc4a // fmls v10.4s, v2.4s, v29.4s
+	WORD $0x4f861144 // fmla v4.4s, v10.4s, v6.s[0]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e21dd6b // fmul v11.4s, v11.4s, v1.4s
+	WORD $0x4e21db9c // scvtf v28.4s, v28.4s
+	WORD $0x4ebccc6b // fmls v11.4s, v3.4s, v28.4s
+	WORD $0x4f861165 // fmla v5.4s, v11.4s, v6.s[0]
+	WORD $0xad041564 // stp q4, q5, [x11, #128]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallI8MMx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7de // fadd v30.4s, v30.4s, v7.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7bd // fadd v29.4s, v29.4s, v7.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d79c // fadd v28.4s, v28.4s, v7.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermI8MMx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7de // fadd v30.4s, v30.4s, v7.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x7d4281a5 // ldr h5, [x13, #320]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7bd // fadd v29.4s, v29.4s, v7.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d79c // fadd v28.4s, v28.4s, v7.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTwoI8MMx2(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc05121 // ldr q1, [x9, #320]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dcfb // fmul v27.4s, v7.4s, v0.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dcfa // fmul v26.4s, v7.4s, v1.4s
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dcf9 // fmul v25.4s, v7.4s, v0.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dcf8 // fmul v24.4s, v7.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc05521 // ldr q1, [x9, #336]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc5b // fmla v27.4s, v2.4s, v7.4s
+	WORD $0x4f84937b // fmul v27.4s, v27.4s, v4.s[0]
+	WORD $0x4e3bd7ff // fadd v31.4s, v31.4s, v27.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc7a // fmla v26.4s, v3.4s, v7.4s
+	WORD $0x4f84935a // fmul v26.4s, v26.4s, v4.s[0]
+	WORD $0x4e3ad7de // fadd v30.4s, v30.4s, v26.4s
+	WORD $0xbd414184 // ldr s4, [x12, #320]
+	WORD $0x4e895907 // uzp2 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc59 // fmla v25.4s, v2.4s, v7.4s
+	WORD $0x4f849339 // fmul v25.4s, v25.4s, v4.s[0]
+	WORD $0x4e39d7bd // fadd v29.4s, v29.4s, v25.4s
+	WORD $0x4e8b5947 // uzp2 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc78 // fmla v24.4s, v3.4s, v7.4s
+	WORD $0x4f849318 // fmul v24.4s, v24.4s, v4.s[0]
+	WORD $0x4e38d79c // fadd v28.4s, v28.4s, v24.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	WORD $0xad440560 // ldp q0, q1, [x11, #128]
+	WORD $0x4e3dd400 // fadd v0.4s, v0.4s, v29.4s
+	WORD $0x4e3cd421 // fadd v1.4s, v1.4s, v28.4s
+	WORD $0xad040560 // stp q0, q1, [x11, #128]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $256, R0
+	ADD $640, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile16I8MMx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc00121 // ldr q1, [x9, #0]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc00521 // ldr q1, [x9, #16]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins16I8MMx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc00121 // ldr q1, [x9, #0]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc00521 // ldr q1, [x9, #16]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	ADD $256, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04044 // ldr q4, [x2, #256]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	WORD $0xad500500 // ldp q0, q1, [x8, #512]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0xad540500 // ldp q0, q1, [x8, #640]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0xad580500 // ldp q0, q1, [x8, #768]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0xad5c0500 // ldp q0, q1, [x8, #896]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04444 // ldr q4, [x2, #272]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	ADD $1024, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4ebfcc48 // fmls v8.4s, v2.4s, v31.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4ebecc69 // fmls v9.4s, v3.4s, v30.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tile32I8MMx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc00121 // ldr q1, [x9, #0]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc00521 // ldr q1, [x9, #16]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileMins32I8MMx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc00121 // ldr q1, [x9, #0]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc00521 // ldr q1, [x9, #16]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e803802 // zip1 v2.4s, v0.4s, v0.4s
+	WORD $0x4e807803 // zip2 v3.4s, v0.4s, v0.4s
+	WORD $0x4e813824 // zip1 v4.4s, v1.4s, v1.4s
+	WORD $0x4e817825 // zip2 v5.4s, v1.4s, v1.4s
+	WORD $0x4ea2951f // mla v31.4s, v8.4s, v2.4s
+	WORD $0x4ea3953e // mla v30.4s, v9.4s, v3.4s
+	WORD $0x4ea4955d // mla v29.4s, v10.4s, v4.4s
+	WORD $0x4ea5957c // mla v28.4s, v11.4s, v5.4s
+	ADD $128, R8
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0x4e9e1be8 // uzp1 v8.4s, v31.4s, v30.4s
+	WORD $0x4e9c1ba9 // uzp1 v9.4s, v29.4s, v28.4s
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f44205f // smlal v31.4s, v2.4h, v4.h[0]
+	WORD $0x4f44205e // smlal2 v30.4s, v2.8h, v4.h[0]
+	WORD $0x0f54207f // smlal v31.4s, v3.4h, v4.h[1]
+	WORD $0x4f54207e // smlal2 v30.4s, v3.8h, v4.h[1]
+	WORD $0xad440500 // ldp q0, q1, [x8, #128]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f64205f // smlal v31.4s, v2.4h, v4.h[2]
+	WORD $0x4f64205e // smlal2 v30.4s, v2.8h, v4.h[2]
+	WORD $0x0f74207f // smlal v31.4s, v3.4h, v4.h[3]
+	WORD $0x4f74207e // smlal2 v30.4s, v3.8h, v4.h[3]
+	WORD $0xad480500 // ldp q0, q1, [x8, #256]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f44285f // smlal v31.4s, v2.4h, v4.h[4]
+	WORD $0x4f44285e // smlal2 v30.4s, v2.8h, v4.h[4]
+	WORD $0x0f54287f // smlal v31.4s, v3.4h, v4.h[5]
+	WORD $0x4f54287e // smlal2 v30.4s, v3.8h, v4.h[5]
+	WORD $0xad4c0500 // ldp q0, q1, [x8, #384]
+	WORD $0x4e411802 // uzp1 v2.8h, v0.8h, v1.8h
+	WORD $0x4e415803 // uzp2 v3.8h, v0.8h, v1.8h
+	WORD $0x3dc04844 // ldr q4, [x2, #288]
+	WORD $0x0f64285f // smlal v31.4s, v2.4h, v4.h[6]
+	WORD $0x4f64285e // smlal2 v30.4s, v2.8h, v4.h[6]
+	WORD $0x0f74287f // smlal v31.4s, v3.4h, v4.h[7]
+	WORD $0x4f74287e // smlal2 v30.4s, v3.8h, v4.h[7]
+	ADD $512, R8
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad440d02 // ldp q2, q3, [x8, #128]
+	WORD $0xad401564 // ldp q4, q5, [x11, #0]
+	WORD $0xbd413046 // ldr s6, [x2, #304]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	WORD $0x4e21dbff // scvtf v31.4s, v31.4s
+	WORD $0x4ebfcc48 // fmls v8.4s, v2.4s, v31.4s
+	WORD $0x4f861104 // fmla v4.4s, v8.4s, v6.s[0]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e21dd29 // fmul v9.4s, v9.4s, v1.4s
+	WORD $0x4e21dbde // scvtf v30.4s, v30.4s
+	WORD $0x4ebecc69 // fmls v9.4s, v3.4s, v30.4s
+	WORD $0x4f861125 // fmla v5.4s, v9.4s, v6.s[0]
+	WORD $0xad001564 // stp q4, q5, [x11, #0]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileSmallI8MMx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc00121 // ldr q1, [x9, #0]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc00521 // ldr q1, [x9, #16]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849006 // fmul v6.4s, v0.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f849026 // fmul v6.4s, v1.4s, v4.s[0]
+	WORD $0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
+	WORD $0x4e27d7de // fadd v30.4s, v30.4s, v7.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTermI8MMx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc00121 // ldr q1, [x9, #0]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc00521 // ldr q1, [x9, #16]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x7d4001a5 // ldr h5, [x13, #0]
+	WORD $0x0f10a4a5 // sshll v5.4s, v5.4h, #0
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dce7 // fmul v7.4s, v7.4s, v0.4s
+	WORD $0x4f851047 // fmla v7.4s, v2.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7ff // fadd v31.4s, v31.4s, v7.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dce7 // fmul v7.4s, v7.4s, v1.4s
+	WORD $0x4f851067 // fmla v7.4s, v3.4s, v5.s[0]
+	WORD $0x4f8490e7 // fmul v7.4s, v7.4s, v4.s[0]
+	WORD $0x4e27d7de // fadd v30.4s, v30.4s, v7.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
+TEXT ·tileTwoI8MMx1(SB), NOSPLIT|NOFRAME, $0-32
+	MOVD c+0(FP), R0
+	MOVD panel+8(FP), R1
+	MOVD act+16(FP), R2
+	MOVD tiles+24(FP), R3
+tile:
+	MOVD R1, R5
+	MOVD R1, R6
+	MOVD R0, R11
+	MOVD $4, R4
+rows:
+	MOVD R6, R7
+	ADD $8192, R5, R8
+	MOVD R2, R9
+	MOVD $8, R10
+	WORD $0x4f00e41f // movi v31.16b, #0
+	WORD $0x4f00e41e // movi v30.16b, #0
+	WORD $0x4f00e41d // movi v29.16b, #0
+	WORD $0x4f00e41c // movi v28.16b, #0
+	ADD $256, R2, R12
+	ADD $288, R2, R13
+	ADD $1024, R8, R14
+chunk:
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00120 // ldr q0, [x9, #0]
+	WORD $0x3dc00121 // ldr q1, [x9, #0]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad4004e0 // ldp q0, q1, [x7, #0]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad4104e0 // ldp q0, q1, [x7, #32]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad4804e0 // ldp q0, q1, [x7, #256]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad4904e0 // ldp q0, q1, [x7, #288]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e20dcfd // fmul v29.4s, v7.4s, v0.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x6e21dcfc // fmul v28.4s, v7.4s, v1.4s
+	WORD $0x4f00e408 // movi v8.16b, #0
+	WORD $0x4f00e409 // movi v9.16b, #0
+	WORD $0x4f00e40a // movi v10.16b, #0
+	WORD $0x4f00e40b // movi v11.16b, #0
+	WORD $0x3dc00520 // ldr q0, [x9, #16]
+	WORD $0x3dc00521 // ldr q1, [x9, #16]
+	WORD $0x4ec13802 // zip1 v2.2d, v0.2d, v1.2d
+	WORD $0x4ec17803 // zip2 v3.2d, v0.2d, v1.2d
+	WORD $0xad5004e0 // ldp q0, q1, [x7, #512]
+	WORD $0x4e82a408 // smmla v8.4s, v0.16b, v2.16b
+	WORD $0x4e82a429 // smmla v9.4s, v1.16b, v2.16b
+	WORD $0xad5104e0 // ldp q0, q1, [x7, #544]
+	WORD $0x4e82a40a // smmla v10.4s, v0.16b, v2.16b
+	WORD $0x4e82a42b // smmla v11.4s, v1.16b, v2.16b
+	WORD $0xad5804e0 // ldp q0, q1, [x7, #768]
+	WORD $0x4e83a408 // smmla v8.4s, v0.16b, v3.16b
+	WORD $0x4e83a429 // smmla v9.4s, v1.16b, v3.16b
+	WORD $0xad5904e0 // ldp q0, q1, [x7, #800]
+	WORD $0x4e83a40a // smmla v10.4s, v0.16b, v3.16b
+	WORD $0x4e83a42b // smmla v11.4s, v1.16b, v3.16b
+	WORD $0xad400500 // ldp q0, q1, [x8, #0]
+	WORD $0xad400dc2 // ldp q2, q3, [x14, #0]
+	WORD $0xbd400184 // ldr s4, [x12, #0]
+	WORD $0x4e891907 // uzp1 v7.4s, v8.4s, v9.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc5d // fmla v29.4s, v2.4s, v7.4s
+	WORD $0x4f8493bd // fmul v29.4s, v29.4s, v4.s[0]
+	WORD $0x4e3dd7ff // fadd v31.4s, v31.4s, v29.4s
+	WORD $0x4e8b1947 // uzp1 v7.4s, v10.4s, v11.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4e27cc7c // fmla v28.4s, v3.4s, v7.4s
+	WORD $0x4f84939c // fmul v28.4s, v28.4s, v4.s[0]
+	WORD $0x4e3cd7de // fadd v30.4s, v30.4s, v28.4s
+	ADD $128, R8
+	ADD $128, R14
+	ADD $4, R12
+	ADD $2, R13
+	ADD $1024, R7
+	ADD $32, R9
+	SUB $1, R10
+	CBNZ R10, chunk
+	WORD $0xad400560 // ldp q0, q1, [x11, #0]
+	WORD $0x4e3fd400 // fadd v0.4s, v0.4s, v31.4s
+	WORD $0x4e3ed421 // fadd v1.4s, v1.4s, v30.4s
+	WORD $0xad000560 // stp q0, q1, [x11, #0]
+	ADD $32, R5
+	ADD $64, R6
+	ADD $32, R11
+	SUB $1, R4
+	CBNZ R4, rows
+	ADD $128, R0
+	ADD $320, R2
+	SUB $1, R3
+	CBNZ R3, tile
+	RET
+
 DATA q4kConstants<>+0(SB)/8, $0x0f0e0d0c07060504
 DATA q4kConstants<>+8(SB)/8, $0x0f0e0d0c0b0a0908
 DATA q4kConstants<>+16(SB)/8, $0x0000000000000000

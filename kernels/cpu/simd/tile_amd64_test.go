@@ -78,7 +78,7 @@ func testTile(t *testing.T, r *rand.Rand, k *Kernel, level isa.Level, tile tile)
 	k.Quantize(act, x, m, n)
 	panel, c := make([]byte, PanelBytes), make([]float32, m*PanelRows)
 	for b := range stretches {
-		pack(panel, k.d, w[b*rowBytes/stretches:], rowBytes, PanelRows, 256)
+		k.form.pack(panel, k.d, w[b*rowBytes/stretches:], rowBytes, PanelRows, 256)
 		tile.add(&c[0], &panel[0], &act[b*m*ActBytes], 2)
 	}
 	for i := range m {
@@ -107,7 +107,7 @@ func TestUnpack(t *testing.T) {
 			src := w[2*n*d.Size():]
 			got, want := make([]byte, PanelBytes), make([]byte, PanelBytes)
 			k.pack(&got[0], &src[0], rowBytes)
-			pack(want, d, src, rowBytes, PanelRows, 256)
+			forms[d].pack(want, d, src, rowBytes, PanelRows, 256)
 			for i := range got {
 				if got[i] != want[i] {
 					t.Errorf("%s, %s: byte %d is %d, want %d", d, level, i, got[i], want[i])

@@ -40,6 +40,7 @@ func main() {
 			f.rows(l)
 		}
 	}
+	tiles()
 	if *path == "" {
 		os.Stdout.Write(Bytes())
 		return
