@@ -1,5 +1,7 @@
-// Package cpu has the kernels that compute in host memory. They are the reference that
-// every provider is checked against.
+// Package cpu has the kernels that compute in host memory. Those of exact operations (op.Args.Exact)
+// are the reference that every provider is checked against. The others are faster: products by
+// weights run in packages simd and dense, and the other loops in package vector. They have a written
+// definition of their own, with the same bits on every processor.
 //
 // [Executor] runs the kernels on operands whose Mem.Host is set. The provider of package
 // providers/cpu runs them on the runtime's memory, a simulated device on its own memory.
@@ -22,9 +24,10 @@
 //   - An operation ends within about 5 ms of work after its context is done. Lanes poll
 //     the context between tasks and pieces of bounded cost, whatever the shapes.
 //
-// Numbers are f32 as stored. The sums of a row norm and the softmax denominators are
-// accumulated in float64. A dot product has two f32 accumulators, for even and odd
-// elements.
+// Numbers are f32 as stored. In an exact operation the sums of a row norm and the softmax
+// denominators are accumulated in float64, and a dot product has two f32 accumulators, for even and
+// odd elements. Otherwise the definitions of simd, dense and vector hold: activations that multiply
+// weights in block formats become integers of 8 bits first.
 //
 // An f32 output or activation starts on a multiple of 4 bytes. Operands that may lie in a
 // model file (the weights and biases of products, keys and values, gathered tables, norm
