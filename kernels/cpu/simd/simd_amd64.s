@@ -5160,8 +5160,8 @@ DATA words3<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
 GLOBL words3<>(SB), RODATA|NOPTR, $32
 
 // func q40RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
-TEXT ·q40RowsVNNI(SB), NOSPLIT, $192-48
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q40RowsVNNI(SB), NOSPLIT, $224-48
 	MOVQ         out+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         rowBytes+16(FP), DX
@@ -5169,6 +5169,11 @@ TEXT ·q40RowsVNNI(SB), NOSPLIT, $192-48
 	VMOVDQU32    nibbleShifts<>+0(SB), Z24
 	MOVL         $0x0f0f0f0f, SI
 	VPBROADCASTD SI, Z25
+	VMOVDQU32    smallOrder<>+0(SB), Z15
+	VXORPS       X8, X8, X8
+	MOVL         $0x3f800000, SI
+	VPBROADCASTD SI, Z9
+	VMOVDQU32    blocks32_18<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -5216,46 +5221,30 @@ eight:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
 	VPSLLD          $0x03, Y4, Y1
 	VPSUBD          Y1, Y0, Y0
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 18(DI), X5, X5
-	VPINSRW         $0x02, 36(DI), X5, X5
-	VPINSRW         $0x03, 54(DI), X5, X5
-	VPINSRW         $0x04, 72(DI), X5, X5
-	VPINSRW         $0x05, 90(DI), X5, X5
-	VPINSRW         $0x06, 108(DI), X5, X5
-	VPINSRW         $0x07, 126(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VMULPS          256(SI), Y5, Y5
 	VMULPS          Y5, Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 	ADDQ            $+144, DI
 	ADDQ            $+320, SI
@@ -5317,46 +5306,30 @@ copy:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
 	VPSLLD          $0x03, Y4, Y1
 	VPSUBD          Y1, Y0, Y0
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 18(DI), X5, X5
-	VPINSRW         $0x02, 36(DI), X5, X5
-	VPINSRW         $0x03, 54(DI), X5, X5
-	VPINSRW         $0x04, 72(DI), X5, X5
-	VPINSRW         $0x05, 90(DI), X5, X5
-	VPINSRW         $0x06, 108(DI), X5, X5
-	VPINSRW         $0x07, 126(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VMULPS          256(SI), Y5, Y5
 	VMULPS          Y5, Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 
 done:
@@ -5368,9 +5341,25 @@ done:
 	VZEROUPPER
 	RET
 
+DATA smallOrder<>+0(SB)/8, $0x0000000800000000
+DATA smallOrder<>+8(SB)/8, $0x0000000900000001
+DATA smallOrder<>+16(SB)/8, $0x0000000a00000002
+DATA smallOrder<>+24(SB)/8, $0x0000000b00000003
+DATA smallOrder<>+32(SB)/8, $0x0000000c00000004
+DATA smallOrder<>+40(SB)/8, $0x0000000d00000005
+DATA smallOrder<>+48(SB)/8, $0x0000000e00000006
+DATA smallOrder<>+56(SB)/8, $0x0000000f00000007
+GLOBL smallOrder<>(SB), RODATA|NOPTR, $64
+
+DATA blocks32_18<>+0(SB)/8, $0x0000001200000000
+DATA blocks32_18<>+8(SB)/8, $0x0000003600000024
+DATA blocks32_18<>+16(SB)/8, $0x0000005a00000048
+DATA blocks32_18<>+24(SB)/8, $0x0000007e0000006c
+GLOBL blocks32_18<>(SB), RODATA|NOPTR, $32
+
 // func q41RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·q41RowsVNNI(SB), NOSPLIT, $192-48
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q41RowsVNNI(SB), NOSPLIT, $224-48
 	MOVQ         out+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         rowBytes+16(FP), DX
@@ -5378,6 +5367,11 @@ TEXT ·q41RowsVNNI(SB), NOSPLIT, $192-48
 	VMOVDQU32    nibbleShifts<>+0(SB), Z24
 	MOVL         $0x0f0f0f0f, SI
 	VPBROADCASTD SI, Z25
+	VMOVDQU32    smallOrder<>+0(SB), Z15
+	VXORPS       X8, X8, X8
+	MOVL         $0x3f800000, SI
+	VPBROADCASTD SI, Z9
+	VMOVDQU32    blocks32_20<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -5425,56 +5419,35 @@ eight:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 20(DI), X5, X5
-	VPINSRW         $0x02, 40(DI), X5, X5
-	VPINSRW         $0x03, 60(DI), X5, X5
-	VPINSRW         $0x04, 80(DI), X5, X5
-	VPINSRW         $0x05, 100(DI), X5, X5
-	VPINSRW         $0x06, 120(DI), X5, X5
-	VPINSRW         $0x07, 140(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VCVTDQ2PS       Y4, Y4
 	VMULPS          Y5, Y0, Y0
-	VPXOR           X6, X6, X6
-	VPINSRW         $0x00, 2(DI), X6, X6
-	VPINSRW         $0x01, 22(DI), X6, X6
-	VPINSRW         $0x02, 42(DI), X6, X6
-	VPINSRW         $0x03, 62(DI), X6, X6
-	VPINSRW         $0x04, 82(DI), X6, X6
-	VPINSRW         $0x05, 102(DI), X6, X6
-	VPINSRW         $0x06, 122(DI), X6, X6
-	VPINSRW         $0x07, 142(DI), X6, X6
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      2(DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X6
 	VCVTPH2PS       X6, Y6
 	VFMADD231PS     Y4, Y6, Y0
 	VMULPS          256(SI), Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 	ADDQ            $+160, DI
 	ADDQ            $+320, SI
@@ -5536,56 +5509,35 @@ copy:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 20(DI), X5, X5
-	VPINSRW         $0x02, 40(DI), X5, X5
-	VPINSRW         $0x03, 60(DI), X5, X5
-	VPINSRW         $0x04, 80(DI), X5, X5
-	VPINSRW         $0x05, 100(DI), X5, X5
-	VPINSRW         $0x06, 120(DI), X5, X5
-	VPINSRW         $0x07, 140(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VCVTDQ2PS       Y4, Y4
 	VMULPS          Y5, Y0, Y0
-	VPXOR           X6, X6, X6
-	VPINSRW         $0x00, 2(DI), X6, X6
-	VPINSRW         $0x01, 22(DI), X6, X6
-	VPINSRW         $0x02, 42(DI), X6, X6
-	VPINSRW         $0x03, 62(DI), X6, X6
-	VPINSRW         $0x04, 82(DI), X6, X6
-	VPINSRW         $0x05, 102(DI), X6, X6
-	VPINSRW         $0x06, 122(DI), X6, X6
-	VPINSRW         $0x07, 142(DI), X6, X6
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      2(DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X6
 	VCVTPH2PS       X6, Y6
 	VFMADD231PS     Y4, Y6, Y0
 	VMULPS          256(SI), Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 
 done:
@@ -5597,9 +5549,15 @@ done:
 	VZEROUPPER
 	RET
 
+DATA blocks32_20<>+0(SB)/8, $0x0000001400000000
+DATA blocks32_20<>+8(SB)/8, $0x0000003c00000028
+DATA blocks32_20<>+16(SB)/8, $0x0000006400000050
+DATA blocks32_20<>+24(SB)/8, $0x0000008c00000078
+GLOBL blocks32_20<>(SB), RODATA|NOPTR, $32
+
 // func q50RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C
-TEXT ·q50RowsVNNI(SB), NOSPLIT, $192-48
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q50RowsVNNI(SB), NOSPLIT, $224-48
 	MOVQ         out+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         rowBytes+16(FP), DX
@@ -5609,6 +5567,11 @@ TEXT ·q50RowsVNNI(SB), NOSPLIT, $192-48
 	VPBROADCASTD SI, Z25
 	MOVL         $0x10101010, SI
 	VPBROADCASTD SI, Z27
+	VMOVDQU32    smallOrder<>+0(SB), Z15
+	VXORPS       X8, X8, X8
+	MOVL         $0x3f800000, SI
+	VPBROADCASTD SI, Z9
+	VMOVDQU32    blocks32_22<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -5680,46 +5643,30 @@ eight:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
 	VPSLLD          $0x04, Y4, Y1
 	VPSUBD          Y1, Y0, Y0
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 22(DI), X5, X5
-	VPINSRW         $0x02, 44(DI), X5, X5
-	VPINSRW         $0x03, 66(DI), X5, X5
-	VPINSRW         $0x04, 88(DI), X5, X5
-	VPINSRW         $0x05, 110(DI), X5, X5
-	VPINSRW         $0x06, 132(DI), X5, X5
-	VPINSRW         $0x07, 154(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VMULPS          256(SI), Y5, Y5
 	VMULPS          Y5, Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 	ADDQ            $+176, DI
 	ADDQ            $+320, SI
@@ -5805,46 +5752,30 @@ copy:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
 	VPSLLD          $0x04, Y4, Y1
 	VPSUBD          Y1, Y0, Y0
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 22(DI), X5, X5
-	VPINSRW         $0x02, 44(DI), X5, X5
-	VPINSRW         $0x03, 66(DI), X5, X5
-	VPINSRW         $0x04, 88(DI), X5, X5
-	VPINSRW         $0x05, 110(DI), X5, X5
-	VPINSRW         $0x06, 132(DI), X5, X5
-	VPINSRW         $0x07, 154(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VMULPS          256(SI), Y5, Y5
 	VMULPS          Y5, Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 
 done:
@@ -5856,9 +5787,15 @@ done:
 	VZEROUPPER
 	RET
 
+DATA blocks32_22<>+0(SB)/8, $0x0000001600000000
+DATA blocks32_22<>+8(SB)/8, $0x000000420000002c
+DATA blocks32_22<>+16(SB)/8, $0x0000006e00000058
+DATA blocks32_22<>+24(SB)/8, $0x0000009a00000084
+GLOBL blocks32_22<>(SB), RODATA|NOPTR, $32
+
 // func q51RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·q51RowsVNNI(SB), NOSPLIT, $192-48
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q51RowsVNNI(SB), NOSPLIT, $224-48
 	MOVQ         out+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         rowBytes+16(FP), DX
@@ -5868,6 +5805,11 @@ TEXT ·q51RowsVNNI(SB), NOSPLIT, $192-48
 	VPBROADCASTD SI, Z25
 	MOVL         $0x10101010, SI
 	VPBROADCASTD SI, Z27
+	VMOVDQU32    smallOrder<>+0(SB), Z15
+	VXORPS       X8, X8, X8
+	MOVL         $0x3f800000, SI
+	VPBROADCASTD SI, Z9
+	VMOVDQU32    blocks32_24<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -5939,56 +5881,35 @@ eight:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 24(DI), X5, X5
-	VPINSRW         $0x02, 48(DI), X5, X5
-	VPINSRW         $0x03, 72(DI), X5, X5
-	VPINSRW         $0x04, 96(DI), X5, X5
-	VPINSRW         $0x05, 120(DI), X5, X5
-	VPINSRW         $0x06, 144(DI), X5, X5
-	VPINSRW         $0x07, 168(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VCVTDQ2PS       Y4, Y4
 	VMULPS          Y5, Y0, Y0
-	VPXOR           X6, X6, X6
-	VPINSRW         $0x00, 2(DI), X6, X6
-	VPINSRW         $0x01, 26(DI), X6, X6
-	VPINSRW         $0x02, 50(DI), X6, X6
-	VPINSRW         $0x03, 74(DI), X6, X6
-	VPINSRW         $0x04, 98(DI), X6, X6
-	VPINSRW         $0x05, 122(DI), X6, X6
-	VPINSRW         $0x06, 146(DI), X6, X6
-	VPINSRW         $0x07, 170(DI), X6, X6
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      2(DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X6
 	VCVTPH2PS       X6, Y6
 	VFMADD231PS     Y4, Y6, Y0
 	VMULPS          256(SI), Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 	ADDQ            $+192, DI
 	ADDQ            $+320, SI
@@ -6074,56 +5995,35 @@ copy:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 24(DI), X5, X5
-	VPINSRW         $0x02, 48(DI), X5, X5
-	VPINSRW         $0x03, 72(DI), X5, X5
-	VPINSRW         $0x04, 96(DI), X5, X5
-	VPINSRW         $0x05, 120(DI), X5, X5
-	VPINSRW         $0x06, 144(DI), X5, X5
-	VPINSRW         $0x07, 168(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VCVTDQ2PS       Y4, Y4
 	VMULPS          Y5, Y0, Y0
-	VPXOR           X6, X6, X6
-	VPINSRW         $0x00, 2(DI), X6, X6
-	VPINSRW         $0x01, 26(DI), X6, X6
-	VPINSRW         $0x02, 50(DI), X6, X6
-	VPINSRW         $0x03, 74(DI), X6, X6
-	VPINSRW         $0x04, 98(DI), X6, X6
-	VPINSRW         $0x05, 122(DI), X6, X6
-	VPINSRW         $0x06, 146(DI), X6, X6
-	VPINSRW         $0x07, 170(DI), X6, X6
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      2(DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X6
 	VCVTPH2PS       X6, Y6
 	VFMADD231PS     Y4, Y6, Y0
 	VMULPS          256(SI), Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 
 done:
@@ -6135,15 +6035,26 @@ done:
 	VZEROUPPER
 	RET
 
+DATA blocks32_24<>+0(SB)/8, $0x0000001800000000
+DATA blocks32_24<>+8(SB)/8, $0x0000004800000030
+DATA blocks32_24<>+16(SB)/8, $0x0000007800000060
+DATA blocks32_24<>+24(SB)/8, $0x000000a800000090
+GLOBL blocks32_24<>(SB), RODATA|NOPTR, $32
+
 // func q80RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
-TEXT ·q80RowsVNNI(SB), NOSPLIT, $320-48
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q80RowsVNNI(SB), NOSPLIT, $352-48
 	MOVQ         out+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         rowBytes+16(FP), DX
 	MOVQ         rows+24(FP), BX
 	MOVL         $0x80808080, SI
 	VPBROADCASTD SI, Z24
+	VMOVDQU32    smallOrder<>+0(SB), Z15
+	VXORPS       X8, X8, X8
+	MOVL         $0x3f800000, SI
+	VPBROADCASTD SI, Z9
+	VMOVDQU32    blocks32_34<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -6183,46 +6094,30 @@ eight:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x07, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, 34(DI), X5, X5
-	VPINSRW       $0x02, 68(DI), X5, X5
-	VPINSRW       $0x03, 102(DI), X5, X5
-	VPINSRW       $0x04, 136(DI), X5, X5
-	VPINSRW       $0x05, 170(DI), X5, X5
-	VPINSRW       $0x06, 204(DI), X5, X5
-	VPINSRW       $0x07, 238(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 320(SP)
+	VMOVSS        320(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   324(SP), X9, X7
+	VFMADD231SS   328(SP), X9, X7
+	VFMADD231SS   332(SP), X9, X7
+	VFMADD231SS   336(SP), X9, X7
+	VFMADD231SS   340(SP), X9, X7
+	VFMADD231SS   344(SP), X9, X7
+	VFMADD231SS   348(SP), X9, X7
 	VADDSS        X7, X17, X17
 	ADDQ          $+272, DI
 	ADDQ          $+320, SI
@@ -6278,46 +6173,30 @@ copy:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x07, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, 34(DI), X5, X5
-	VPINSRW       $0x02, 68(DI), X5, X5
-	VPINSRW       $0x03, 102(DI), X5, X5
-	VPINSRW       $0x04, 136(DI), X5, X5
-	VPINSRW       $0x05, 170(DI), X5, X5
-	VPINSRW       $0x06, 204(DI), X5, X5
-	VPINSRW       $0x07, 238(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 320(SP)
+	VMOVSS        320(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   324(SP), X9, X7
+	VFMADD231SS   328(SP), X9, X7
+	VFMADD231SS   332(SP), X9, X7
+	VFMADD231SS   336(SP), X9, X7
+	VFMADD231SS   340(SP), X9, X7
+	VFMADD231SS   344(SP), X9, X7
+	VFMADD231SS   348(SP), X9, X7
 	VADDSS        X7, X17, X17
 
 done:
@@ -6329,15 +6208,26 @@ done:
 	VZEROUPPER
 	RET
 
+DATA blocks32_34<>+0(SB)/8, $0x0000002200000000
+DATA blocks32_34<>+8(SB)/8, $0x0000006600000044
+DATA blocks32_34<>+16(SB)/8, $0x000000aa00000088
+DATA blocks32_34<>+24(SB)/8, $0x000000ee000000cc
+GLOBL blocks32_34<>(SB), RODATA|NOPTR, $32
+
 // func q81RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
-TEXT ·q81RowsVNNI(SB), NOSPLIT, $320-48
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q81RowsVNNI(SB), NOSPLIT, $352-48
 	MOVQ         out+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         rowBytes+16(FP), DX
 	MOVQ         rows+24(FP), BX
 	MOVL         $0x80808080, SI
 	VPBROADCASTD SI, Z24
+	VMOVDQU32    smallOrder<>+0(SB), Z15
+	VXORPS       X8, X8, X8
+	MOVL         $0x3f800000, SI
+	VPBROADCASTD SI, Z9
+	VMOVDQU32    blocks32_36<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -6377,46 +6267,30 @@ eight:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x07, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, 36(DI), X5, X5
-	VPINSRW       $0x02, 72(DI), X5, X5
-	VPINSRW       $0x03, 108(DI), X5, X5
-	VPINSRW       $0x04, 144(DI), X5, X5
-	VPINSRW       $0x05, 180(DI), X5, X5
-	VPINSRW       $0x06, 216(DI), X5, X5
-	VPINSRW       $0x07, 252(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 320(SP)
+	VMOVSS        320(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   324(SP), X9, X7
+	VFMADD231SS   328(SP), X9, X7
+	VFMADD231SS   332(SP), X9, X7
+	VFMADD231SS   336(SP), X9, X7
+	VFMADD231SS   340(SP), X9, X7
+	VFMADD231SS   344(SP), X9, X7
+	VFMADD231SS   348(SP), X9, X7
 	VADDSS        X7, X17, X17
 	ADDQ          $+288, DI
 	ADDQ          $+320, SI
@@ -6472,46 +6346,30 @@ copy:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x07, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, 36(DI), X5, X5
-	VPINSRW       $0x02, 72(DI), X5, X5
-	VPINSRW       $0x03, 108(DI), X5, X5
-	VPINSRW       $0x04, 144(DI), X5, X5
-	VPINSRW       $0x05, 180(DI), X5, X5
-	VPINSRW       $0x06, 216(DI), X5, X5
-	VPINSRW       $0x07, 252(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 320(SP)
+	VMOVSS        320(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   324(SP), X9, X7
+	VFMADD231SS   328(SP), X9, X7
+	VFMADD231SS   332(SP), X9, X7
+	VFMADD231SS   336(SP), X9, X7
+	VFMADD231SS   340(SP), X9, X7
+	VFMADD231SS   344(SP), X9, X7
+	VFMADD231SS   348(SP), X9, X7
 	VADDSS        X7, X17, X17
 
 done:
@@ -6523,9 +6381,15 @@ done:
 	VZEROUPPER
 	RET
 
+DATA blocks32_36<>+0(SB)/8, $0x0000002400000000
+DATA blocks32_36<>+8(SB)/8, $0x0000006c00000048
+DATA blocks32_36<>+16(SB)/8, $0x000000b400000090
+DATA blocks32_36<>+24(SB)/8, $0x000000fc000000d8
+GLOBL blocks32_36<>(SB), RODATA|NOPTR, $32
+
 // func iq4nlRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C
-TEXT ·iq4nlRowsVNNI(SB), NOSPLIT, $192-48
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·iq4nlRowsVNNI(SB), NOSPLIT, $224-48
 	MOVQ            out+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            rowBytes+16(FP), DX
@@ -6534,6 +6398,11 @@ TEXT ·iq4nlRowsVNNI(SB), NOSPLIT, $192-48
 	MOVL            $0x0f0f0f0f, SI
 	VPBROADCASTD    SI, Z25
 	VBROADCASTI32X4 iq4nlLevels<>+0(SB), Z26
+	VMOVDQU32       smallOrder<>+0(SB), Z15
+	VXORPS          X8, X8, X8
+	MOVL            $0x3f800000, SI
+	VPBROADCASTD    SI, Z9
+	VMOVDQU32       blocks32_18<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -6585,46 +6454,30 @@ eight:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
 	VPSLLD          $0x07, Y4, Y1
 	VPSUBD          Y1, Y0, Y0
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 18(DI), X5, X5
-	VPINSRW         $0x02, 36(DI), X5, X5
-	VPINSRW         $0x03, 54(DI), X5, X5
-	VPINSRW         $0x04, 72(DI), X5, X5
-	VPINSRW         $0x05, 90(DI), X5, X5
-	VPINSRW         $0x06, 108(DI), X5, X5
-	VPINSRW         $0x07, 126(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VMULPS          256(SI), Y5, Y5
 	VMULPS          Y5, Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 	ADDQ            $+144, DI
 	ADDQ            $+320, SI
@@ -6690,46 +6543,30 @@ copy:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
 	VPSLLD          $0x07, Y4, Y1
 	VPSUBD          Y1, Y0, Y0
-	VPXOR           X5, X5, X5
-	VPINSRW         $0x00, (DI), X5, X5
-	VPINSRW         $0x01, 18(DI), X5, X5
-	VPINSRW         $0x02, 36(DI), X5, X5
-	VPINSRW         $0x03, 54(DI), X5, X5
-	VPINSRW         $0x04, 72(DI), X5, X5
-	VPINSRW         $0x05, 90(DI), X5, X5
-	VPINSRW         $0x06, 108(DI), X5, X5
-	VPINSRW         $0x07, 126(DI), X5, X5
+	KXNORB          K3, K3, K3
+	VPXORD          Y19, Y19, Y19
+	VPGATHERDD      (DI)(Y18*1), K3, Y19
+	VPMOVDW         Y19, X5
 	VCVTPH2PS       X5, Y5
 	VCVTDQ2PS       Y0, Y0
 	VMULPS          256(SI), Y5, Y5
 	VMULPS          Y5, Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 
 done:
@@ -6742,8 +6579,8 @@ done:
 	RET
 
 // func mxfp4RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI
-TEXT ·mxfp4RowsVNNI(SB), NOSPLIT, $192-48
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, FMA3
+TEXT ·mxfp4RowsVNNI(SB), NOSPLIT, $224-48
 	MOVQ            out+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            rowBytes+16(FP), DX
@@ -6760,6 +6597,11 @@ TEXT ·mxfp4RowsVNNI(SB), NOSPLIT, $192-48
 	VPBROADCASTD    SI, Z29
 	MOVL            $0x7fc00000, SI
 	VPBROADCASTD    SI, Z30
+	VMOVDQU32       smallOrder<>+0(SB), Z15
+	VXORPS          X8, X8, X8
+	MOVL            $0x3f800000, SI
+	VPBROADCASTD    SI, Z9
+	VMOVDQU32       blocks32_17<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -6811,14 +6653,9 @@ eight:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
 	VPSLLD          $0x07, Y4, Y1
 	VPSUBD          Y1, Y0, Y0
@@ -6844,22 +6681,16 @@ eight:
 	VCVTDQ2PS       Y0, Y0
 	VMULPS          256(SI), Y5, Y5
 	VMULPS          Y5, Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 	ADDQ            $+136, DI
 	ADDQ            $+320, SI
@@ -6925,14 +6756,9 @@ copy:
 	VPUNPCKHQDQ     Z13, Z11, Z0
 	VPUNPCKLQDQ     Z13, Z11, Z11
 	VPADDD          Z0, Z11, Z11
-	VEXTRACTI128    $0x01, Y11, X1
-	VPADDD          X11, X1, X1
-	VEXTRACTI64X4   $0x01, Z11, Y2
-	VEXTRACTI128    $0x01, Y2, X3
-	VPADDD          X3, X2, X2
-	VPUNPCKLDQ      X2, X1, X3
-	VPUNPCKHDQ      X2, X1, X1
-	VINSERTI128     $0x01, X1, Y3, Y0
+	VPERMD          Z11, Z15, Z0
+	VEXTRACTI64X4   $0x01, Z0, Y1
+	VPADDD          Y1, Y0, Y0
 	VPMOVSXWD       288(SI), Y4
 	VPSLLD          $0x07, Y4, Y1
 	VPSUBD          Y1, Y0, Y0
@@ -6958,22 +6784,16 @@ copy:
 	VCVTDQ2PS       Y0, Y0
 	VMULPS          256(SI), Y5, Y5
 	VMULPS          Y5, Y0, Y0
-	VXORPS          X7, X7, X7
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDSS          X0, X7, X7
-	VPERMILPS       $0x01, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X0, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X0, X2
-	VADDSS          X2, X7, X7
-	VADDSS          X1, X7, X7
-	VPERMILPS       $0x01, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x02, X1, X2
-	VADDSS          X2, X7, X7
-	VPERMILPS       $0x03, X1, X2
-	VADDSS          X2, X7, X7
+	VMOVUPS         Y0, 192(SP)
+	VMOVSS          192(SP), X7
+	VADDSS          X8, X7, X7
+	VFMADD231SS     196(SP), X9, X7
+	VFMADD231SS     200(SP), X9, X7
+	VFMADD231SS     204(SP), X9, X7
+	VFMADD231SS     208(SP), X9, X7
+	VFMADD231SS     212(SP), X9, X7
+	VFMADD231SS     216(SP), X9, X7
+	VFMADD231SS     220(SP), X9, X7
 	VADDSS          X7, X17, X17
 
 done:
@@ -6989,15 +6809,26 @@ DATA fp4Levels<>+0(SB)/8, $0x8c88868483828180
 DATA fp4Levels<>+8(SB)/8, $0x74787a7c7d7e7f80
 GLOBL fp4Levels<>(SB), RODATA|NOPTR, $16
 
+DATA blocks32_17<>+0(SB)/8, $0x0000001100000000
+DATA blocks32_17<>+8(SB)/8, $0x0000003300000022
+DATA blocks32_17<>+16(SB)/8, $0x0000005500000044
+DATA blocks32_17<>+24(SB)/8, $0x0000007700000066
+GLOBL blocks32_17<>(SB), RODATA|NOPTR, $32
+
 // func q10RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C
-TEXT ·q10RowsVNNI(SB), NOSPLIT, $64-48
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q10RowsVNNI(SB), NOSPLIT, $96-48
 	MOVQ         out+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         rowBytes+16(FP), DX
 	MOVQ         rows+24(FP), BX
 	MOVL         $0x02020202, SI
 	VPBROADCASTD SI, Z25
+	VMOVDQU32    smallOrder<>+0(SB), Z15
+	VXORPS       X8, X8, X8
+	MOVL         $0x3f800000, SI
+	VPBROADCASTD SI, Z9
+	VMOVDQU32    blocks128_18<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -7033,46 +6864,30 @@ eight:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x00, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, (DI), X5, X5
-	VPINSRW       $0x02, (DI), X5, X5
-	VPINSRW       $0x03, (DI), X5, X5
-	VPINSRW       $0x04, 18(DI), X5, X5
-	VPINSRW       $0x05, 18(DI), X5, X5
-	VPINSRW       $0x06, 18(DI), X5, X5
-	VPINSRW       $0x07, 18(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 64(SP)
+	VMOVSS        64(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   68(SP), X9, X7
+	VFMADD231SS   72(SP), X9, X7
+	VFMADD231SS   76(SP), X9, X7
+	VFMADD231SS   80(SP), X9, X7
+	VFMADD231SS   84(SP), X9, X7
+	VFMADD231SS   88(SP), X9, X7
+	VFMADD231SS   92(SP), X9, X7
 	VADDSS        X7, X17, X17
 	ADDQ          $+36, DI
 	ADDQ          $+320, SI
@@ -7120,46 +6935,30 @@ copy:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x00, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, (DI), X5, X5
-	VPINSRW       $0x02, (DI), X5, X5
-	VPINSRW       $0x03, (DI), X5, X5
-	VPINSRW       $0x04, 18(DI), X5, X5
-	VPINSRW       $0x05, 18(DI), X5, X5
-	VPINSRW       $0x06, 18(DI), X5, X5
-	VPINSRW       $0x07, 18(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 64(SP)
+	VMOVSS        64(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   68(SP), X9, X7
+	VFMADD231SS   72(SP), X9, X7
+	VFMADD231SS   76(SP), X9, X7
+	VFMADD231SS   80(SP), X9, X7
+	VFMADD231SS   84(SP), X9, X7
+	VFMADD231SS   88(SP), X9, X7
+	VFMADD231SS   92(SP), X9, X7
 	VADDSS        X7, X17, X17
 
 done:
@@ -7171,15 +6970,26 @@ done:
 	VZEROUPPER
 	RET
 
+DATA blocks128_18<>+0(SB)/8, $0x0000000000000000
+DATA blocks128_18<>+8(SB)/8, $0x0000000000000000
+DATA blocks128_18<>+16(SB)/8, $0x0000001200000012
+DATA blocks128_18<>+24(SB)/8, $0x0000001200000012
+GLOBL blocks128_18<>(SB), RODATA|NOPTR, $32
+
 // func q20RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
-TEXT ·q20RowsVNNI(SB), NOSPLIT, $128-48
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q20RowsVNNI(SB), NOSPLIT, $160-48
 	MOVQ         out+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         rowBytes+16(FP), DX
 	MOVQ         rows+24(FP), BX
 	MOVL         $0x03030303, SI
 	VPBROADCASTD SI, Z25
+	VMOVDQU32    smallOrder<>+0(SB), Z15
+	VXORPS       X8, X8, X8
+	MOVL         $0x3f800000, SI
+	VPBROADCASTD SI, Z9
+	VMOVDQU32    blocks128_34<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -7227,46 +7037,30 @@ eight:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x00, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, (DI), X5, X5
-	VPINSRW       $0x02, (DI), X5, X5
-	VPINSRW       $0x03, (DI), X5, X5
-	VPINSRW       $0x04, 34(DI), X5, X5
-	VPINSRW       $0x05, 34(DI), X5, X5
-	VPINSRW       $0x06, 34(DI), X5, X5
-	VPINSRW       $0x07, 34(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 128(SP)
+	VMOVSS        128(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   132(SP), X9, X7
+	VFMADD231SS   136(SP), X9, X7
+	VFMADD231SS   140(SP), X9, X7
+	VFMADD231SS   144(SP), X9, X7
+	VFMADD231SS   148(SP), X9, X7
+	VFMADD231SS   152(SP), X9, X7
+	VFMADD231SS   156(SP), X9, X7
 	VADDSS        X7, X17, X17
 	ADDQ          $+68, DI
 	ADDQ          $+320, SI
@@ -7327,46 +7121,30 @@ copy:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x00, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, (DI), X5, X5
-	VPINSRW       $0x02, (DI), X5, X5
-	VPINSRW       $0x03, (DI), X5, X5
-	VPINSRW       $0x04, 34(DI), X5, X5
-	VPINSRW       $0x05, 34(DI), X5, X5
-	VPINSRW       $0x06, 34(DI), X5, X5
-	VPINSRW       $0x07, 34(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 128(SP)
+	VMOVSS        128(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   132(SP), X9, X7
+	VFMADD231SS   136(SP), X9, X7
+	VFMADD231SS   140(SP), X9, X7
+	VFMADD231SS   144(SP), X9, X7
+	VFMADD231SS   148(SP), X9, X7
+	VFMADD231SS   152(SP), X9, X7
+	VFMADD231SS   156(SP), X9, X7
 	VADDSS        X7, X17, X17
 
 done:
@@ -7378,15 +7156,26 @@ done:
 	VZEROUPPER
 	RET
 
+DATA blocks128_34<>+0(SB)/8, $0x0000000000000000
+DATA blocks128_34<>+8(SB)/8, $0x0000000000000000
+DATA blocks128_34<>+16(SB)/8, $0x0000002200000022
+DATA blocks128_34<>+24(SB)/8, $0x0000002200000022
+GLOBL blocks128_34<>(SB), RODATA|NOPTR, $32
+
 // func q20g64RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C
-TEXT ·q20g64RowsVNNI(SB), NOSPLIT, $128-48
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·q20g64RowsVNNI(SB), NOSPLIT, $160-48
 	MOVQ         out+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         rowBytes+16(FP), DX
 	MOVQ         rows+24(FP), BX
 	MOVL         $0x03030303, SI
 	VPBROADCASTD SI, Z25
+	VMOVDQU32    smallOrder<>+0(SB), Z15
+	VXORPS       X8, X8, X8
+	MOVL         $0x3f800000, SI
+	VPBROADCASTD SI, Z9
+	VMOVDQU32    blocks64_18<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -7434,46 +7223,30 @@ eight:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x00, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, (DI), X5, X5
-	VPINSRW       $0x02, 18(DI), X5, X5
-	VPINSRW       $0x03, 18(DI), X5, X5
-	VPINSRW       $0x04, 36(DI), X5, X5
-	VPINSRW       $0x05, 36(DI), X5, X5
-	VPINSRW       $0x06, 54(DI), X5, X5
-	VPINSRW       $0x07, 54(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 128(SP)
+	VMOVSS        128(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   132(SP), X9, X7
+	VFMADD231SS   136(SP), X9, X7
+	VFMADD231SS   140(SP), X9, X7
+	VFMADD231SS   144(SP), X9, X7
+	VFMADD231SS   148(SP), X9, X7
+	VFMADD231SS   152(SP), X9, X7
+	VFMADD231SS   156(SP), X9, X7
 	VADDSS        X7, X17, X17
 	ADDQ          $+72, DI
 	ADDQ          $+320, SI
@@ -7534,46 +7307,30 @@ copy:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VPADDD        X11, X1, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPADDD        X3, X2, X2
-	VPUNPCKLDQ    X2, X1, X3
-	VPUNPCKHDQ    X2, X1, X1
-	VINSERTI128   $0x01, X1, Y3, Y0
+	VPERMD        Z11, Z15, Z0
+	VEXTRACTI64X4 $0x01, Z0, Y1
+	VPADDD        Y1, Y0, Y0
 	VPMOVSXWD     288(SI), Y4
 	VPSLLD        $0x00, Y4, Y1
 	VPSUBD        Y1, Y0, Y0
-	VPXOR         X5, X5, X5
-	VPINSRW       $0x00, (DI), X5, X5
-	VPINSRW       $0x01, (DI), X5, X5
-	VPINSRW       $0x02, 18(DI), X5, X5
-	VPINSRW       $0x03, 18(DI), X5, X5
-	VPINSRW       $0x04, 36(DI), X5, X5
-	VPINSRW       $0x05, 36(DI), X5, X5
-	VPINSRW       $0x06, 54(DI), X5, X5
-	VPINSRW       $0x07, 54(DI), X5, X5
+	KXNORB        K3, K3, K3
+	VPXORD        Y19, Y19, Y19
+	VPGATHERDD    (DI)(Y18*1), K3, Y19
+	VPMOVDW       Y19, X5
 	VCVTPH2PS     X5, Y5
 	VCVTDQ2PS     Y0, Y0
 	VMULPS        256(SI), Y5, Y5
 	VMULPS        Y5, Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 128(SP)
+	VMOVSS        128(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   132(SP), X9, X7
+	VFMADD231SS   136(SP), X9, X7
+	VFMADD231SS   140(SP), X9, X7
+	VFMADD231SS   144(SP), X9, X7
+	VFMADD231SS   148(SP), X9, X7
+	VFMADD231SS   152(SP), X9, X7
+	VFMADD231SS   156(SP), X9, X7
 	VADDSS        X7, X17, X17
 
 done:
@@ -7585,9 +7342,15 @@ done:
 	VZEROUPPER
 	RET
 
+DATA blocks64_18<>+0(SB)/8, $0x0000000000000000
+DATA blocks64_18<>+8(SB)/8, $0x0000001200000012
+DATA blocks64_18<>+16(SB)/8, $0x0000002400000024
+DATA blocks64_18<>+24(SB)/8, $0x0000003600000036
+GLOBL blocks64_18<>(SB), RODATA|NOPTR, $32
+
 // func nvfp4RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, FMA3
-TEXT ·nvfp4RowsVNNI(SB), NOSPLIT, $192-48
+TEXT ·nvfp4RowsVNNI(SB), NOSPLIT, $224-48
 	MOVQ            out+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            rowBytes+16(FP), DX
@@ -7600,10 +7363,19 @@ TEXT ·nvfp4RowsVNNI(SB), NOSPLIT, $192-48
 	VMOVDQU32       nvfp4Pick<>+0(SB), Z27
 	MOVL            $0x0000007f, SI
 	VPBROADCASTD    SI, Z28
-	MOVL            $0x7b000000, SI
+	MOVL            $0x00800000, SI
 	VPBROADCASTD    SI, Z29
 	MOVL            $0x80808080, SI
 	VPBROADCASTD    SI, Z30
+	MOVL            $0x3b800000, SI
+	VPBROADCASTD    SI, Z31
+	MOVL            $0x3c000000, SI
+	VPBROADCASTD    SI, Z23
+	VMOVDQU32       smallOrder<>+0(SB), Z15
+	VXORPS          X8, X8, X8
+	MOVL            $0x3f800000, SI
+	VPBROADCASTD    SI, Z9
+	VMOVDQU32       blocks64_36<>+0(SB), Y18
 
 row:
 	MOVQ   act+40(FP), SI
@@ -7663,15 +7435,8 @@ eight:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPUNPCKHDQ    X2, X11, X0
-	VPUNPCKLDQ    X2, X11, X4
-	VINSERTI128   $0x01, X0, Y4, Y4
-	VPUNPCKHDQ    X3, X1, X0
-	VPUNPCKLDQ    X3, X1, X6
-	VINSERTI128   $0x01, X0, Y6, Y6
+	VPERMD        Z11, Z15, Z4
+	VEXTRACTI64X4 $0x01, Z4, Y6
 	VMOVD         (DI), X1
 	VPINSRD       $0x01, 36(DI), X1, X1
 	VPINSRD       $0x02, 72(DI), X1, X1
@@ -7682,34 +7447,34 @@ eight:
 	VPCMPUD       $0x04, Z28, Z2, K1
 	VPSLLD        $0x19, Z2, Z2
 	VPSRLD        $0x05, Z2, Z2
-	VMULPS.Z      Z29, Z2, K1, Z2
+	VPCMPUD       $0x01, Z29, Z2, K3
+	VPADDD.Z      Z31, Z2, K1, Z2
+	VPADDD        Z29, Z2, K3, Z2
+	VSUBPS        Z23, Z2, K3, Z2
 	VPSLLD        $0x10, Z1, Z3
 	VPSRLD        $0x18, Z3, Z3
 	VPCMPUD       $0x04, Z28, Z3, K1
 	VPSLLD        $0x19, Z3, Z3
 	VPSRLD        $0x05, Z3, Z3
-	VMULPS.Z      Z29, Z3, K1, Z3
+	VPCMPUD       $0x01, Z29, Z3, K3
+	VPADDD.Z      Z31, Z3, K1, Z3
+	VPADDD        Z29, Z3, K3, Z3
+	VSUBPS        Z23, Z3, K3, Z3
 	VCVTDQ2PS     Y4, Y0
 	VMULPS        Y2, Y0, Y0
 	VCVTDQ2PS     Y6, Y6
 	VFMADD231PS   Y6, Y3, Y0
 	VMULPS        256(SI), Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 192(SP)
+	VMOVSS        192(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   196(SP), X9, X7
+	VFMADD231SS   200(SP), X9, X7
+	VFMADD231SS   204(SP), X9, X7
+	VFMADD231SS   208(SP), X9, X7
+	VFMADD231SS   212(SP), X9, X7
+	VFMADD231SS   216(SP), X9, X7
+	VFMADD231SS   220(SP), X9, X7
 	VADDSS        X7, X17, X17
 	ADDQ          $+144, DI
 	ADDQ          $+320, SI
@@ -7783,15 +7548,8 @@ copy:
 	VPUNPCKHQDQ   Z13, Z11, Z0
 	VPUNPCKLQDQ   Z13, Z11, Z11
 	VPADDD        Z0, Z11, Z11
-	VEXTRACTI128  $0x01, Y11, X1
-	VEXTRACTI64X4 $0x01, Z11, Y2
-	VEXTRACTI128  $0x01, Y2, X3
-	VPUNPCKHDQ    X2, X11, X0
-	VPUNPCKLDQ    X2, X11, X4
-	VINSERTI128   $0x01, X0, Y4, Y4
-	VPUNPCKHDQ    X3, X1, X0
-	VPUNPCKLDQ    X3, X1, X6
-	VINSERTI128   $0x01, X0, Y6, Y6
+	VPERMD        Z11, Z15, Z4
+	VEXTRACTI64X4 $0x01, Z4, Y6
 	VMOVD         (DI), X1
 	VPINSRD       $0x01, 36(DI), X1, X1
 	VPINSRD       $0x02, 72(DI), X1, X1
@@ -7802,34 +7560,34 @@ copy:
 	VPCMPUD       $0x04, Z28, Z2, K1
 	VPSLLD        $0x19, Z2, Z2
 	VPSRLD        $0x05, Z2, Z2
-	VMULPS.Z      Z29, Z2, K1, Z2
+	VPCMPUD       $0x01, Z29, Z2, K3
+	VPADDD.Z      Z31, Z2, K1, Z2
+	VPADDD        Z29, Z2, K3, Z2
+	VSUBPS        Z23, Z2, K3, Z2
 	VPSLLD        $0x10, Z1, Z3
 	VPSRLD        $0x18, Z3, Z3
 	VPCMPUD       $0x04, Z28, Z3, K1
 	VPSLLD        $0x19, Z3, Z3
 	VPSRLD        $0x05, Z3, Z3
-	VMULPS.Z      Z29, Z3, K1, Z3
+	VPCMPUD       $0x01, Z29, Z3, K3
+	VPADDD.Z      Z31, Z3, K1, Z3
+	VPADDD        Z29, Z3, K3, Z3
+	VSUBPS        Z23, Z3, K3, Z3
 	VCVTDQ2PS     Y4, Y0
 	VMULPS        Y2, Y0, Y0
 	VCVTDQ2PS     Y6, Y6
 	VFMADD231PS   Y6, Y3, Y0
 	VMULPS        256(SI), Y0, Y0
-	VXORPS        X7, X7, X7
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDSS        X0, X7, X7
-	VPERMILPS     $0x01, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X0, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X0, X2
-	VADDSS        X2, X7, X7
-	VADDSS        X1, X7, X7
-	VPERMILPS     $0x01, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x02, X1, X2
-	VADDSS        X2, X7, X7
-	VPERMILPS     $0x03, X1, X2
-	VADDSS        X2, X7, X7
+	VMOVUPS       Y0, 192(SP)
+	VMOVSS        192(SP), X7
+	VADDSS        X8, X7, X7
+	VFMADD231SS   196(SP), X9, X7
+	VFMADD231SS   200(SP), X9, X7
+	VFMADD231SS   204(SP), X9, X7
+	VFMADD231SS   208(SP), X9, X7
+	VFMADD231SS   212(SP), X9, X7
+	VFMADD231SS   216(SP), X9, X7
+	VFMADD231SS   220(SP), X9, X7
 	VADDSS        X7, X17, X17
 
 done:
@@ -7860,6 +7618,12 @@ DATA nvfp4Pick<>+40(SB)/8, $0x0000000000000002
 DATA nvfp4Pick<>+48(SB)/8, $0x0000000000000003
 DATA nvfp4Pick<>+56(SB)/8, $0x0000000000000003
 GLOBL nvfp4Pick<>(SB), RODATA|NOPTR, $64
+
+DATA blocks64_36<>+0(SB)/8, $0x0000000000000000
+DATA blocks64_36<>+8(SB)/8, $0x0000002400000024
+DATA blocks64_36<>+16(SB)/8, $0x0000004800000048
+DATA blocks64_36<>+24(SB)/8, $0x0000006c0000006c
+GLOBL blocks64_36<>(SB), RODATA|NOPTR, $32
 
 // func iq2xxsRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
 // Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, BMI2, F16C, FMA3
@@ -44051,10 +43815,14 @@ TEXT ·nvfp4Unpack(SB), NOSPLIT, $0-24
 	VMOVDQU32       nvfp4Pick<>+0(SB), Z27
 	MOVL            $0x0000007f, BX
 	VPBROADCASTD    BX, Z28
-	MOVL            $0x7b000000, BX
+	MOVL            $0x00800000, BX
 	VPBROADCASTD    BX, Z29
 	MOVL            $0x80808080, BX
 	VPBROADCASTD    BX, Z30
+	MOVL            $0x3b800000, BX
+	VPBROADCASTD    BX, Z31
+	MOVL            $0x3c000000, BX
+	VPBROADCASTD    BX, Z23
 	MOVQ            $+2, BX
 
 half:
@@ -44771,14 +44539,20 @@ half:
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 8192(AX)
 	VPSLLD       $0x10, Z0, Z1
 	VPSRLD       $0x18, Z1, Z1
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 9216(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   (CX)(Z15*1), K1, Z0
@@ -44787,14 +44561,20 @@ half:
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 8320(AX)
 	VPSLLD       $0x00, Z0, Z1
 	VPSRLD       $0x18, Z1, Z1
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 9344(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   36(CX)(Z15*1), K1, Z0
@@ -44803,14 +44583,20 @@ half:
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 8448(AX)
 	VPSLLD       $0x10, Z0, Z1
 	VPSRLD       $0x18, Z1, Z1
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 9472(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   36(CX)(Z15*1), K1, Z0
@@ -44819,14 +44605,20 @@ half:
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 8576(AX)
 	VPSLLD       $0x00, Z0, Z1
 	VPSRLD       $0x18, Z1, Z1
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 9600(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   72(CX)(Z15*1), K1, Z0
@@ -44835,14 +44627,20 @@ half:
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 8704(AX)
 	VPSLLD       $0x10, Z0, Z1
 	VPSRLD       $0x18, Z1, Z1
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 9728(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   72(CX)(Z15*1), K1, Z0
@@ -44851,14 +44649,20 @@ half:
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 8832(AX)
 	VPSLLD       $0x00, Z0, Z1
 	VPSRLD       $0x18, Z1, Z1
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 9856(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   108(CX)(Z15*1), K1, Z0
@@ -44867,14 +44671,20 @@ half:
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 8960(AX)
 	VPSLLD       $0x10, Z0, Z1
 	VPSRLD       $0x18, Z1, Z1
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 9984(AX)
 	KXNORW       K1, K1, K1
 	VPGATHERDD   108(CX)(Z15*1), K1, Z0
@@ -44883,14 +44693,20 @@ half:
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 9088(AX)
 	VPSLLD       $0x00, Z0, Z1
 	VPSRLD       $0x18, Z1, Z1
 	VPCMPUD      $0x04, Z28, Z1, K1
 	VPSLLD       $0x19, Z1, Z1
 	VPSRLD       $0x05, Z1, Z1
-	VMULPS.Z     Z29, Z1, K1, Z1
+	VPCMPUD      $0x01, Z29, Z1, K3
+	VPADDD.Z     Z31, Z1, K1, Z1
+	VPADDD       Z29, Z1, K3, Z1
+	VSUBPS       Z23, Z1, K3, Z1
 	VMOVUPS      Z1, 10112(AX)
 	SHLQ         $0x04, DX
 	ADDQ         DX, CX

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/fucina-go/fucina/kernels/cpu/_asm/gen"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -26,6 +28,8 @@ type small struct {
 	// word changes the first word of blocks to their scales, and may change the registers 20 to 23.
 	// If it is nil, a block begins with a half. Only the first byte of the word counts.
 	word func(v reg.VecPhysical)
+	// products is room for eight words.
+	products Mem
 }
 
 // smallRows multiplies rows of the format by one row of activations. 256 elements of a row are taken
@@ -34,11 +38,22 @@ func (f *small) rows() {
 	TEXT(f.name+"RowsVNNI", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
 	blocks := 256 / f.elements()
 	rest := AllocLocal((blocks*f.bytes + 63) / 64 * 64)
+	f.products = AllocLocal(32)
 	out, w := Load(Param("out"), GP64()), Load(Param("w"), GP64())
 	rowBytes, rows := Load(Param("rowBytes"), GP64()), Load(Param("rows"), GP64())
 	act, p, n := GP64(), GP64(), GP64()
 	sum := reg.X17
 	f.constants()
+	var offsets, first, second []uint32
+	for i := range 8 {
+		offsets = append(offsets, uint32(f.block(i)))
+		lane, word := uint32(i%2*2), uint32(i/2)
+		first, second = append(first, 4*lane+word), append(second, 4*lane+4+word)
+	}
+	VMOVDQU32(Table("smallOrder", Dwords(append(first, second...)...)), f.order())
+	VXORPS(f.zero(), f.zero(), f.zero())
+	Broadcast(0x3f800000, Z(9)) // 1
+	VMOVDQU32(Table(fmt.Sprintf("blocks%d_%d", f.elements(), f.bytes), Dwords(offsets...)), reg.Y18)
 	Label("row")
 	Load(Param("act"), act)
 	Load(Param("blocks"), n)
@@ -94,19 +109,13 @@ func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 	}
 	if f.two {
 		f.eightTwo(p, act, total)
-		addEight(sum)
+		f.addEight(sum)
 		return
 	}
 	combine(addWords, total, Z(0))
-	// The lanes 0 and 1 have parts of the blocks 0, 2, 4 and 6, the lanes 2 and 3 of the others.
-	VEXTRACTI128(Imm(1), Z(11).AsY(), reg.X1)
-	VPADDD(Z(11).AsX(), reg.X1, reg.X1)
-	VEXTRACTI64X4(Imm(1), Z(11), reg.Y2)
-	VEXTRACTI128(Imm(1), reg.Y2, reg.X3)
-	VPADDD(reg.X3, reg.X2, reg.X2)
-	VPUNPCKLDQ(reg.X2, reg.X1, reg.X3)
-	VPUNPCKHDQ(reg.X2, reg.X1, reg.X1)
-	VINSERTI128(Imm(1), reg.X1, reg.Y3, reg.Y0)
+	VPERMD(total[0], f.order(), Z(0))
+	VEXTRACTI64X4(Imm(1), Z(0), reg.Y1)
+	VPADDD(reg.Y1, reg.Y0, reg.Y0)
 	sums := reg.Y4
 	VPMOVSXWD(At(act, actSums), sums)
 	switch {
@@ -141,23 +150,29 @@ func (f *small) eight(p, act reg.Register, sum reg.VecPhysical) {
 		VMULPS(At(act, actScales), d, d)
 		VMULPS(d, reg.Y0, reg.Y0)
 	}
-	addEight(sum)
+	f.addEight(sum)
 }
 
-// addEight adds the sum of the words of Y0, one after the other, to the sum. It changes X1, X2 and X7.
-func addEight(sum reg.VecPhysical) {
+// order returns the register of the permutation of the words of the combined totals, in which the
+// lanes 0 and 1 have the halves of 0, 2, 4 and 6, and the lanes 2 and 3 those of the others. It brings
+// the first halves into the lower ymm, in order, and the second halves into the upper one.
+func (f *small) order() reg.VecPhysical { return Z(15) }
+
+// addEight adds the sum of the words of Y0, one after the other, to the sum.
+func (f *small) addEight(sum reg.VecPhysical) {
 	part := reg.X7
-	VXORPS(part, part, part)
-	VEXTRACTF128(Imm(1), reg.Y0, reg.X1)
-	for _, v := range []reg.VecPhysical{reg.X0, reg.X1} {
-		VADDSS(v, part, part)
-		for i := 1; i < 4; i++ {
-			VPERMILPS(Imm(uint64(i)), v, reg.X2)
-			VADDSS(reg.X2, part, part)
-		}
+	VMOVUPS(reg.Y0, f.products)
+	VMOVSS(f.products, part)
+	VADDSS(f.zero(), part, part)
+	for i := 1; i < 8; i++ {
+		// The unit that adds is also the one that permutes.
+		VFMADD231SS(f.products.Offset(4*i), f.one(), part)
 	}
 	VADDSS(part, sum, sum)
 }
+
+func (f *small) one() reg.VecPhysical  { return reg.X9 }
+func (f *small) zero() reg.VecPhysical { return reg.X8 }
 
 // block returns the offset of the block that has the elements from 32i on.
 func (f *small) block(i int) int { return 32 * i / f.elements() * f.bytes }
@@ -183,10 +198,11 @@ func (f *small) codes(p reg.Register, u int, v reg.VecPhysical) {
 // elements at p.
 func (f *small) halves(p reg.Register, offset int, y reg.VecPhysical) {
 	x := y.AsX()
-	VPXOR(x, x, x)
-	for i := range 8 {
-		VPINSRW(Imm(uint64(i)), At(p, f.block(i)+offset), x, x)
-	}
+	t := reg.Y19
+	KXNORB(reg.K3, reg.K3, reg.K3)
+	VPXORD(t, t, t)
+	VPGATHERDD(Mem{Base: p, Index: reg.Y18, Scale: 1, Disp: offset}, reg.K3, t)
+	VPMOVDW(t, x)
 	VCVTPH2PS(x, y)
 }
 

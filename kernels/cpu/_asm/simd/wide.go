@@ -37,8 +37,10 @@ func wideFormats() []*small {
 			VMOVDQU32(Table("nvfp4Shifts", Repeat(Dwords(0, 0, 4, 0), 4)), Z(24))
 			VMOVDQU32(Table("nvfp4Pick", Dwords(0, 0, 0, 0, 1, 0, 1, 0, 2, 0, 2, 0, 3, 0, 3, 0)), Z(27))
 			Broadcast(0x7f, Z(28))
-			Broadcast(0x7b000000, Z(29)) // 2^119
+			Broadcast(8<<20, Z(29))
 			Broadcast(0x80808080, Z(30))
+			Broadcast(119<<23, Z(31))
+			Broadcast(120<<23, Z(23)) // 2^-7
 		}, wide: func(b Mem, _ int, v reg.VecPhysical) {
 			VMOVDQU(b.Offset(4), v.AsY())
 			VPERMQ(v, Z(27), v)
@@ -52,11 +54,16 @@ func wideFormats() []*small {
 // ue4m3 changes the words of v to half the values of unsigned E4M3 numbers, which are in the byte
 // that begins at the given bit. 0x7f is 0. The sign bit is ignored.
 func ue4m3(u reg.VecPhysical, bit int, v reg.VecPhysical) {
+	least := Z(23)
 	field(u, bit, 8, v)
 	VPCMPUD(Imm(4), Z(28), v, reg.K1) // not equal
 	VPSLLD(Imm(25), v, v)
 	VPSRLD(Imm(5), v, v)
-	VMULPS_Z(Z(29), v, reg.K1, v)
+	// A number without an exponent is that of the least exponent, less what that would add.
+	VPCMPUD(Imm(1), Z(29), v, reg.K3) // less
+	VPADDD_Z(Z(31), v, reg.K1, v)
+	VPADDD(Z(29), v, reg.K3, v)
+	VSUBPS(least, v, reg.K3, v)
 }
 
 // eightTwo sets the words of Y0 to the products of eight times 32 elements at p, with two scales each.
@@ -68,17 +75,9 @@ func (f *small) eightTwo(p, act reg.Register, total [4]reg.VecPhysical) {
 		VPSUBD(t, v, v)
 	}
 	combine(addWords, total, Z(0))
-	// The lanes 0 and 1 have the halves of 0, 2, 4 and 6, the lanes 2 and 3 those of the others.
-	VEXTRACTI128(Imm(1), Z(11).AsY(), reg.X1)
-	VEXTRACTI64X4(Imm(1), Z(11), reg.Y2)
-	VEXTRACTI128(Imm(1), reg.Y2, reg.X3)
 	first, second := reg.Y4, reg.Y6
-	VPUNPCKHDQ(reg.X2, Z(11).AsX(), reg.X0)
-	VPUNPCKLDQ(reg.X2, Z(11).AsX(), first.AsX())
-	VINSERTI128(Imm(1), reg.X0, first, first)
-	VPUNPCKHDQ(reg.X3, reg.X1, reg.X0)
-	VPUNPCKLDQ(reg.X3, reg.X1, second.AsX())
-	VINSERTI128(Imm(1), reg.X0, second, second)
+	VPERMD(total[0], f.order(), Z(4))
+	VEXTRACTI64X4(Imm(1), Z(4), second)
 	VMOVD(At(p, 0), reg.X1)
 	for i := 1; i < 4; i++ {
 		VPINSRD(Imm(uint64(i)), At(p, i*f.bytes), reg.X1, reg.X1)
