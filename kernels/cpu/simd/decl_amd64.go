@@ -79,10 +79,10 @@ func q3kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 //go:noescape
 func tq20RowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
-// iq4xsRowsVBMI is q4kRowsVBMI for IQ4_XS and Ascending.
+// iq4xsRowsVNNI is q4kRowsVBMI for IQ4_XS and Ascending, without the need for VBMI and GFNI.
 //
 //go:noescape
-func iq4xsRowsVBMI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
+func iq4xsRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
 // q40RowsVNNI sets out[i], for each of the rows of Q4_0 that are rowBytes apart, to
 //

@@ -37,7 +37,7 @@ var rowsAVX2 = [dtype.Count]rows{
 
 var rows512 = [dtype.Count]rows{
 	dtype.Q4_K: q4kRowsVNNI, dtype.Q5_K: q5kRowsVNNI, dtype.Q6_K: q6kRowsVNNI,
-	dtype.Q2_K: q2kRowsVNNI, dtype.Q3_K: q3kRowsVNNI, dtype.TQ2_0: tq20RowsVNNI,
+	dtype.Q2_K: q2kRowsVNNI, dtype.Q3_K: q3kRowsVNNI, dtype.TQ2_0: tq20RowsVNNI, dtype.IQ4_XS: iq4xsRowsVNNI,
 	dtype.Q4_0: q40RowsVNNI, dtype.Q4_1: q41RowsVNNI, dtype.Q5_0: q50RowsVNNI, dtype.Q5_1: q51RowsVNNI,
 	dtype.Q8_0: q80RowsVNNI, dtype.IQ4_NL: iq4nlRowsVNNI, dtype.MXFP4: mxfp4RowsVNNI,
 	dtype.IQ2_XXS: iq2xxsRowsVNNI, dtype.IQ3_XXS: iq3xxsRowsVNNI, dtype.IQ2_XS: iq2xsRowsVNNI, dtype.IQ2_S: iq2sRowsVNNI, dtype.IQ3_S: iq3sRowsVNNI,
@@ -46,7 +46,7 @@ var rows512 = [dtype.Count]rows{
 }
 
 var rowsVBMI = [dtype.Count]rows{
-	dtype.Q4_K: q4kRowsVBMI, dtype.Q5_K: q5kRowsVBMI, dtype.Q6_K: q6kRowsVBMI, dtype.IQ4_XS: iq4xsRowsVBMI,
+	dtype.Q4_K: q4kRowsVBMI, dtype.Q5_K: q5kRowsVBMI, dtype.Q6_K: q6kRowsVBMI,
 }
 
 var packersAVX2 = [dtype.Count]packer{

@@ -5,81 +5,54 @@ package simd
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/internal/isa"
 )
 
-// Rows of every format have the bits of the definition.
+// Rows of every format and every level have the bits of the definition, also where codes and
+// activations are as large as they can be.
 func TestRows(t *testing.T) {
-	have := isa.Supported()
-	if have[len(have)-1] != isa.AVX512VBMI {
-		t.Skip("no AVX-512 VBMI")
-	}
-	for _, tt := range []struct {
-		d     dtype.DType
-		order *Order
-		rows  func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-	}{
-		{dtype.Q4_K, &Halves, q4kRowsVBMI},
-		{dtype.Q5_K, &Halves, q5kRowsVBMI},
-		{dtype.Q6_K, &Ascending, q6kRowsVBMI},
-		{dtype.Q2_K, &Quarters, q2kRowsVNNI},
-		{dtype.Q3_K, &Quarters, q3kRowsVNNI},
-		{dtype.TQ2_0, &Quarters, tq20RowsVNNI},
-		{dtype.IQ4_XS, &Ascending, iq4xsRowsVBMI},
-	} {
-		r := rand.New(rand.NewPCG(7, 8))
-		for _, blocks := range []int{1, 2, 3, 4, 5, 8, 22} {
-			const rows = 5
-			n := blocks * tt.d.Size()
-			w := randomRows(t, r, tt.d, rows*blocks)
-			x := row(r, 256*blocks)
-			act := make([]byte, blocks*ActBytes)
-			for i := range blocks {
-				QuantizeSuper(act[i*ActBytes:], x[256*i:], tt.order)
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, level := range isa.Supported() {
+		for d := dtype.DType(1); d < dtype.Count; d++ {
+			k, ok := KernelOf(d, level)
+			if !ok || k.rows == nil {
+				continue
 			}
-			got := make([]float32, rows)
-			tt.rows(&got[0], &w[0], n, rows, blocks, &act[0])
-			for i, v := range got {
-				if want := DotSuper(tt.d, w[i*n:][:n], act, ActBytes, tt.order); math.Float32bits(v) != math.Float32bits(want) {
-					t.Errorf("%s, %d blocks, row %d: %v, want %v", tt.d, blocks, i, v, want)
-				}
+			for _, blocks := range []int{1, 2, 3, 4, 5, 7, 8, 9, 22} {
+				testRow(t, r, k, level, blocks)
 			}
 		}
 	}
 }
 
-// Rows of the formats with small blocks have the bits of the definition.
-func TestSmallRows(t *testing.T) {
-	if !slices.Contains(isa.Supported(), isa.AVX512) {
-		t.Skip("no AVX-512 VNNI")
+func testRow(t *testing.T, r *rand.Rand, k *Kernel, level isa.Level, blocks int) {
+	t.Helper()
+	const rows = 7
+	n, rowBytes := blocks*k.d.BlockSize(), blocks*k.d.Size()
+	w := randomRows(t, r, k.d, rows*blocks)
+	for i, v := range []byte{0xff, 0, 0x80, 0x7f, 0xf0} {
+		extreme(t, k.d, w[i*rowBytes:][:rowBytes], v)
 	}
-	for _, tt := range []struct {
-		d    dtype.DType
-		rows func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-	}{
-		{dtype.Q4_0, q40RowsVNNI}, {dtype.Q4_1, q41RowsVNNI}, {dtype.Q5_0, q50RowsVNNI}, {dtype.Q5_1, q51RowsVNNI},
-		{dtype.Q8_0, q80RowsVNNI}, {dtype.IQ4_NL, iq4nlRowsVNNI}, {dtype.MXFP4, mxfp4RowsVNNI},
-	} {
-		r := rand.New(rand.NewPCG(9, 10))
-		for _, blocks := range []int{1, 2, 7, 8, 9, 16, 22, 64} {
-			const rows = 5
-			n := blocks * tt.d.Size()
-			w := randomRows(t, r, tt.d, rows*blocks)
-			x := row(r, 32*blocks)
-			act := make([]byte, (blocks+7)/8*ActBytes)
-			for i := 0; i < len(x); i += 256 {
-				QuantizeSmall(act[i/256*ActBytes:], x[i:min(i+256, len(x))])
+	for i := range 3 {
+		x := row(r, n)
+		for j := range x {
+			switch i {
+			case 1:
+				x[j] = -3
+			case 2:
+				x[j] = float32(1 - j%2*2)
 			}
-			got := make([]float32, rows)
-			tt.rows(&got[0], &w[0], n, rows, blocks, &act[0])
-			for i, v := range got {
-				if want := DotSmall(tt.d, w[i*n:][:n], act, ActBytes); math.Float32bits(v) != math.Float32bits(want) {
-					t.Errorf("%s, %d blocks, row %d: %v, want %v", tt.d, blocks, i, v, want)
-				}
+		}
+		act := make([]byte, ActSize(n))
+		k.Quantize(act, x, 1, n)
+		got := make([]float32, rows)
+		k.rows(&got[0], &w[0], rowBytes, rows, blocks, &act[0])
+		for j, v := range got {
+			if want := k.dot(w[j*rowBytes:][:rowBytes], act, ActBytes); math.Float32bits(v) != math.Float32bits(want) {
+				t.Fatalf("%s, %s: %d blocks, activations %d, row %d: %v, want %v", k.d, level, blocks, i, j, v, want)
 			}
 		}
 	}

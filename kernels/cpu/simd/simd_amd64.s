@@ -3147,21 +3147,21 @@ done:
 	VZEROUPPER
 	RET
 
-// func iq4xsRowsVBMI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VBMI, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·iq4xsRowsVBMI(SB), NOSPLIT, $0-48
+// func iq4xsRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·iq4xsRowsVNNI(SB), NOSPLIT, $0-48
 	VMOVDQU32       nibbleShifts<>+0(SB), Z24
 	MOVL            $0x0f0f0f0f, AX
 	VPBROADCASTD    AX, Z25
 	VBROADCASTI32X4 iq4nlLevels<>+0(SB), Z26
-	VMOVDQU         iq4xsLow<>+0(SB), Y0
-	VMOVDQU32       Y0, Y31
-	VMOVDQU         iq4xsHigh<>+0(SB), Y0
-	VMOVDQU32       Y0, Y30
-	MOVL            $0x20202020, AX
+	VMOVDQU32       iq4xsLow<>+0(SB), Y31
+	VMOVDQU32       iq4xsHigh<>+0(SB), Y30
+	MOVL            $0x00000020, AX
 	VPBROADCASTD    AX, Z29
-	MOVL            $0x30303030, AX
+	MOVL            $0x00000030, AX
 	VPBROADCASTD    AX, Z28
+	MOVL            $0x0000000f, AX
+	VPBROADCASTD    AX, Z27
 	VMOVDQU32       iq4xsWords0<>+0(SB), Z20
 	VMOVDQU32       iq4xsWords1<>+0(SB), Z21
 	VMOVDQU32       iq4xsWords2<>+0(SB), Z22
@@ -3180,24 +3180,18 @@ row:
 	JL     rest
 
 four:
-	VMOVQ           (DI), X0
-	VPINSRQ         $0x01, 136(DI), X0, X0
-	VMOVQ           272(DI), X1
-	VPINSRQ         $0x01, 408(DI), X1, X1
-	VINSERTI128     $0x01, X1, Y0, Y0
-	VMOVDQU32       Y0, Y17
-	VPMULTISHIFTQB  Y17, Y31, Y16
-	VPANDD          Y25, Y16, Y16
-	VPMULTISHIFTQB  Y17, Y30, Y15
-	VPTERNLOGD      $0xf8, Y28, Y15, Y16
-	VPSUBB          Y29, Y16, Y16
 	VPXORD          Z11, Z11, Z11
-	VMOVDQU32       X16, X10
-	VPMOVSXBW       X10, X7
+	VPBROADCASTD    4(DI), Y10
+	VPSRLVD         Y31, Y10, Y10
+	VPANDD          Y27, Y10, Y10
+	VPBROADCASTW    2(DI), Y7
+	VPRORVD         Y30, Y7, Y7
+	VPTERNLOGD      $0xf8, Y28, Y7, Y10
+	VPSUBD          Y29, Y10, Y10
+	VPMOVDW         Y10, X7
 	VPMADDWD        288(SI), X7, X7
 	VPSLLD          $0x07, X7, X7
 	VPSUBD          X7, X11, X11
-	VPMOVSXBD       X10, Y10
 	VBROADCASTI64X4 8(DI), Z9
 	VSHUFI64X2      $0x50, Z9, Z9, Z9
 	VPSRLVQ         Z24, Z9, Z9
@@ -3239,12 +3233,17 @@ four:
 	VPMULLD         Z8, Z6, Z6
 	VPADDD          Z6, Z11, Z11
 	VPXORD          Z12, Z12, Z12
-	VPSRLDQ         $0x08, X16, X10
-	VPMOVSXBW       X10, X7
+	VPBROADCASTD    140(DI), Y10
+	VPSRLVD         Y31, Y10, Y10
+	VPANDD          Y27, Y10, Y10
+	VPBROADCASTW    138(DI), Y7
+	VPRORVD         Y30, Y7, Y7
+	VPTERNLOGD      $0xf8, Y28, Y7, Y10
+	VPSUBD          Y29, Y10, Y10
+	VPMOVDW         Y10, X7
 	VPMADDWD        608(SI), X7, X7
 	VPSLLD          $0x07, X7, X7
 	VPSUBD          X7, X12, X12
-	VPMOVSXBD       X10, Y10
 	VBROADCASTI64X4 144(DI), Z9
 	VSHUFI64X2      $0x50, Z9, Z9, Z9
 	VPSRLVQ         Z24, Z9, Z9
@@ -3286,12 +3285,17 @@ four:
 	VPMULLD         Z8, Z6, Z6
 	VPADDD          Z6, Z12, Z12
 	VPXORD          Z13, Z13, Z13
-	VEXTRACTI32X4   $0x01, Y16, X10
-	VPMOVSXBW       X10, X7
+	VPBROADCASTD    276(DI), Y10
+	VPSRLVD         Y31, Y10, Y10
+	VPANDD          Y27, Y10, Y10
+	VPBROADCASTW    274(DI), Y7
+	VPRORVD         Y30, Y7, Y7
+	VPTERNLOGD      $0xf8, Y28, Y7, Y10
+	VPSUBD          Y29, Y10, Y10
+	VPMOVDW         Y10, X7
 	VPMADDWD        928(SI), X7, X7
 	VPSLLD          $0x07, X7, X7
 	VPSUBD          X7, X13, X13
-	VPMOVSXBD       X10, Y10
 	VBROADCASTI64X4 280(DI), Z9
 	VSHUFI64X2      $0x50, Z9, Z9, Z9
 	VPSRLVQ         Z24, Z9, Z9
@@ -3333,13 +3337,17 @@ four:
 	VPMULLD         Z8, Z6, Z6
 	VPADDD          Z6, Z13, Z13
 	VPXORD          Z14, Z14, Z14
-	VEXTRACTI32X4   $0x01, Y16, X10
-	VPSRLDQ         $0x08, X10, X10
-	VPMOVSXBW       X10, X7
+	VPBROADCASTD    412(DI), Y10
+	VPSRLVD         Y31, Y10, Y10
+	VPANDD          Y27, Y10, Y10
+	VPBROADCASTW    410(DI), Y7
+	VPRORVD         Y30, Y7, Y7
+	VPTERNLOGD      $0xf8, Y28, Y7, Y10
+	VPSUBD          Y29, Y10, Y10
+	VPMOVDW         Y10, X7
 	VPMADDWD        1248(SI), X7, X7
 	VPSLLD          $0x07, X7, X7
 	VPSUBD          X7, X14, X14
-	VPMOVSXBD       X10, Y10
 	VBROADCASTI64X4 416(DI), Z9
 	VSHUFI64X2      $0x50, Z9, Z9, Z9
 	VPSRLVQ         Z24, Z9, Z9
@@ -3418,20 +3426,18 @@ rest:
 	JZ   done
 
 one:
-	VMOVQ           (DI), X0
-	VMOVDQU32       Y0, Y17
-	VPMULTISHIFTQB  Y17, Y31, Y16
-	VPANDD          Y25, Y16, Y16
-	VPMULTISHIFTQB  Y17, Y30, Y15
-	VPTERNLOGD      $0xf8, Y28, Y15, Y16
-	VPSUBB          Y29, Y16, Y16
 	VPXORD          Z11, Z11, Z11
-	VMOVDQU32       X16, X10
-	VPMOVSXBW       X10, X7
+	VPBROADCASTD    4(DI), Y10
+	VPSRLVD         Y31, Y10, Y10
+	VPANDD          Y27, Y10, Y10
+	VPBROADCASTW    2(DI), Y7
+	VPRORVD         Y30, Y7, Y7
+	VPTERNLOGD      $0xf8, Y28, Y7, Y10
+	VPSUBD          Y29, Y10, Y10
+	VPMOVDW         Y10, X7
 	VPMADDWD        288(SI), X7, X7
 	VPSLLD          $0x07, X7, X7
 	VPSUBD          X7, X11, X11
-	VPMOVSXBD       X10, Y10
 	VBROADCASTI64X4 8(DI), Z9
 	VSHUFI64X2      $0x50, Z9, Z9, Z9
 	VPSRLVQ         Z24, Z9, Z9
@@ -3522,16 +3528,16 @@ DATA iq4nlLevels<>+0(SB)/8, $0x766a5d4f3f2d1801
 DATA iq4nlLevels<>+8(SB)/8, $0xf1d9c5b5a6998d81
 GLOBL iq4nlLevels<>(SB), RODATA|NOPTR, $16
 
-DATA iq4xsLow<>+0(SB)/8, $0x3c3834302c282420
-DATA iq4xsLow<>+8(SB)/8, $0x3c3834302c282420
-DATA iq4xsLow<>+16(SB)/8, $0x3c3834302c282420
-DATA iq4xsLow<>+24(SB)/8, $0x3c3834302c282420
+DATA iq4xsLow<>+0(SB)/8, $0x0000000400000000
+DATA iq4xsLow<>+8(SB)/8, $0x0000000c00000008
+DATA iq4xsLow<>+16(SB)/8, $0x0000001400000010
+DATA iq4xsLow<>+24(SB)/8, $0x0000001c00000018
 GLOBL iq4xsLow<>(SB), RODATA|NOPTR, $32
 
-DATA iq4xsHigh<>+0(SB)/8, $0x1a18161412100e0c
-DATA iq4xsHigh<>+8(SB)/8, $0x1a18161412100e0c
-DATA iq4xsHigh<>+16(SB)/8, $0x1a18161412100e0c
-DATA iq4xsHigh<>+24(SB)/8, $0x1a18161412100e0c
+DATA iq4xsHigh<>+0(SB)/8, $0x0000001e0000001c
+DATA iq4xsHigh<>+8(SB)/8, $0x0000000200000000
+DATA iq4xsHigh<>+16(SB)/8, $0x0000000600000004
+DATA iq4xsHigh<>+24(SB)/8, $0x0000000a00000008
 GLOBL iq4xsHigh<>(SB), RODATA|NOPTR, $32
 
 DATA iq4xsWords0<>+0(SB)/8, $0x0000000000000000
