@@ -19,7 +19,7 @@ type Level uint8
 const (
 	// Generic is Go code without assembly.
 	Generic Level = iota
-	// AVX2 has AVX2, FMA and F16C.
+	// AVX2 has AVX2, BMI2, FMA and F16C.
 	AVX2
 	// AVXVNNI has also VPDPBUSD in its VEX form.
 	AVXVNNI

@@ -11,7 +11,7 @@ func supported() (list []Level) {
 			list = append(list, l)
 		}
 	}
-	avx2 := x.HasAVX2 && x.HasFMA && x.HasF16C
+	avx2 := x.HasAVX2 && x.HasBMI2 && x.HasFMA && x.HasF16C
 	avx512 := avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL && x.HasAVX512VNNI
 	add(AVX2, avx2)
 	add(AVXVNNI, avx2 && x.HasAVXVNNI)

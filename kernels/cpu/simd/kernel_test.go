@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -23,18 +24,28 @@ func TestKernels(t *testing.T) {
 			rowBytes := c.blocks * d.Size()
 			w := randomRows(t, r, d, c.rows*c.blocks)
 			x := row(r, n*c.m)
+			generic, _ := KernelOf(d, isa.Generic)
+			one := make([]byte, c.m*ActSize(n))
+			want := make([]float32, c.m*c.rows)
+			for i := range c.m {
+				a := one[i*ActSize(n):][:ActSize(n)]
+				generic.Quantize(a, x[i*n:][:n], 1, n)
+				generic.Row(want[i*c.rows:][:c.rows], w, rowBytes, n, a)
+			}
 			for _, level := range isa.Supported() {
 				k, _ := KernelOf(d, level)
-				act, one := make([]byte, c.m*ActSize(n)), make([]byte, ActSize(n))
+				act, got := make([]byte, c.m*ActSize(n)), make([]byte, ActSize(n))
 				k.Quantize(act, x, c.m, n)
 				sums := make([]float32, c.m*PanelRows)
 				k.Panel(sums, w, rowBytes, c.rows, n, act, c.m, scratch)
 				out := make([]float32, c.rows)
 				for i := range c.m {
-					k.Quantize(one, x[i*n:], 1, n)
-					k.Row(out, w, rowBytes, n, one)
-					for j := range c.rows {
-						want := k.dot(w[j*rowBytes:][:rowBytes], one, ActBytes)
+					k.Quantize(got, x[i*n:][:n], 1, n)
+					if !bytes.Equal(got, one[i*ActSize(n):][:ActSize(n)]) {
+						t.Fatalf("%s, %s: %d blocks: the activations differ", d, level, c.blocks)
+					}
+					k.Row(out, w, rowBytes, n, got)
+					for j, want := range want[i*c.rows:][:c.rows] {
 						if math.Float32bits(out[j]) != math.Float32bits(want) {
 							t.Fatalf("%s, %s: %d blocks, row %d: %v, want %v", d, level, c.blocks, j, out[j], want)
 						}
