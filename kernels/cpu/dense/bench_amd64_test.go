@@ -103,10 +103,10 @@ func BenchmarkMultiply(b *testing.B) {
 
 // multiply multiplies m rows of x by n by n weights, in units.
 func multiply(k *Kernel, out []float32, w []byte, x []float32, m, n int, scratch []byte) {
-	rowBytes := n * k.size
-	for lo := 0; lo < m; lo += 512 {
+	rowBytes, chunk := n*k.size, Chunk(n)
+	for lo := 0; lo < m; lo += chunk {
 		for r := 0; r < n; r += 64 {
-			k.Multiply(out[lo*n+r:], n, w[r*rowBytes:], rowBytes, 64, x[lo*n:], n, min(512, m-lo), n, scratch)
+			k.Multiply(out[lo*n+r:], n, w[r*rowBytes:], rowBytes, 64, x[lo*n:], n, min(chunk, m-lo), n, scratch)
 		}
 	}
 }

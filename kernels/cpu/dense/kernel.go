@@ -23,12 +23,18 @@ type (
 	rows func(out *float32, w *byte, rowBytes, rows int, x *float32, k int)
 	// tile multiplies up to tiles.w rows of weights in f32 by rows of x, as tile512x3 does.
 	tile func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int,
-		acc *float32, mode, rows, count int, next *byte, nextStride int)
+		acc *float32, mode, rows, count int, next *byte, nextStride, nextStep int)
+	// single multiplies the weights in memory by the rows of x of one tile, as single512x3F32 or
+	// first512x3F32 does.
+	single func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int,
+		acc *float32, mode, rows int, block *float32)
 	// tiles are the tiles of a level: x[i] has i+1 rows of x.
 	tiles struct {
-		w    int // rows of weights of a tile
-		most int // rows of x of the largest tile
-		x    [3]tile
+		w      int // rows of weights of a tile
+		most   int // rows of x of the largest tile
+		x      [3]tile
+		single [3]single
+		first  [3]single // also write the weights in f32 to the block
 	}
 	// converter converts count values, a multiple of chains. A nil function means the definition.
 	converter struct {
@@ -44,9 +50,9 @@ const (
 )
 
 const (
-	// blockK is the number of elements of the rows of weights that a tile multiplies at a time, so
-	// that the rows of a tile remain in the first cache while those of x pass.
-	blockK = 512
+	// blockK is the largest number of elements of the rows of weights that a tile multiplies at a
+	// time, so that the rows of a tile remain in the first cache while those of x pass.
+	blockK = 640
 	// maxW is the largest number of rows of weights of a tile.
 	maxW = 8
 	// chunkX is the largest number of rows of x that one tile of weights multiplies in turn. Their
@@ -54,9 +60,6 @@ const (
 	chunkX = 96
 	// chunkBytes is the size of the rows of x that should remain in the second cache.
 	chunkBytes = 768 << 10
-	// packX is the number of rows of x for which it pays to copy weights in f32, whose rows in
-	// memory often compete for the same places in the cache.
-	packX = 24
 )
 
 // KernelOf returns the kernel of the format d for the level, and whether there is one. The level is
@@ -97,11 +100,16 @@ func (k *Kernel) Row(out []float32, w []byte, rowBytes int, x []float32) {
 	}
 }
 
-// ScratchBytes returns the number of bytes of scratch that Multiply needs. They are at most 64 KiB
-// and 64 bytes.
+// ScratchBytes returns the number of bytes of scratch that Multiply needs. They are at most 69
+// KiB, for 96 rows of x or more.
 func ScratchBytes(rows, m, n int) int {
 	return 64 + 4*maxW*blockK + 4*chains*maxW*min(m, chunkX)
 }
+
+// Chunk returns the number of rows of x, of n elements, that the second cache should hold. Units
+// should have as many rows of x, or fewer, and those with the same rows of x should follow each
+// other on a lane, so that weights pass the cache and x remains in it.
+func Chunk(n int) int { return min(chunkX, max(24, chunkBytes/(4*max(1, n)))) }
 
 // Multiply multiplies rows of n weights, which are rowBytes apart, by m rows of x, which are xStride
 // elements apart. The product of row i of x and row r of weights is out[i*outStride+r]. scratch has
@@ -119,10 +127,14 @@ func (k *Kernel) Multiply(out []float32, outStride int, w []byte, rowBytes, rows
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(scratch))) & 63)
 	memory := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(scratch[skip:]))), (len(scratch)-skip)/4)
 	p := product{
-		k: k, out: out, outStride: outStride, w: w, rowBytes: rowBytes, x: x, xStride: xStride, n: n,
+		k: k, out: out, outStride: outStride, w: w, rowBytes: rowBytes, x: x, xStride: xStride, n: n, step: chains,
 		block: memory[:maxW*blockK], acc: memory[maxW*blockK:],
 	}
-	chunk := min(chunkX, max(24, chunkBytes/(4*max(1, n))))
+	if n > 0 {
+		blocks := (n + blockK - 1) / blockK
+		p.step = ((n+blocks-1)/blocks + chains - 1) &^ (chains - 1)
+	}
+	chunk := Chunk(n)
 	chunks := (m + chunk - 1) / chunk
 	for c := range chunks {
 		lo, hi := m*c/chunks, m*(c+1)/chunks
@@ -137,6 +149,8 @@ func (k *Kernel) Multiply(out []float32, outStride int, w []byte, rowBytes, rows
 }
 
 // product is one call of Multiply.
+var packX = 24
+
 type product struct {
 	k                            *Kernel
 	out                          []float32
@@ -145,7 +159,8 @@ type product struct {
 	block                        []float32 // [maxW][blockK] weights
 	acc                          []float32 // sums of a chunk of x
 	outStride, rowBytes, xStride int
-	n                            int
+	n                            int // elements of a row
+	step                         int // elements of a block
 }
 
 // plain is the product of all rows of weights by the rows of x from lo to hi-1.
@@ -153,8 +168,8 @@ func (p *product) plain(lo, hi, rows int) {
 	for r := range rows {
 		acc := p.acc[:chains*(hi-lo)]
 		clear(acc)
-		for at := 0; at < p.n; at += blockK {
-			block := p.block[:min(blockK, p.n-at)]
+		for at := 0; at < p.n; at += p.step {
+			block := p.block[:min(p.step, p.n-at)]
 			widen(block, p.w[r*p.rowBytes+at*p.k.size:], p.k.d)
 			for i := range hi - lo {
 				add((*[chains]float32)(acc[i*chains:]), p.x[(lo+i)*p.xStride+at:][:len(block)], block)
@@ -170,23 +185,30 @@ func (p *product) plain(lo, hi, rows int) {
 func (p *product) stripe(lo, hi, first, rows int) {
 	t := &p.k.tiles
 	count := min(t.w, rows-first)
-	direct := p.k.size == 4 && count == t.w && hi-lo < packX
-	for at := 0; at < p.n; at += blockK {
-		n := min(blockK, p.n-at)
-		mode := 0
+	for at := 0; at < p.n; at += p.step {
+		n := min(p.step, p.n-at)
+		c := call{
+			outStride: 4 * p.outStride, xStride: 4 * p.xStride, steps: n / chains, tail: n % chains,
+			acc: p.acc, rows: count, w: (*byte)(unsafe.Pointer(&p.block[0])), next: p.after(first, rows, at),
+		}
 		if at > 0 {
-			mode |= resume
+			c.mode |= resume
 		}
 		if at+n < p.n {
-			mode |= keep
+			c.mode |= keep
 		}
-		w, stride := &p.w[first*p.rowBytes+at*p.k.size], p.rowBytes
-		if !direct {
+		i := lo
+		switch {
+		case count < t.w:
 			p.pack(first, count, at, n)
-			w, stride = (*byte)(unsafe.Pointer(&p.block[0])), 4*blockK
+		case hi-lo < packX:
+			for i < hi {
+				i += p.single(&c, &t.single, i, at, first, hi)
+			}
+		default:
+			i += p.single(&c, &t.first, i, at, first, hi)
 		}
-		acc := p.acc
-		for i := lo; i < hi; {
+		for i < hi {
 			size := t.size(hi - i)
 			tiles := 1
 			if size == t.most {
@@ -195,12 +217,54 @@ func (p *product) stripe(lo, hi, first, rows int) {
 					tiles--
 				}
 			}
-			t.x[size-1](&p.out[i*p.outStride+first], 4*p.outStride, w, stride, &p.x[i*p.xStride+at], 4*p.xStride,
-				n/chains, n%chains, &acc[0], mode, count, tiles, w, 0)
+			if c.next != nil {
+				// A tile prefetches a row of the next block.
+				tiles = min(tiles, t.w)
+			}
+			p.tiles(&c, i, at, first, size, tiles)
 			i += size * tiles
-			acc = acc[tiles*size*t.w*chains:]
 		}
 	}
+}
+
+// single runs one tile on the weights in memory, from row i of x on, and returns its number of rows.
+func (p *product) single(c *call, f *[3]single, i, at, first, hi int) int {
+	size := p.k.tiles.size(hi - i)
+	f[size-1](&p.out[i*p.outStride+first], c.outStride, &p.w[first*p.rowBytes+at*p.k.size], p.rowBytes,
+		&p.x[i*p.xStride+at], c.xStride, c.steps, c.tail, &c.acc[0], c.mode, c.rows, &p.block[0])
+	c.acc = c.acc[size*p.k.tiles.w*chains:]
+	return size
+}
+
+// call has the arguments of tiles of one block of weights.
+type call struct {
+	outStride, xStride, steps, tail, mode, rows int
+	w, next                                     *byte
+	acc                                         []float32
+}
+
+// tiles runs tiles of size rows of x, from row i on.
+func (p *product) tiles(c *call, i, at, first, size, tiles int) {
+	t := &p.k.tiles
+	next, nextStride, nextStep := c.next, p.rowBytes, 16*p.k.size
+	if next == nil {
+		next, nextStride, nextStep = c.w, 0, 0
+	}
+	t.x[size-1](&p.out[i*p.outStride+first], c.outStride, c.w, 4*blockK, &p.x[i*p.xStride+at], c.xStride,
+		c.steps, c.tail, &c.acc[0], c.mode, c.rows, tiles, next, nextStride, nextStep)
+	c.acc = c.acc[tiles*size*t.w*chains:]
+	c.next = nil
+}
+
+// after returns where the block of weights begins that follows the one of the row first and the
+// element at, or nil.
+func (p *product) after(first, rows, at int) *byte {
+	if at += p.step; at >= p.n {
+		if first, at = first+p.k.tiles.w, 0; first+p.k.tiles.w > rows {
+			return nil
+		}
+	}
+	return &p.w[first*p.rowBytes+at*p.k.size]
 }
 
 // size returns the number of rows of x of the tile for the first of m rows. A tile of one row is

@@ -36,10 +36,17 @@ func tailSigns() Mem {
 	return Table("signs", append(make([]byte, 64), Repeat([]byte{0, 0, 0, 0x80}, 16)...))
 }
 
-// tile2 has a tile of 3 rows of weights and n rows of x. A row of sums has two registers.
-func tile2(n int) {
-	name := fmt.Sprintf("tile2x%d", n)
-	TEXT(name, NOSPLIT, "func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, next *byte, nextStride int)")
+// tile2 has a tile of 3 rows of weights and n rows of x, as tile512. A row of sums has two registers.
+func tile2(n int, f *format, first bool) {
+	name, signature := fmt.Sprintf("tile2x%d", n), tileSignature
+	size := 4
+	switch {
+	case first:
+		name, signature, size = fmt.Sprintf("first2x%d%s", n, f.name), singleSignature, f.size
+	case f != nil:
+		name, signature, size = fmt.Sprintf("single2x%d%s", n, f.name), singleSignature, f.size
+	}
+	TEXT(name, NOSPLIT, signature)
 	sum := func(i, r, half int) reg.VecPhysical { return Y(6*i + 2*r + half) }
 	each := func(f func(i, r, half int)) {
 		for i := range n {
@@ -51,16 +58,28 @@ func tile2(n int) {
 	}
 	out, acc, x := Load(Param("out"), GP64()), Load(Param("acc"), GP64()), Load(Param("x"), GP64())
 	s, xs := Load(Param("wStride"), GP64()), Load(Param("xStride"), GP64())
-	count, next := Load(Param("count"), GP64()), Load(Param("next"), GP64())
+	var count, next, nextStep, block reg.Register
+	if f == nil {
+		count, next, nextStep = Load(Param("count"), GP64()), Load(Param("next"), GP64()), Load(Param("nextStep"), GP64())
+	}
+	if first {
+		block = Load(Param("block"), GP64())
+	}
 	p, steps, mode, ahead, tail := GP64(), GP64(), GP64(), GP64(), GP64()
 	w := func(r, half int) Mem {
-		return [...]Mem{{Base: p, Disp: 32 * half}, {Base: p, Index: s, Scale: 1, Disp: 32 * half}, {Base: p, Index: s, Scale: 2, Disp: 32 * half}}[r]
+		return [...]Mem{{Base: p}, {Base: p, Index: s, Scale: 1}, {Base: p, Index: s, Scale: 2}}[r].Offset(8 * size * half)
 	}
 	xrow := func(base reg.Register, i, half int) Mem {
 		if i == 0 {
 			return Mem{Base: base, Disp: 32 * half}
 		}
 		return Mem{Base: base, Index: xs, Scale: 1, Disp: 32 * half}
+	}
+	var buffer Mem
+	if f != nil && f.size == 2 {
+		buffer = AllocLocal(32)
+		VXORPS(reg.Y0, reg.Y0, reg.Y0)
+		VMOVUPS(reg.Y0, buffer)
 	}
 	Label("tile")
 	Load(Param("mode"), mode)
@@ -83,7 +102,14 @@ func tile2(n int) {
 		}
 		for r := range 3 {
 			v := Y(14 + r%2)
-			VMOVUPS(w(r, half), v)
+			if f == nil {
+				VMOVUPS(w(r, half), v)
+			} else {
+				f.load2(w(r, half), v)
+			}
+			if first {
+				VMOVUPS(v, At(block, blockBytes*r+32*half))
+			}
 			for i := range n {
 				VFMADD231PS(v, Y(12+i), sum(i, r, half))
 			}
@@ -92,10 +118,16 @@ func tile2(n int) {
 	for i := range n {
 		PREFETCHT0(xrow(ahead, i, 0))
 	}
-	PREFETCHT1(Mem{Base: next})
-	for _, r := range []reg.Register{p, x, ahead, next} {
-		ADDQ(I32(64), r)
+	if f == nil {
+		PREFETCHT1(Mem{Base: next})
+		ADDQ(nextStep, next)
 	}
+	if first {
+		ADDQ(I32(64), block)
+	}
+	ADDQ(I32(int32(16*size)), p)
+	ADDQ(I32(64), x)
+	ADDQ(I32(64), ahead)
 	DECQ(steps)
 	JNZ(LabelRef("step"))
 	Label("tail")
@@ -115,7 +147,14 @@ func tile2(n int) {
 			VMASKMOVPS(xrow(x, i, half), Y(15), Y(12+i))
 		}
 		for r := range 3 {
-			VMASKMOVPS(w(r, half), Y(15), Y(14))
+			if f == nil || f.size == 4 {
+				VMASKMOVPS(w(r, half), Y(15), Y(14))
+			} else {
+				f.tail2(fmt.Sprintf("word%d%d", half, r), half, w(r, 0), tail, buffer, Y(14))
+			}
+			if first {
+				VMOVUPS(Y(14), At(block, blockBytes*r+32*half))
+			}
 			VORPS(At(signs, 64+32*half), Y(14), Y(14))
 			for i := range n {
 				VFMADD231PS(Y(14), Y(12+i), sum(i, r, half))
@@ -164,15 +203,19 @@ func tile2(n int) {
 		ADDQ(outStride, out)
 	}
 	Label("next")
-	ADDQ(I32(int32(192*n)), acc)
-	Load(Param("steps"), steps)
-	SHLQ(Imm(6), steps)
-	SUBQ(steps, x)
-	LEAQ(Mem{Base: x, Index: xs, Scale: uint8(n)}, x)
-	SUBQ(steps, next)
-	ADDQ(Load(Param("nextStride"), GP64()), next)
-	DECQ(count)
-	JNZ(LabelRef("tile"))
+	if f == nil {
+		ADDQ(I32(int32(192*n)), acc)
+		Load(Param("steps"), steps)
+		IMULQ(steps, nextStep)
+		SUBQ(nextStep, next)
+		ADDQ(Load(Param("nextStride"), GP64()), next)
+		Load(Param("nextStep"), nextStep)
+		SHLQ(Imm(6), steps)
+		SUBQ(steps, x)
+		LEAQ(Mem{Base: x, Index: xs, Scale: uint8(n)}, x)
+		DECQ(count)
+		JNZ(LabelRef("tile"))
+	}
 	VZEROUPPER()
 	RET()
 }
@@ -235,7 +278,7 @@ func rows2(f format) {
 			VMOVUPS(At(masks, 64+32*half), Y(15))
 			VMASKMOVPS(At(x, 32*half), Y(15), Y(8))
 			for r := range n {
-				f.tail2(fmt.Sprintf("%s%d%d", name, half, r), half, row(r, 0), tail, buffer)
+				f.tail2(fmt.Sprintf("%s%d%d", name, half, r), half, row(r, 0), tail, buffer, Y(10))
 				VORPS(At(signs, 64+32*half), Y(10), Y(10))
 				VFMADD231PS(Y(10), Y(8), Y(2*r+half))
 			}
@@ -283,13 +326,13 @@ func rows2(f format) {
 	RET()
 }
 
-// tail2 sets Y10 to half a tail of weights, which begins at m and has tail/4 elements. The others
+// tail2 sets v to half a tail of weights, which begins at m and has tail/4 elements. The others
 // become 0. There are no masks for loads of 16-bit words, so that they pass through the buffer, which
 // is 0 behind the tail.
-func (f format) tail2(name string, half int, m Mem, tail reg.Register, buffer Mem) {
+func (f format) tail2(name string, half int, m Mem, tail reg.Register, buffer Mem, v reg.VecPhysical) {
 	if f.size == 4 {
 		m.Disp += 32 * half
-		VMASKMOVPS(m, Y(15), Y(10))
+		VMASKMOVPS(m, Y(15), v)
 		return
 	}
 	src, i, end, word := GP64(), GP64(), GP64(), GP32()
@@ -303,7 +346,7 @@ func (f format) tail2(name string, half int, m Mem, tail reg.Register, buffer Me
 	ADDQ(end, end)
 	CMPQ(end, tail)
 	JL(LabelRef(name))
-	f.load2(buffer.Offset(16*half), Y(10))
+	f.load2(buffer.Offset(16*half), v)
 }
 
 // convert2 has the conversions of 16 values at a time.

@@ -123,10 +123,24 @@ func fold1(a, b, t, order reg.VecPhysical) {
 	VADDPS(t, a, a)
 }
 
-// tile512 has a tile of 8 rows of weights and n rows of x.
-func tile512(n int) {
-	name := fmt.Sprintf("tile512x%d", n)
-	TEXT(name, NOSPLIT, "func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, next *byte, nextStride int)")
+// blockBytes is the number of bytes from a row of a block of weights to the next one.
+const blockBytes = 4 * 640
+
+const tileSignature = "func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, next *byte, nextStride, nextStep int)"
+const singleSignature = "func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)"
+
+// tile512 has a tile of 8 rows of weights and n rows of x. With a format, it is a single tile, which
+// reads weights of that format. The first tile also writes the block of weights in f32.
+func tile512(n int, f *format, first bool) {
+	name, signature := fmt.Sprintf("tile512x%d", n), tileSignature
+	size := 4
+	switch {
+	case first:
+		name, signature, size = fmt.Sprintf("first512x%d%s", n, f.name), singleSignature, f.size
+	case f != nil:
+		name, signature, size = fmt.Sprintf("single512x%d%s", n, f.name), singleSignature, f.size
+	}
+	TEXT(name, NOSPLIT, signature)
 	sum := func(i, r int) reg.VecPhysical { return Z(8*i + r) }
 	each := func(f func(i, r int)) {
 		for i := range n {
@@ -140,7 +154,13 @@ func tile512(n int) {
 	foldMasks()
 	out, acc, x := Load(Param("out"), GP64()), Load(Param("acc"), GP64()), Load(Param("x"), GP64())
 	s, xs := Load(Param("wStride"), GP64()), Load(Param("xStride"), GP64())
-	count, next := Load(Param("count"), GP64()), Load(Param("next"), GP64())
+	var count, next, nextStep, block reg.Register
+	if f == nil {
+		count, next, nextStep = Load(Param("count"), GP64()), Load(Param("next"), GP64()), Load(Param("nextStep"), GP64())
+	}
+	if first {
+		block = Load(Param("block"), GP64())
+	}
 	s3, p, q, steps, mode, ahead := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	LEAQ(Mem{Base: s, Index: s, Scale: 2}, s3)
 	w := func(r int) Mem {
@@ -186,7 +206,14 @@ func tile512(n int) {
 	}
 	for r := range 8 {
 		v := Z(27 + r%5)
-		VMOVUPS(w(r), v)
+		if f == nil {
+			VMOVUPS(w(r), v)
+		} else {
+			f.load512(w(r), v)
+		}
+		if first {
+			VMOVUPS(v, At(block, blockBytes*r))
+		}
 		for i := range n {
 			VFMADD231PS(v, Z(24+i), sum(i, r))
 		}
@@ -194,10 +221,17 @@ func tile512(n int) {
 	for i := range n {
 		PREFETCHT0(xrow(ahead, i))
 	}
-	PREFETCHT1(Mem{Base: next})
-	for _, r := range []reg.Register{p, q, x, ahead, next} {
-		ADDQ(I32(64), r)
+	if f == nil {
+		PREFETCHT1(Mem{Base: next})
+		ADDQ(nextStep, next)
 	}
+	if first {
+		ADDQ(I32(64), block)
+	}
+	ADDQ(I32(int32(16*size)), p)
+	ADDQ(I32(int32(16*size)), q)
+	ADDQ(I32(64), x)
+	ADDQ(I32(64), ahead)
 	DECQ(steps)
 	JNZ(LabelRef("step"))
 	Label("tail")
@@ -208,7 +242,14 @@ func tile512(n int) {
 	}
 	for r := range 8 {
 		v := Z(27 + r%5)
-		VMOVUPS_Z(w(r), k(tailMask), v)
+		if f == nil {
+			VMOVUPS_Z(w(r), k(tailMask), v)
+		} else {
+			f.load512(w(r), v, k(tailMask))
+		}
+		if first {
+			VMOVUPS(v, At(block, blockBytes*r))
+		}
 		for i := range n {
 			VFMADD231PS(v, Z(24+i), k(tailMask), sum(i, r))
 		}
@@ -261,17 +302,21 @@ func tile512(n int) {
 		ADDQ(Load(Param("outStride"), GP64()), out)
 	}
 	Label("next")
-	ADDQ(I32(int32(512*n)), acc)
-	Load(Param("steps"), steps)
-	SHLQ(Imm(6), steps)
-	SUBQ(steps, x)
-	for range n {
-		ADDQ(xs, x)
+	if f == nil {
+		ADDQ(I32(int32(512*n)), acc)
+		Load(Param("steps"), steps)
+		IMULQ(steps, nextStep)
+		SUBQ(nextStep, next)
+		ADDQ(Load(Param("nextStride"), GP64()), next)
+		Load(Param("nextStep"), nextStep)
+		SHLQ(Imm(6), steps)
+		SUBQ(steps, x)
+		for range n {
+			ADDQ(xs, x)
+		}
+		DECQ(count)
+		JNZ(LabelRef("tile"))
 	}
-	SUBQ(steps, next)
-	ADDQ(Load(Param("nextStride"), GP64()), next)
-	DECQ(count)
-	JNZ(LabelRef("tile"))
 	VZEROUPPER()
 	RET()
 }
