@@ -10,183 +10,85 @@ package dense
 // Otherwise out gets the products: the one of row i of x and row r of weights is r elements after out and
 // outStride*i bytes, for the first rows of the 8 rows of weights.
 //
-// It prefetches the rows of x that follow, and memory at next, which moves by nextStep bytes with
-// each of steps, and by nextStride bytes with each 3 rows of x. It needs AVX-512 F and DQ.
+// It prefetches the next 3 rows of x, or the rows at wrap at the end, and memory at next. next moves by
+// nextStep bytes with each 16 elements, and by nextStride bytes after 3 rows of x if the number of those
+// that are left has no bit of nextMask. It needs AVX-512 F and DQ.
 //
 //go:noescape
-func tile512x3(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, next *byte, nextStride, nextStep int)
+func tile512x3(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, wrap *float32, next *byte, nextStride, nextStep, nextMask int)
 
 // tile512x2 is tile512x3 for 2 rows of x.
 //
 //go:noescape
-func tile512x2(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, next *byte, nextStride, nextStep int)
+func tile512x2(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, wrap *float32, next *byte, nextStride, nextStep, nextMask int)
 
 // tile512x1 is tile512x3 for 1 row of x.
 //
 //go:noescape
-func tile512x1(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, next *byte, nextStride, nextStep int)
+func tile512x1(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, wrap *float32, next *byte, nextStride, nextStep, nextMask int)
 
-// single512x3F32 is tile512x3 for count 1. It prefetches only rows of x. It does not use block.
+// single512x3F16 is tile512x3 for weights in f16 and count 1. It prefetches only rows of x.
 //
 //go:noescape
-func single512x3F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single512x3F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
-// first512x3F32 is single512x3F32 that also writes the weights in f32 to block, which is [8][blockK]. What
-// follows them in a row changes up to the next multiple of 16.
+// single512x3BF16 is tile512x3 for weights in bf16 and count 1. It prefetches only rows of x.
 //
 //go:noescape
-func first512x3F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single512x3BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
-// single512x3F16 is single512x3F32 for 3 rows of x and weights in f16.
+// single512x2F16 is tile512x2 for weights in f16 and count 1. It prefetches only rows of x.
 //
 //go:noescape
-func single512x3F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single512x2F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
-// first512x3F16 is first512x3F32 for 3 rows of x and weights in f16.
+// single512x2BF16 is tile512x2 for weights in bf16 and count 1. It prefetches only rows of x.
 //
 //go:noescape
-func first512x3F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single512x2BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
-// single512x3BF16 is single512x3F32 for 3 rows of x and weights in bf16.
+// single512x1F16 is tile512x1 for weights in f16 and count 1. It prefetches only rows of x.
 //
 //go:noescape
-func single512x3BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single512x1F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
-// first512x3BF16 is first512x3F32 for 3 rows of x and weights in bf16.
+// single512x1BF16 is tile512x1 for weights in bf16 and count 1. It prefetches only rows of x.
 //
 //go:noescape
-func first512x3BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single512x2F32 is single512x3F32 for 2 rows of x and weights in f32.
-//
-//go:noescape
-func single512x2F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first512x2F32 is first512x3F32 for 2 rows of x and weights in f32.
-//
-//go:noescape
-func first512x2F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single512x2F16 is single512x3F32 for 2 rows of x and weights in f16.
-//
-//go:noescape
-func single512x2F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first512x2F16 is first512x3F32 for 2 rows of x and weights in f16.
-//
-//go:noescape
-func first512x2F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single512x2BF16 is single512x3F32 for 2 rows of x and weights in bf16.
-//
-//go:noescape
-func single512x2BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first512x2BF16 is first512x3F32 for 2 rows of x and weights in bf16.
-//
-//go:noescape
-func first512x2BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single512x1F32 is single512x3F32 for 1 row of x and weights in f32.
-//
-//go:noescape
-func single512x1F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first512x1F32 is first512x3F32 for 1 row of x and weights in f32.
-//
-//go:noescape
-func first512x1F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single512x1F16 is single512x3F32 for 1 row of x and weights in f16.
-//
-//go:noescape
-func single512x1F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first512x1F16 is first512x3F32 for 1 row of x and weights in f16.
-//
-//go:noescape
-func first512x1F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single512x1BF16 is single512x3F32 for 1 row of x and weights in bf16.
-//
-//go:noescape
-func single512x1BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first512x1BF16 is first512x3F32 for 1 row of x and weights in bf16.
-//
-//go:noescape
-func first512x1BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single512x1BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
 // tile2x2 is tile512x3 for 3 rows of weights and 2 rows of x: acc is [count][2][3][16]. It needs AVX2 and
 // FMA.
 //
 //go:noescape
-func tile2x2(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, next *byte, nextStride, nextStep int)
+func tile2x2(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, wrap *float32, next *byte, nextStride, nextStep, nextMask int)
 
 // tile2x1 is tile2x2 for 1 row of x.
 //
 //go:noescape
-func tile2x1(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, next *byte, nextStride, nextStep int)
+func tile2x1(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, wrap *float32, next *byte, nextStride, nextStep, nextMask int)
 
-// single2x2F32 is single512x2F32 for 3 rows of weights, as tile2x2.
+// single2x2F16 is tile2x2 for weights in f16 and count 1. It prefetches only rows of x. It needs
+// F16C, too.
 //
 //go:noescape
-func single2x2F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single2x2F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
-// first2x2F32 is first512x2F32 for 3 rows of weights, as tile2x2.
+// single2x2BF16 is tile2x2 for weights in bf16 and count 1. It prefetches only rows of x.
 //
 //go:noescape
-func first2x2F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single2x2BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
-// single2x2F16 is single512x2F16 for 3 rows of weights, as tile2x2. It needs F16C, too.
+// single2x1F16 is tile2x1 for weights in f16 and count 1. It prefetches only rows of x. It needs
+// F16C, too.
 //
 //go:noescape
-func single2x2F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single2x1F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
-// first2x2F16 is first512x2F16 for 3 rows of weights, as tile2x2. It needs F16C, too.
+// single2x1BF16 is tile2x1 for weights in bf16 and count 1. It prefetches only rows of x.
 //
 //go:noescape
-func first2x2F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single2x2BF16 is single512x2BF16 for 3 rows of weights, as tile2x2.
-//
-//go:noescape
-func single2x2BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first2x2BF16 is first512x2BF16 for 3 rows of weights, as tile2x2.
-//
-//go:noescape
-func first2x2BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single2x1F32 is single512x1F32 for 3 rows of weights, as tile2x1.
-//
-//go:noescape
-func single2x1F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first2x1F32 is first512x1F32 for 3 rows of weights, as tile2x1.
-//
-//go:noescape
-func first2x1F32(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single2x1F16 is single512x1F16 for 3 rows of weights, as tile2x1. It needs F16C, too.
-//
-//go:noescape
-func single2x1F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first2x1F16 is first512x1F16 for 3 rows of weights, as tile2x1. It needs F16C, too.
-//
-//go:noescape
-func first2x1F16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// single2x1BF16 is single512x1BF16 for 3 rows of weights, as tile2x1.
-//
-//go:noescape
-func single2x1BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
-
-// first2x1BF16 is first512x1BF16 for 3 rows of weights, as tile2x1.
-//
-//go:noescape
-func first2x1BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)
+func single2x1BF16(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)
 
 // rows512F32 sets out[i] to the product of row i of weights and x, for the given number of rows, rowBytes
 // bytes apart, with k elements, at least 1. It needs AVX-512 F and DQ.

@@ -1,6 +1,7 @@
 package dense
 
 import (
+	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -23,18 +24,16 @@ type (
 	rows func(out *float32, w *byte, rowBytes, rows int, x *float32, k int)
 	// tile multiplies up to tiles.w rows of weights in f32 by rows of x, as tile512x3 does.
 	tile func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int,
-		acc *float32, mode, rows, count int, next *byte, nextStride, nextStep int)
-	// single multiplies the weights in memory by the rows of x of one tile, as single512x3F32 or
-	// first512x3F32 does.
+		acc *float32, mode, rows, count int, wrap *float32, next *byte, nextStride, nextStep, nextMask int)
+	// single multiplies the weights in memory, in another format, by the rows of x of one tile.
 	single func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int,
-		acc *float32, mode, rows int, block *float32)
+		acc *float32, mode, rows int)
 	// tiles are the tiles of a level: x[i] has i+1 rows of x.
 	tiles struct {
 		w      int // rows of weights of a tile
 		most   int // rows of x of the largest tile
 		x      [3]tile
 		single [3]single
-		first  [3]single // also write the weights in f32 to the block
 	}
 	// converter converts count values, a multiple of chains. A nil function means the definition.
 	converter struct {
@@ -52,7 +51,7 @@ const (
 const (
 	// blockK is the largest number of elements of the rows of weights that a tile multiplies at a
 	// time, so that the rows of a tile remain in the first cache while those of x pass.
-	blockK = 640
+	blockK = 1024
 	// maxW is the largest number of rows of weights of a tile.
 	maxW = 8
 	// chunkX is the largest number of rows of x that one tile of weights multiplies in turn. Their
@@ -60,6 +59,9 @@ const (
 	chunkX = 96
 	// chunkBytes is the size of the rows of x that should remain in the second cache.
 	chunkBytes = 768 << 10
+	// packX is the number of rows of x for which it pays to make a block of f32 of the weights, which
+	// are in another format.
+	packX = 12
 )
 
 // KernelOf returns the kernel of the format d for the level, and whether there is one. The level is
@@ -100,8 +102,8 @@ func (k *Kernel) Row(out []float32, w []byte, rowBytes int, x []float32) {
 	}
 }
 
-// ScratchBytes returns the number of bytes of scratch that Multiply needs. They are at most 69
-// KiB, for 96 rows of x or more.
+// ScratchBytes returns the number of bytes of scratch that Multiply needs: at most 80 KiB and 64
+// bytes, for 96 rows of x or more.
 func ScratchBytes(rows, m, n int) int {
 	return 64 + 4*maxW*blockK + 4*chains*maxW*min(m, chunkX)
 }
@@ -115,7 +117,8 @@ func Chunk(n int) int { return min(chunkX, max(24, chunkBytes/(4*max(1, n)))) }
 // elements apart. The product of row i of x and row r of weights is out[i*outStride+r]. scratch has
 // at least ScratchBytes(rows, m, n) bytes and is aligned to 4.
 //
-// The time without preemption is that of 96 rows of x, 8 rows of weights and 512 elements: 5 us.
+// The longest time without preemption is that of 96 rows of x, 8 rows of weights and 1024 elements:
+// about 10 us.
 func (k *Kernel) Multiply(out []float32, outStride int, w []byte, rowBytes, rows int, x []float32, xStride, m, n int, scratch []byte) {
 	if rows == 0 || m == 0 {
 		return
@@ -149,8 +152,6 @@ func (k *Kernel) Multiply(out []float32, outStride int, w []byte, rowBytes, rows
 }
 
 // product is one call of Multiply.
-var packX = 24
-
 type product struct {
 	k                            *Kernel
 	out                          []float32
@@ -189,7 +190,8 @@ func (p *product) stripe(lo, hi, first, rows int) {
 		n := min(p.step, p.n-at)
 		c := call{
 			outStride: 4 * p.outStride, xStride: 4 * p.xStride, steps: n / chains, tail: n % chains,
-			acc: p.acc, rows: count, w: (*byte)(unsafe.Pointer(&p.block[0])), next: p.after(first, rows, at),
+			acc: p.acc, rows: count, w: &p.w[first*p.rowBytes+at*p.k.size], wStride: p.rowBytes,
+			next: p.after(first, rows, at),
 		}
 		if at > 0 {
 			c.mode |= resume
@@ -199,14 +201,13 @@ func (p *product) stripe(lo, hi, first, rows int) {
 		}
 		i := lo
 		switch {
-		case count < t.w:
+		case count < t.w || p.k.size < 4 && hi-lo >= packX:
 			p.pack(first, count, at, n)
-		case hi-lo < packX:
+			c.w, c.wStride = (*byte)(unsafe.Pointer(&p.block[0])), 4*blockK
+		case p.k.size < 4:
 			for i < hi {
-				i += p.single(&c, &t.single, i, at, first, hi)
+				i += p.single(&c, i, at, first, hi)
 			}
-		default:
-			i += p.single(&c, &t.first, i, at, first, hi)
 		}
 		for i < hi {
 			size := t.size(hi - i)
@@ -217,43 +218,51 @@ func (p *product) stripe(lo, hi, first, rows int) {
 					tiles--
 				}
 			}
-			if c.next != nil {
-				// A tile prefetches a row of the next block.
-				tiles = min(tiles, t.w)
-			}
-			p.tiles(&c, i, at, first, size, tiles)
+			p.tiles(&c, lo, hi, i, at, first, size, tiles)
 			i += size * tiles
 		}
 	}
 }
 
 // single runs one tile on the weights in memory, from row i of x on, and returns its number of rows.
-func (p *product) single(c *call, f *[3]single, i, at, first, hi int) int {
+func (p *product) single(c *call, i, at, first, hi int) int {
 	size := p.k.tiles.size(hi - i)
-	f[size-1](&p.out[i*p.outStride+first], c.outStride, &p.w[first*p.rowBytes+at*p.k.size], p.rowBytes,
-		&p.x[i*p.xStride+at], c.xStride, c.steps, c.tail, &c.acc[0], c.mode, c.rows, &p.block[0])
+	p.k.tiles.single[size-1](&p.out[i*p.outStride+first], c.outStride, c.w, c.wStride, &p.x[i*p.xStride+at], c.xStride,
+		c.steps, c.tail, &c.acc[0], c.mode, c.rows)
 	c.acc = c.acc[size*p.k.tiles.w*chains:]
 	return size
 }
 
 // call has the arguments of tiles of one block of weights.
 type call struct {
-	outStride, xStride, steps, tail, mode, rows int
-	w, next                                     *byte
-	acc                                         []float32
+	outStride, wStride, xStride, steps, tail, mode, rows int
+	w, next                                              *byte
+	acc                                                  []float32
 }
 
-// tiles runs tiles of size rows of x, from row i on.
-func (p *product) tiles(c *call, i, at, first, size, tiles int) {
+// tiles runs tiles of size rows of x, from row i of lo to hi-1 on.
+func (p *product) tiles(c *call, lo, hi, i, at, first, size, tiles int) {
 	t := &p.k.tiles
-	next, nextStride, nextStep := c.next, p.rowBytes, 16*p.k.size
-	if next == nil {
-		next, nextStride, nextStep = c.w, 0, 0
+	next, nextStride, nextStep, nextMask := c.w, 0, 0, 0
+	if c.next != nil && c.steps > 0 {
+		// The block that follows is prefetched as evenly as possible: a row in a number of tiles
+		// that is a power of two.
+		next = c.next
+		each := 1 << max(0, bits.Len(uint(tiles/t.w))-1)
+		nextStep = 16 * p.k.size / each
+		nextStride = p.rowBytes - each*c.steps*nextStep
+		nextMask = each - 1
+		c.next = nil
 	}
-	t.x[size-1](&p.out[i*p.outStride+first], c.outStride, c.w, 4*blockK, &p.x[i*p.xStride+at], c.xStride,
-		c.steps, c.tail, &c.acc[0], c.mode, c.rows, tiles, next, nextStride, nextStep)
+	wrap := &p.x[lo*p.xStride]
+	if i+tiles*size < hi {
+		wrap = &p.x[(i+tiles*size)*p.xStride+at]
+	} else if at+p.step < p.n {
+		wrap = &p.x[lo*p.xStride+at+p.step]
+	}
+	t.x[size-1](&p.out[i*p.outStride+first], c.outStride, c.w, c.wStride, &p.x[i*p.xStride+at], c.xStride,
+		c.steps, c.tail, &c.acc[0], c.mode, c.rows, tiles, wrap, next, nextStride, nextStep, nextMask)
 	c.acc = c.acc[tiles*size*t.w*chains:]
-	c.next = nil
 }
 
 // after returns where the block of weights begins that follows the one of the row first and the

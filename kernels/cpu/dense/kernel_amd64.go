@@ -12,10 +12,10 @@ func (k *Kernel) vectorise(level isa.Level) {
 	switch {
 	case level >= isa.AVX512:
 		k.rows, k.conv = rows512[k.d], converters512[k.d]
-		k.tiles = tiles{8, 3, [3]tile{tile512x1, tile512x2, tile512x3}, single512[k.d], first512[k.d]}
+		k.tiles = tiles{8, 3, [3]tile{tile512x1, tile512x2, tile512x3}, single512[k.d]}
 	case level >= isa.AVX2:
 		k.rows, k.conv = rows2[k.d], converters2[k.d]
-		k.tiles = tiles{3, 2, [3]tile{tile2x1, tile2x2}, single2[k.d], first2[k.d]}
+		k.tiles = tiles{3, 2, [3]tile{tile2x1, tile2x2}, single2[k.d]}
 	}
 }
 
@@ -24,25 +24,12 @@ var (
 	rows2   = [dtype.Count]rows{dtype.F32: rows2F32, dtype.F16: rows2F16, dtype.BF16: rows2BF16}
 
 	single512 = [dtype.Count][3]single{
-		dtype.F32:  {single512x1F32, single512x2F32, single512x3F32},
 		dtype.F16:  {single512x1F16, single512x2F16, single512x3F16},
 		dtype.BF16: {single512x1BF16, single512x2BF16, single512x3BF16},
 	}
 	single2 = [dtype.Count][3]single{
-		dtype.F32:  {single2x1F32, single2x2F32},
 		dtype.F16:  {single2x1F16, single2x2F16},
 		dtype.BF16: {single2x1BF16, single2x2BF16},
-	}
-
-	first512 = [dtype.Count][3]single{
-		dtype.F32:  {first512x1F32, first512x2F32, first512x3F32},
-		dtype.F16:  {first512x1F16, first512x2F16, first512x3F16},
-		dtype.BF16: {first512x1BF16, first512x2BF16, first512x3BF16},
-	}
-	first2 = [dtype.Count][3]single{
-		dtype.F32:  {first2x1F32, first2x2F32},
-		dtype.F16:  {first2x1F16, first2x2F16},
-		dtype.BF16: {first2x1BF16, first2x2BF16},
 	}
 
 	converters512 = [dtype.Count]converter{

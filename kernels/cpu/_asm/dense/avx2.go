@@ -37,13 +37,10 @@ func tailSigns() Mem {
 }
 
 // tile2 has a tile of 3 rows of weights and n rows of x, as tile512. A row of sums has two registers.
-func tile2(n int, f *format, first bool) {
+func tile2(n int, f *format) {
 	name, signature := fmt.Sprintf("tile2x%d", n), tileSignature
 	size := 4
-	switch {
-	case first:
-		name, signature, size = fmt.Sprintf("first2x%d%s", n, f.name), singleSignature, f.size
-	case f != nil:
+	if f != nil {
 		name, signature, size = fmt.Sprintf("single2x%d%s", n, f.name), singleSignature, f.size
 	}
 	TEXT(name, NOSPLIT, signature)
@@ -58,12 +55,9 @@ func tile2(n int, f *format, first bool) {
 	}
 	out, acc, x := Load(Param("out"), GP64()), Load(Param("acc"), GP64()), Load(Param("x"), GP64())
 	s, xs := Load(Param("wStride"), GP64()), Load(Param("xStride"), GP64())
-	var count, next, nextStep, block reg.Register
+	var count, next, nextStep reg.Register
 	if f == nil {
 		count, next, nextStep = Load(Param("count"), GP64()), Load(Param("next"), GP64()), Load(Param("nextStep"), GP64())
-	}
-	if first {
-		block = Load(Param("block"), GP64())
 	}
 	p, steps, mode, ahead, tail := GP64(), GP64(), GP64(), GP64(), GP64()
 	w := func(r, half int) Mem {
@@ -86,6 +80,12 @@ func tile2(n int, f *format, first bool) {
 	Load(Param("steps"), steps)
 	Load(Param("w"), p)
 	LEAQ(Mem{Base: x, Index: xs, Scale: uint8(n)}, ahead)
+	if f == nil {
+		CMPQ(count, Imm(1))
+		JNE(LabelRef("ahead"))
+		Load(Param("wrap"), ahead)
+		Label("ahead")
+	}
 	TESTQ(I32(1), mode)
 	JNZ(LabelRef("resume"))
 	each(func(i, r, half int) { VXORPS(sum(i, r, half), sum(i, r, half), sum(i, r, half)) })
@@ -107,9 +107,6 @@ func tile2(n int, f *format, first bool) {
 			} else {
 				f.load2(w(r, half), v)
 			}
-			if first {
-				VMOVUPS(v, At(block, blockBytes*r+32*half))
-			}
 			for i := range n {
 				VFMADD231PS(v, Y(12+i), sum(i, r, half))
 			}
@@ -121,9 +118,6 @@ func tile2(n int, f *format, first bool) {
 	if f == nil {
 		PREFETCHT1(Mem{Base: next})
 		ADDQ(nextStep, next)
-	}
-	if first {
-		ADDQ(I32(64), block)
 	}
 	ADDQ(I32(int32(16*size)), p)
 	ADDQ(I32(64), x)
@@ -151,9 +145,6 @@ func tile2(n int, f *format, first bool) {
 				VMASKMOVPS(w(r, half), Y(15), Y(14))
 			} else {
 				f.tail2(fmt.Sprintf("word%d%d", half, r), half, w(r, 0), tail, buffer, Y(14))
-			}
-			if first {
-				VMOVUPS(Y(14), At(block, blockBytes*r+32*half))
 			}
 			VORPS(At(signs, 64+32*half), Y(14), Y(14))
 			for i := range n {
@@ -206,15 +197,17 @@ func tile2(n int, f *format, first bool) {
 	if f == nil {
 		ADDQ(I32(int32(192*n)), acc)
 		Load(Param("steps"), steps)
-		IMULQ(steps, nextStep)
-		SUBQ(nextStep, next)
-		ADDQ(Load(Param("nextStride"), GP64()), next)
-		Load(Param("nextStep"), nextStep)
 		SHLQ(Imm(6), steps)
 		SUBQ(steps, x)
 		LEAQ(Mem{Base: x, Index: xs, Scale: uint8(n)}, x)
+		Load(Param("nextMask"), mode)
 		DECQ(count)
+		JZ(LabelRef("done"))
+		TESTQ(mode, count)
 		JNZ(LabelRef("tile"))
+		ADDQ(Load(Param("nextStride"), GP64()), next)
+		JMP(LabelRef("tile"))
+		Label("done")
 	}
 	VZEROUPPER()
 	RET()

@@ -123,21 +123,15 @@ func fold1(a, b, t, order reg.VecPhysical) {
 	VADDPS(t, a, a)
 }
 
-// blockBytes is the number of bytes from a row of a block of weights to the next one.
-const blockBytes = 4 * 640
-
-const tileSignature = "func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, next *byte, nextStride, nextStep int)"
-const singleSignature = "func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int, block *float32)"
+const tileSignature = "func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows, count int, wrap *float32, next *byte, nextStride, nextStep, nextMask int)"
+const singleSignature = "func(out *float32, outStride int, w *byte, wStride int, x *float32, xStride int, steps, tail int, acc *float32, mode, rows int)"
 
 // tile512 has a tile of 8 rows of weights and n rows of x. With a format, it is a single tile, which
-// reads weights of that format. The first tile also writes the block of weights in f32.
-func tile512(n int, f *format, first bool) {
+// reads weights of that format.
+func tile512(n int, f *format) {
 	name, signature := fmt.Sprintf("tile512x%d", n), tileSignature
 	size := 4
-	switch {
-	case first:
-		name, signature, size = fmt.Sprintf("first512x%d%s", n, f.name), singleSignature, f.size
-	case f != nil:
+	if f != nil {
 		name, signature, size = fmt.Sprintf("single512x%d%s", n, f.name), singleSignature, f.size
 	}
 	TEXT(name, NOSPLIT, signature)
@@ -154,12 +148,9 @@ func tile512(n int, f *format, first bool) {
 	foldMasks()
 	out, acc, x := Load(Param("out"), GP64()), Load(Param("acc"), GP64()), Load(Param("x"), GP64())
 	s, xs := Load(Param("wStride"), GP64()), Load(Param("xStride"), GP64())
-	var count, next, nextStep, block reg.Register
+	var count, next, nextStep reg.Register
 	if f == nil {
 		count, next, nextStep = Load(Param("count"), GP64()), Load(Param("next"), GP64()), Load(Param("nextStep"), GP64())
-	}
-	if first {
-		block = Load(Param("block"), GP64())
 	}
 	s3, p, q, steps, mode, ahead := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	LEAQ(Mem{Base: s, Index: s, Scale: 2}, s3)
@@ -191,6 +182,12 @@ func tile512(n int, f *format, first bool) {
 	if n != 2 {
 		ADDQ(xs, ahead)
 	}
+	if f == nil {
+		CMPQ(count, Imm(1))
+		JNE(LabelRef("ahead"))
+		Load(Param("wrap"), ahead)
+		Label("ahead")
+	}
 	TESTQ(I32(1), mode)
 	JNZ(LabelRef("resume"))
 	each(func(i, r int) { VPXORD(sum(i, r), sum(i, r), sum(i, r)) })
@@ -211,9 +208,6 @@ func tile512(n int, f *format, first bool) {
 		} else {
 			f.load512(w(r), v)
 		}
-		if first {
-			VMOVUPS(v, At(block, blockBytes*r))
-		}
 		for i := range n {
 			VFMADD231PS(v, Z(24+i), sum(i, r))
 		}
@@ -224,9 +218,6 @@ func tile512(n int, f *format, first bool) {
 	if f == nil {
 		PREFETCHT1(Mem{Base: next})
 		ADDQ(nextStep, next)
-	}
-	if first {
-		ADDQ(I32(64), block)
 	}
 	ADDQ(I32(int32(16*size)), p)
 	ADDQ(I32(int32(16*size)), q)
@@ -246,9 +237,6 @@ func tile512(n int, f *format, first bool) {
 			VMOVUPS_Z(w(r), k(tailMask), v)
 		} else {
 			f.load512(w(r), v, k(tailMask))
-		}
-		if first {
-			VMOVUPS(v, At(block, blockBytes*r))
 		}
 		for i := range n {
 			VFMADD231PS(v, Z(24+i), k(tailMask), sum(i, r))
@@ -305,17 +293,19 @@ func tile512(n int, f *format, first bool) {
 	if f == nil {
 		ADDQ(I32(int32(512*n)), acc)
 		Load(Param("steps"), steps)
-		IMULQ(steps, nextStep)
-		SUBQ(nextStep, next)
-		ADDQ(Load(Param("nextStride"), GP64()), next)
-		Load(Param("nextStep"), nextStep)
 		SHLQ(Imm(6), steps)
 		SUBQ(steps, x)
 		for range n {
 			ADDQ(xs, x)
 		}
+		Load(Param("nextMask"), mode)
 		DECQ(count)
+		JZ(LabelRef("done"))
+		TESTQ(mode, count)
 		JNZ(LabelRef("tile"))
+		ADDQ(Load(Param("nextStride"), GP64()), next)
+		JMP(LabelRef("tile"))
+		Label("done")
 	}
 	VZEROUPPER()
 	RET()
