@@ -18,7 +18,14 @@ FAULT_SHARDS ?= 1
 # The duration of each of the two runs of make soak.
 SOAKTIME     ?= 30m
 
-.PHONY: all build cross test full race invariants discrete conformance faults soak arm64 fuzz bench lint fmt generated clean $(GOTEST)
+# What bench-llama and bench-ops compare with.
+PYTHON            ?= python3
+LLAMA             := $(CACHE)/llama
+LLAMA_PACKAGE     := @node-llama-cpp/linux-x64@3.21.1
+OPENBLAS          := $(CACHE)/openblas
+OPENBLAS_PACKAGES := libopenblas0-pthread libgfortran5 libquadmath0
+
+.PHONY: all build cross test full race invariants discrete conformance faults soak arm64 fuzz bench bench-llama bench-ops lint fmt generated clean $(GOTEST)
 
 all: build lint test
 
@@ -101,6 +108,17 @@ fuzz:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
+# Comparisons with other programs: docs/benchmarks.md. Nothing is installed outside of .cache.
+bench-llama: $(LLAMA)
+	$(GO) build -o $(CACHE)/bin/fucina ./cmd/fucina
+	$(GO) build -o $(CACHE)/bin/floors ./tests/bench/floors
+	$(PYTHON) tests/bench/llama/bench.py $(CACHE)
+
+bench-ops: $(OPENBLAS)
+	$(GO) build -o $(CACHE)/bin/ops ./tests/bench/ops
+	$(GO) build -o $(CACHE)/bin/floors ./tests/bench/floors
+	$(PYTHON) tests/bench/ops/bench.py $(CACHE)
+
 lint: fmt generated $(STATICCHECK)
 	$(GO) vet ./...
 	$(GO) vet $(ACCEL) ./...
@@ -119,6 +137,22 @@ generated:
 
 $(GOTEST):
 	@$(GO) build -o $@ ./tests/gotest
+
+# The prebuilt libraries of llama.cpp, from a package of npm.
+$(LLAMA):
+	@command -v npm >/dev/null || { echo "make bench-llama needs npm (Debian package npm)"; exit 1; }
+	mkdir -p $(CACHE)/npm
+	cd $(CACHE)/npm && tar xzf "$$(npm pack --silent $(LLAMA_PACKAGE))"
+	mv $(CACHE)/npm/package/bins/linux-x64 $@
+	rm -rf $(CACHE)/npm
+
+# OpenBLAS and the libraries that it needs, from Debian's packages.
+$(OPENBLAS):
+	@command -v apt-get >/dev/null || { echo "make bench-ops needs apt-get, and a Debian system"; exit 1; }
+	mkdir -p $(CACHE)/deb
+	cd $(CACHE)/deb && apt-get download $(OPENBLAS_PACKAGES) && for p in *.deb; do dpkg -x "$$p" root; done
+	mv $(CACHE)/deb/root/usr/lib/*-linux-gnu $@
+	rm -rf $(CACHE)/deb
 
 $(STATICCHECK):
 	GOBIN=$(CACHE)/bin $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
