@@ -22,12 +22,12 @@ func subAVX2(out, x, y *float32, n int)
 //go:noescape
 func mulAVX2(out, x, y *float32, n int)
 
-// swigluAVX2 sets out to swish(x, x) * y.
+// swigluAVX2 sets out to swiglu(x, y).
 //
 //go:noescape
 func swigluAVX2(out, x, y *float32, n int)
 
-// gegluAVX2 sets out to gelu(x) * y.
+// gegluAVX2 sets out to geglu(x, y).
 //
 //go:noescape
 func gegluAVX2(out, x, y *float32, n int)

@@ -85,7 +85,7 @@ func (l *Loops) SwiGLU(out, x, y []float32) {
 		return
 	}
 	for i := range out {
-		out[i] = swish(x[i], x[i]) * y[i]
+		out[i] = swiglu(x[i], y[i])
 	}
 }
 
@@ -97,7 +97,7 @@ func (l *Loops) GeGLU(out, x, y []float32) {
 		return
 	}
 	for i := range out {
-		out[i] = gelu(x[i]) * y[i]
+		out[i] = geglu(x[i], y[i])
 	}
 }
 

@@ -206,11 +206,27 @@ more:
 	VPSLLD       $0x17, Y6, Y6
 	VMULPS       Y6, Y5, Y5
 	VMOVAPS      Y5, Y2
-	VMULPS       Y2, Y0, Y3
-	VBLENDVPS    Y0, Y3, Y0, Y0
-	VADDPS       one<>+0(SB), Y2, Y2
-	VDIVPS       Y2, Y0, Y0
+	VMULPS       Y2, Y0, Y6
+	VMOVAPS      Y2, Y7
+	VFMSUB213PS  Y6, Y0, Y7
+	VXORPS       Y8, Y8, Y8
+	VBLENDVPS    Y0, Y7, Y8, Y8
+	VBLENDVPS    Y0, Y6, Y0, Y0
+	VMOVUPS      one<>+0(SB), Y3
+	VADDPS       Y2, Y3, Y4
+	VSUBPS       Y3, Y4, Y5
+	VSUBPS       Y5, Y2, Y5
+	VDIVPS       Y4, Y3, Y9
+	VMULPS       Y9, Y0, Y2
+	VFNMADD231PS Y4, Y2, Y0
+	VADDPS       Y8, Y0, Y0
+	VFNMADD231PS Y5, Y2, Y0
+	VMULPS       Y9, Y0, Y0
 	VMULPS       Y1, Y0, Y0
+	VFMADD231PS  Y1, Y2, Y0
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x03, Y0, Y0, Y3
+	VBLENDVPS    Y3, Y2, Y0, Y0
 	VMOVUPS      Y0, (AX)(SI*1)
 	VMOVUPS      32(CX)(SI*1), Y0
 	VMOVUPS      32(DX)(SI*1), Y1
@@ -246,11 +262,27 @@ more:
 	VPSLLD       $0x17, Y6, Y6
 	VMULPS       Y6, Y5, Y5
 	VMOVAPS      Y5, Y2
-	VMULPS       Y2, Y0, Y3
-	VBLENDVPS    Y0, Y3, Y0, Y0
-	VADDPS       one<>+0(SB), Y2, Y2
-	VDIVPS       Y2, Y0, Y0
+	VMULPS       Y2, Y0, Y6
+	VMOVAPS      Y2, Y7
+	VFMSUB213PS  Y6, Y0, Y7
+	VXORPS       Y8, Y8, Y8
+	VBLENDVPS    Y0, Y7, Y8, Y8
+	VBLENDVPS    Y0, Y6, Y0, Y0
+	VMOVUPS      one<>+0(SB), Y3
+	VADDPS       Y2, Y3, Y4
+	VSUBPS       Y3, Y4, Y5
+	VSUBPS       Y5, Y2, Y5
+	VDIVPS       Y4, Y3, Y9
+	VMULPS       Y9, Y0, Y2
+	VFNMADD231PS Y4, Y2, Y0
+	VADDPS       Y8, Y0, Y0
+	VFNMADD231PS Y5, Y2, Y0
+	VMULPS       Y9, Y0, Y0
 	VMULPS       Y1, Y0, Y0
+	VFMADD231PS  Y1, Y2, Y0
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x03, Y0, Y0, Y3
+	VBLENDVPS    Y3, Y2, Y0, Y0
 	VMOVUPS      Y0, 32(AX)(SI*1)
 	ADDQ         $0x40, SI
 	SUBQ         $0x10, BX
@@ -299,11 +331,27 @@ rest:
 	VPSLLD       $0x17, Y6, Y6
 	VMULPS       Y6, Y5, Y5
 	VMOVAPS      Y5, Y2
-	VMULPS       Y2, Y0, Y3
-	VBLENDVPS    Y0, Y3, Y0, Y0
-	VADDPS       one<>+0(SB), Y2, Y2
-	VDIVPS       Y2, Y0, Y0
+	VMULPS       Y2, Y0, Y6
+	VMOVAPS      Y2, Y7
+	VFMSUB213PS  Y6, Y0, Y7
+	VXORPS       Y8, Y8, Y8
+	VBLENDVPS    Y0, Y7, Y8, Y8
+	VBLENDVPS    Y0, Y6, Y0, Y0
+	VMOVUPS      one<>+0(SB), Y3
+	VADDPS       Y2, Y3, Y4
+	VSUBPS       Y3, Y4, Y5
+	VSUBPS       Y5, Y2, Y5
+	VDIVPS       Y4, Y3, Y9
+	VMULPS       Y9, Y0, Y2
+	VFNMADD231PS Y4, Y2, Y0
+	VADDPS       Y8, Y0, Y0
+	VFNMADD231PS Y5, Y2, Y0
+	VMULPS       Y9, Y0, Y0
 	VMULPS       Y1, Y0, Y0
+	VFMADD231PS  Y1, Y2, Y0
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x03, Y0, Y0, Y3
+	VBLENDVPS    Y3, Y2, Y0, Y0
 	VMASKMOVPS   Y0, Y14, (AX)(SI*1)
 	VMASKMOVPS   32(CX)(SI*1), Y15, Y0
 	VMASKMOVPS   32(DX)(SI*1), Y15, Y1
@@ -339,11 +387,27 @@ rest:
 	VPSLLD       $0x17, Y6, Y6
 	VMULPS       Y6, Y5, Y5
 	VMOVAPS      Y5, Y2
-	VMULPS       Y2, Y0, Y3
-	VBLENDVPS    Y0, Y3, Y0, Y0
-	VADDPS       one<>+0(SB), Y2, Y2
-	VDIVPS       Y2, Y0, Y0
+	VMULPS       Y2, Y0, Y6
+	VMOVAPS      Y2, Y7
+	VFMSUB213PS  Y6, Y0, Y7
+	VXORPS       Y8, Y8, Y8
+	VBLENDVPS    Y0, Y7, Y8, Y8
+	VBLENDVPS    Y0, Y6, Y0, Y0
+	VMOVUPS      one<>+0(SB), Y3
+	VADDPS       Y2, Y3, Y4
+	VSUBPS       Y3, Y4, Y5
+	VSUBPS       Y5, Y2, Y5
+	VDIVPS       Y4, Y3, Y9
+	VMULPS       Y9, Y0, Y2
+	VFNMADD231PS Y4, Y2, Y0
+	VADDPS       Y8, Y0, Y0
+	VFNMADD231PS Y5, Y2, Y0
+	VMULPS       Y9, Y0, Y0
 	VMULPS       Y1, Y0, Y0
+	VFMADD231PS  Y1, Y2, Y0
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x03, Y0, Y0, Y3
+	VBLENDVPS    Y3, Y2, Y0, Y0
 	VMASKMOVPS   Y0, Y15, 32(AX)(SI*1)
 
 done:
@@ -514,89 +578,171 @@ TEXT ·gegluAVX2(SB), NOSPLIT, $0-32
 more:
 	VMOVUPS      (CX)(SI*1), Y0
 	VMOVUPS      (DX)(SI*1), Y1
-	VMOVUPS      gelu3<>+0(SB), Y2
-	VMULPS       Y0, Y0, Y3
-	VFMADD213PS  gelu1<>+0(SB), Y3, Y2
-	VMULPS       Y2, Y0, Y2
+	VMULPS       Y0, Y0, Y4
+	VMOVUPS      gelu3<>+0(SB), Y6
+	VMULPS       Y4, Y6, Y7
+	VMOVUPS      gelu1<>+0(SB), Y8
+	VADDPS       Y7, Y8, Y5
+	VSUBPS       Y8, Y5, Y9
+	VSUBPS       Y9, Y5, Y3
+	VSUBPS       Y3, Y8, Y3
+	VSUBPS       Y9, Y7, Y9
+	VADDPS       Y9, Y3, Y3
+	VMOVAPS      Y4, Y9
+	VFMSUB213PS  Y7, Y6, Y9
+	VADDPS       Y9, Y3, Y3
+	VMOVUPS      gelu3Low<>+0(SB), Y2
+	VFMADD213PS  gelu1Low<>+0(SB), Y4, Y2
+	VADDPS       Y2, Y3, Y3
+	VFMSUB231PS  Y0, Y0, Y4
+	VFMADD231PS  Y4, Y6, Y3
+	VMULPS       Y0, Y5, Y2
+	VFMSUB213PS  Y2, Y0, Y5
+	VFMADD213PS  Y5, Y0, Y3
+	VPAND        magnitude<>+0(SB), Y3, Y4
+	VMOVUPS      one<>+0(SB), Y6
+	VCMPPS       $0x01, Y6, Y4, Y4
+	VANDPS       Y4, Y3, Y3
 	VPOR         sign<>+0(SB), Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMULPS       Y2, Y0, Y3
-	VBLENDVPS    Y0, Y3, Y0, Y0
-	VADDPS       one<>+0(SB), Y2, Y2
-	VDIVPS       Y2, Y0, Y0
+	VPAND        sign<>+0(SB), Y0, Y4
+	VPXOR        sign<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      expMost<>+0(SB), Y6
+	VMINPS       Y2, Y6, Y2
+	VMOVUPS      expLeast<>+0(SB), Y6
+	VMAXPS       Y2, Y6, Y2
+	VMOVUPS      round<>+0(SB), Y7
+	VMOVUPS      log2e<>+0(SB), Y4
+	VFMADD213PS  Y7, Y2, Y4
+	VMOVAPS      Y4, Y5
+	VSUBPS       Y7, Y4, Y4
+	VPSUBD       Y7, Y5, Y7
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y2
+	VADDPS       Y3, Y2, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y2
+	VMOVUPS      exp5<>+0(SB), Y6
+	VFMADD213PS  exp4<>+0(SB), Y2, Y6
+	VFMADD213PS  exp3<>+0(SB), Y2, Y6
+	VFMADD213PS  exp2<>+0(SB), Y2, Y6
+	VFMADD213PS  exp1<>+0(SB), Y2, Y6
+	VFMADD213PS  exp0<>+0(SB), Y2, Y6
+	VMULPS       Y2, Y2, Y5
+	VFMADD213PS  Y2, Y5, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VPSRAD       $0x01, Y7, Y4
+	VPSUBD       Y4, Y7, Y7
+	VPADDD       bias<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y6, Y6
+	VPADDD       bias<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y7, Y6, Y6
+	VMOVAPS      Y6, Y2
+	VMULPS       Y2, Y0, Y7
+	VMOVAPS      Y2, Y8
+	VFMSUB213PS  Y7, Y0, Y8
+	VXORPS       Y9, Y9, Y9
+	VBLENDVPS    Y0, Y8, Y9, Y9
+	VBLENDVPS    Y0, Y7, Y0, Y0
+	VMOVUPS      one<>+0(SB), Y4
+	VADDPS       Y2, Y4, Y5
+	VSUBPS       Y4, Y5, Y6
+	VSUBPS       Y6, Y2, Y6
+	VDIVPS       Y5, Y4, Y10
+	VMULPS       Y10, Y0, Y2
+	VFNMADD231PS Y5, Y2, Y0
+	VADDPS       Y9, Y0, Y0
+	VFNMADD231PS Y6, Y2, Y0
+	VMULPS       Y10, Y0, Y0
 	VMULPS       Y1, Y0, Y0
+	VFMADD231PS  Y1, Y2, Y0
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x03, Y0, Y0, Y4
+	VBLENDVPS    Y4, Y2, Y0, Y0
 	VMOVUPS      Y0, (AX)(SI*1)
 	VMOVUPS      32(CX)(SI*1), Y0
 	VMOVUPS      32(DX)(SI*1), Y1
-	VMOVUPS      gelu3<>+0(SB), Y2
-	VMULPS       Y0, Y0, Y3
-	VFMADD213PS  gelu1<>+0(SB), Y3, Y2
-	VMULPS       Y2, Y0, Y2
+	VMULPS       Y0, Y0, Y4
+	VMOVUPS      gelu3<>+0(SB), Y6
+	VMULPS       Y4, Y6, Y7
+	VMOVUPS      gelu1<>+0(SB), Y8
+	VADDPS       Y7, Y8, Y5
+	VSUBPS       Y8, Y5, Y9
+	VSUBPS       Y9, Y5, Y3
+	VSUBPS       Y3, Y8, Y3
+	VSUBPS       Y9, Y7, Y9
+	VADDPS       Y9, Y3, Y3
+	VMOVAPS      Y4, Y9
+	VFMSUB213PS  Y7, Y6, Y9
+	VADDPS       Y9, Y3, Y3
+	VMOVUPS      gelu3Low<>+0(SB), Y2
+	VFMADD213PS  gelu1Low<>+0(SB), Y4, Y2
+	VADDPS       Y2, Y3, Y3
+	VFMSUB231PS  Y0, Y0, Y4
+	VFMADD231PS  Y4, Y6, Y3
+	VMULPS       Y0, Y5, Y2
+	VFMSUB213PS  Y2, Y0, Y5
+	VFMADD213PS  Y5, Y0, Y3
+	VPAND        magnitude<>+0(SB), Y3, Y4
+	VMOVUPS      one<>+0(SB), Y6
+	VCMPPS       $0x01, Y6, Y4, Y4
+	VANDPS       Y4, Y3, Y3
 	VPOR         sign<>+0(SB), Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMULPS       Y2, Y0, Y3
-	VBLENDVPS    Y0, Y3, Y0, Y0
-	VADDPS       one<>+0(SB), Y2, Y2
-	VDIVPS       Y2, Y0, Y0
+	VPAND        sign<>+0(SB), Y0, Y4
+	VPXOR        sign<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      expMost<>+0(SB), Y6
+	VMINPS       Y2, Y6, Y2
+	VMOVUPS      expLeast<>+0(SB), Y6
+	VMAXPS       Y2, Y6, Y2
+	VMOVUPS      round<>+0(SB), Y7
+	VMOVUPS      log2e<>+0(SB), Y4
+	VFMADD213PS  Y7, Y2, Y4
+	VMOVAPS      Y4, Y5
+	VSUBPS       Y7, Y4, Y4
+	VPSUBD       Y7, Y5, Y7
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y2
+	VADDPS       Y3, Y2, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y2
+	VMOVUPS      exp5<>+0(SB), Y6
+	VFMADD213PS  exp4<>+0(SB), Y2, Y6
+	VFMADD213PS  exp3<>+0(SB), Y2, Y6
+	VFMADD213PS  exp2<>+0(SB), Y2, Y6
+	VFMADD213PS  exp1<>+0(SB), Y2, Y6
+	VFMADD213PS  exp0<>+0(SB), Y2, Y6
+	VMULPS       Y2, Y2, Y5
+	VFMADD213PS  Y2, Y5, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VPSRAD       $0x01, Y7, Y4
+	VPSUBD       Y4, Y7, Y7
+	VPADDD       bias<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y6, Y6
+	VPADDD       bias<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y7, Y6, Y6
+	VMOVAPS      Y6, Y2
+	VMULPS       Y2, Y0, Y7
+	VMOVAPS      Y2, Y8
+	VFMSUB213PS  Y7, Y0, Y8
+	VXORPS       Y9, Y9, Y9
+	VBLENDVPS    Y0, Y8, Y9, Y9
+	VBLENDVPS    Y0, Y7, Y0, Y0
+	VMOVUPS      one<>+0(SB), Y4
+	VADDPS       Y2, Y4, Y5
+	VSUBPS       Y4, Y5, Y6
+	VSUBPS       Y6, Y2, Y6
+	VDIVPS       Y5, Y4, Y10
+	VMULPS       Y10, Y0, Y2
+	VFNMADD231PS Y5, Y2, Y0
+	VADDPS       Y9, Y0, Y0
+	VFNMADD231PS Y6, Y2, Y0
+	VMULPS       Y10, Y0, Y0
 	VMULPS       Y1, Y0, Y0
+	VFMADD231PS  Y1, Y2, Y0
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x03, Y0, Y0, Y4
+	VBLENDVPS    Y4, Y2, Y0, Y0
 	VMOVUPS      Y0, 32(AX)(SI*1)
 	ADDQ         $0x40, SI
 	SUBQ         $0x10, BX
@@ -613,89 +759,171 @@ rest:
 	VMOVUPS      32(DI), Y15
 	VMASKMOVPS   (CX)(SI*1), Y14, Y0
 	VMASKMOVPS   (DX)(SI*1), Y14, Y1
-	VMOVUPS      gelu3<>+0(SB), Y2
-	VMULPS       Y0, Y0, Y3
-	VFMADD213PS  gelu1<>+0(SB), Y3, Y2
-	VMULPS       Y2, Y0, Y2
+	VMULPS       Y0, Y0, Y4
+	VMOVUPS      gelu3<>+0(SB), Y6
+	VMULPS       Y4, Y6, Y7
+	VMOVUPS      gelu1<>+0(SB), Y8
+	VADDPS       Y7, Y8, Y5
+	VSUBPS       Y8, Y5, Y9
+	VSUBPS       Y9, Y5, Y3
+	VSUBPS       Y3, Y8, Y3
+	VSUBPS       Y9, Y7, Y9
+	VADDPS       Y9, Y3, Y3
+	VMOVAPS      Y4, Y9
+	VFMSUB213PS  Y7, Y6, Y9
+	VADDPS       Y9, Y3, Y3
+	VMOVUPS      gelu3Low<>+0(SB), Y2
+	VFMADD213PS  gelu1Low<>+0(SB), Y4, Y2
+	VADDPS       Y2, Y3, Y3
+	VFMSUB231PS  Y0, Y0, Y4
+	VFMADD231PS  Y4, Y6, Y3
+	VMULPS       Y0, Y5, Y2
+	VFMSUB213PS  Y2, Y0, Y5
+	VFMADD213PS  Y5, Y0, Y3
+	VPAND        magnitude<>+0(SB), Y3, Y4
+	VMOVUPS      one<>+0(SB), Y6
+	VCMPPS       $0x01, Y6, Y4, Y4
+	VANDPS       Y4, Y3, Y3
 	VPOR         sign<>+0(SB), Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMULPS       Y2, Y0, Y3
-	VBLENDVPS    Y0, Y3, Y0, Y0
-	VADDPS       one<>+0(SB), Y2, Y2
-	VDIVPS       Y2, Y0, Y0
+	VPAND        sign<>+0(SB), Y0, Y4
+	VPXOR        sign<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      expMost<>+0(SB), Y6
+	VMINPS       Y2, Y6, Y2
+	VMOVUPS      expLeast<>+0(SB), Y6
+	VMAXPS       Y2, Y6, Y2
+	VMOVUPS      round<>+0(SB), Y7
+	VMOVUPS      log2e<>+0(SB), Y4
+	VFMADD213PS  Y7, Y2, Y4
+	VMOVAPS      Y4, Y5
+	VSUBPS       Y7, Y4, Y4
+	VPSUBD       Y7, Y5, Y7
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y2
+	VADDPS       Y3, Y2, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y2
+	VMOVUPS      exp5<>+0(SB), Y6
+	VFMADD213PS  exp4<>+0(SB), Y2, Y6
+	VFMADD213PS  exp3<>+0(SB), Y2, Y6
+	VFMADD213PS  exp2<>+0(SB), Y2, Y6
+	VFMADD213PS  exp1<>+0(SB), Y2, Y6
+	VFMADD213PS  exp0<>+0(SB), Y2, Y6
+	VMULPS       Y2, Y2, Y5
+	VFMADD213PS  Y2, Y5, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VPSRAD       $0x01, Y7, Y4
+	VPSUBD       Y4, Y7, Y7
+	VPADDD       bias<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y6, Y6
+	VPADDD       bias<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y7, Y6, Y6
+	VMOVAPS      Y6, Y2
+	VMULPS       Y2, Y0, Y7
+	VMOVAPS      Y2, Y8
+	VFMSUB213PS  Y7, Y0, Y8
+	VXORPS       Y9, Y9, Y9
+	VBLENDVPS    Y0, Y8, Y9, Y9
+	VBLENDVPS    Y0, Y7, Y0, Y0
+	VMOVUPS      one<>+0(SB), Y4
+	VADDPS       Y2, Y4, Y5
+	VSUBPS       Y4, Y5, Y6
+	VSUBPS       Y6, Y2, Y6
+	VDIVPS       Y5, Y4, Y10
+	VMULPS       Y10, Y0, Y2
+	VFNMADD231PS Y5, Y2, Y0
+	VADDPS       Y9, Y0, Y0
+	VFNMADD231PS Y6, Y2, Y0
+	VMULPS       Y10, Y0, Y0
 	VMULPS       Y1, Y0, Y0
+	VFMADD231PS  Y1, Y2, Y0
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x03, Y0, Y0, Y4
+	VBLENDVPS    Y4, Y2, Y0, Y0
 	VMASKMOVPS   Y0, Y14, (AX)(SI*1)
 	VMASKMOVPS   32(CX)(SI*1), Y15, Y0
 	VMASKMOVPS   32(DX)(SI*1), Y15, Y1
-	VMOVUPS      gelu3<>+0(SB), Y2
-	VMULPS       Y0, Y0, Y3
-	VFMADD213PS  gelu1<>+0(SB), Y3, Y2
-	VMULPS       Y2, Y0, Y2
+	VMULPS       Y0, Y0, Y4
+	VMOVUPS      gelu3<>+0(SB), Y6
+	VMULPS       Y4, Y6, Y7
+	VMOVUPS      gelu1<>+0(SB), Y8
+	VADDPS       Y7, Y8, Y5
+	VSUBPS       Y8, Y5, Y9
+	VSUBPS       Y9, Y5, Y3
+	VSUBPS       Y3, Y8, Y3
+	VSUBPS       Y9, Y7, Y9
+	VADDPS       Y9, Y3, Y3
+	VMOVAPS      Y4, Y9
+	VFMSUB213PS  Y7, Y6, Y9
+	VADDPS       Y9, Y3, Y3
+	VMOVUPS      gelu3Low<>+0(SB), Y2
+	VFMADD213PS  gelu1Low<>+0(SB), Y4, Y2
+	VADDPS       Y2, Y3, Y3
+	VFMSUB231PS  Y0, Y0, Y4
+	VFMADD231PS  Y4, Y6, Y3
+	VMULPS       Y0, Y5, Y2
+	VFMSUB213PS  Y2, Y0, Y5
+	VFMADD213PS  Y5, Y0, Y3
+	VPAND        magnitude<>+0(SB), Y3, Y4
+	VMOVUPS      one<>+0(SB), Y6
+	VCMPPS       $0x01, Y6, Y4, Y4
+	VANDPS       Y4, Y3, Y3
 	VPOR         sign<>+0(SB), Y2, Y2
-	VMOVUPS      expMost<>+0(SB), Y5
-	VMINPS       Y2, Y5, Y2
-	VMOVUPS      expLeast<>+0(SB), Y5
-	VMAXPS       Y2, Y5, Y2
-	VMOVUPS      round<>+0(SB), Y6
-	VMOVUPS      log2e<>+0(SB), Y3
-	VFMADD213PS  Y6, Y2, Y3
-	VMOVAPS      Y3, Y4
-	VSUBPS       Y6, Y3, Y3
-	VPSUBD       Y6, Y4, Y6
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
-	VMOVUPS      exp5<>+0(SB), Y5
-	VFMADD213PS  exp4<>+0(SB), Y2, Y5
-	VFMADD213PS  exp3<>+0(SB), Y2, Y5
-	VFMADD213PS  exp2<>+0(SB), Y2, Y5
-	VFMADD213PS  exp1<>+0(SB), Y2, Y5
-	VFMADD213PS  exp0<>+0(SB), Y2, Y5
-	VMULPS       Y2, Y2, Y4
-	VFMADD213PS  Y2, Y4, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VPSRAD       $0x01, Y6, Y3
-	VPSUBD       Y3, Y6, Y6
-	VPADDD       bias<>+0(SB), Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VMULPS       Y3, Y5, Y5
-	VPADDD       bias<>+0(SB), Y6, Y6
-	VPSLLD       $0x17, Y6, Y6
-	VMULPS       Y6, Y5, Y5
-	VMOVAPS      Y5, Y2
-	VMULPS       Y2, Y0, Y3
-	VBLENDVPS    Y0, Y3, Y0, Y0
-	VADDPS       one<>+0(SB), Y2, Y2
-	VDIVPS       Y2, Y0, Y0
+	VPAND        sign<>+0(SB), Y0, Y4
+	VPXOR        sign<>+0(SB), Y4, Y4
+	VPXOR        Y4, Y3, Y3
+	VMOVUPS      expMost<>+0(SB), Y6
+	VMINPS       Y2, Y6, Y2
+	VMOVUPS      expLeast<>+0(SB), Y6
+	VMAXPS       Y2, Y6, Y2
+	VMOVUPS      round<>+0(SB), Y7
+	VMOVUPS      log2e<>+0(SB), Y4
+	VFMADD213PS  Y7, Y2, Y4
+	VMOVAPS      Y4, Y5
+	VSUBPS       Y7, Y4, Y4
+	VPSUBD       Y7, Y5, Y7
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y2
+	VADDPS       Y3, Y2, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y2
+	VMOVUPS      exp5<>+0(SB), Y6
+	VFMADD213PS  exp4<>+0(SB), Y2, Y6
+	VFMADD213PS  exp3<>+0(SB), Y2, Y6
+	VFMADD213PS  exp2<>+0(SB), Y2, Y6
+	VFMADD213PS  exp1<>+0(SB), Y2, Y6
+	VFMADD213PS  exp0<>+0(SB), Y2, Y6
+	VMULPS       Y2, Y2, Y5
+	VFMADD213PS  Y2, Y5, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VPSRAD       $0x01, Y7, Y4
+	VPSUBD       Y4, Y7, Y7
+	VPADDD       bias<>+0(SB), Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VMULPS       Y4, Y6, Y6
+	VPADDD       bias<>+0(SB), Y7, Y7
+	VPSLLD       $0x17, Y7, Y7
+	VMULPS       Y7, Y6, Y6
+	VMOVAPS      Y6, Y2
+	VMULPS       Y2, Y0, Y7
+	VMOVAPS      Y2, Y8
+	VFMSUB213PS  Y7, Y0, Y8
+	VXORPS       Y9, Y9, Y9
+	VBLENDVPS    Y0, Y8, Y9, Y9
+	VBLENDVPS    Y0, Y7, Y0, Y0
+	VMOVUPS      one<>+0(SB), Y4
+	VADDPS       Y2, Y4, Y5
+	VSUBPS       Y4, Y5, Y6
+	VSUBPS       Y6, Y2, Y6
+	VDIVPS       Y5, Y4, Y10
+	VMULPS       Y10, Y0, Y2
+	VFNMADD231PS Y5, Y2, Y0
+	VADDPS       Y9, Y0, Y0
+	VFNMADD231PS Y6, Y2, Y0
+	VMULPS       Y10, Y0, Y0
 	VMULPS       Y1, Y0, Y0
+	VFMADD231PS  Y1, Y2, Y0
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x03, Y0, Y0, Y4
+	VBLENDVPS    Y4, Y2, Y0, Y0
 	VMASKMOVPS   Y0, Y15, 32(AX)(SI*1)
 
 done:
@@ -721,6 +949,36 @@ DATA gelu1<>+40(SB)/8, $0x3fcc422a3fcc422a
 DATA gelu1<>+48(SB)/8, $0x3fcc422a3fcc422a
 DATA gelu1<>+56(SB)/8, $0x3fcc422a3fcc422a
 GLOBL gelu1<>(SB), RODATA|NOPTR, $64
+
+DATA gelu3Low<>+0(SB)/8, $0xb090c15ab090c15a
+DATA gelu3Low<>+8(SB)/8, $0xb090c15ab090c15a
+DATA gelu3Low<>+16(SB)/8, $0xb090c15ab090c15a
+DATA gelu3Low<>+24(SB)/8, $0xb090c15ab090c15a
+DATA gelu3Low<>+32(SB)/8, $0xb090c15ab090c15a
+DATA gelu3Low<>+40(SB)/8, $0xb090c15ab090c15a
+DATA gelu3Low<>+48(SB)/8, $0xb090c15ab090c15a
+DATA gelu3Low<>+56(SB)/8, $0xb090c15ab090c15a
+GLOBL gelu3Low<>(SB), RODATA|NOPTR, $64
+
+DATA gelu1Low<>+0(SB)/8, $0xb342bc9bb342bc9b
+DATA gelu1Low<>+8(SB)/8, $0xb342bc9bb342bc9b
+DATA gelu1Low<>+16(SB)/8, $0xb342bc9bb342bc9b
+DATA gelu1Low<>+24(SB)/8, $0xb342bc9bb342bc9b
+DATA gelu1Low<>+32(SB)/8, $0xb342bc9bb342bc9b
+DATA gelu1Low<>+40(SB)/8, $0xb342bc9bb342bc9b
+DATA gelu1Low<>+48(SB)/8, $0xb342bc9bb342bc9b
+DATA gelu1Low<>+56(SB)/8, $0xb342bc9bb342bc9b
+GLOBL gelu1Low<>(SB), RODATA|NOPTR, $64
+
+DATA magnitude<>+0(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+8(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+16(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+24(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+32(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+40(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+48(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+56(SB)/8, $0x7fffffff7fffffff
+GLOBL magnitude<>(SB), RODATA|NOPTR, $64
 
 // func scaleAVX2(out *float32, x *float32, n int, c float32)
 // Requires: AVX
@@ -1005,16 +1263,6 @@ rest:
 done:
 	VZEROUPPER
 	RET
-
-DATA magnitude<>+0(SB)/8, $0x7fffffff7fffffff
-DATA magnitude<>+8(SB)/8, $0x7fffffff7fffffff
-DATA magnitude<>+16(SB)/8, $0x7fffffff7fffffff
-DATA magnitude<>+24(SB)/8, $0x7fffffff7fffffff
-DATA magnitude<>+32(SB)/8, $0x7fffffff7fffffff
-DATA magnitude<>+40(SB)/8, $0x7fffffff7fffffff
-DATA magnitude<>+48(SB)/8, $0x7fffffff7fffffff
-DATA magnitude<>+56(SB)/8, $0x7fffffff7fffffff
-GLOBL magnitude<>(SB), RODATA|NOPTR, $64
 
 DATA tanh4<>+0(SB)/8, $0xbbbaf0eabbbaf0ea
 DATA tanh4<>+8(SB)/8, $0xbbbaf0eabbbaf0ea
@@ -1611,12 +1859,29 @@ more:
 	VFMADD213PS  Z2, Z4, Z5
 	VADDPS       one<>+0(SB), Z5, Z5
 	VSCALEFPS    Z3, Z5, Z2
-	VMULPS       Z2, Z0, Z3
+	VMULPS       Z2, Z0, Z6
+	VMOVAPS      Z2, Z7
+	VFMSUB213PS  Z6, Z0, Z7
+	VXORPS       Z8, Z8, Z8
 	VPMOVD2M     Z0, K2
-	VMOVAPS      Z3, K2, Z0
-	VADDPS       one<>+0(SB), Z2, Z2
-	VDIVPS       Z2, Z0, Z0
+	VMOVAPS      Z7, K2, Z8
+	VPMOVD2M     Z0, K2
+	VMOVAPS      Z6, K2, Z0
+	VMOVUPS      one<>+0(SB), Z3
+	VADDPS       Z2, Z3, Z4
+	VSUBPS       Z3, Z4, Z5
+	VSUBPS       Z5, Z2, Z5
+	VDIVPS       Z4, Z3, Z9
+	VMULPS       Z9, Z0, Z2
+	VFNMADD231PS Z4, Z2, Z0
+	VADDPS       Z8, Z0, Z0
+	VFNMADD231PS Z5, Z2, Z0
+	VMULPS       Z9, Z0, Z0
 	VMULPS       Z1, Z0, Z0
+	VFMADD231PS  Z1, Z2, Z0
+	VMULPS       Z1, Z2, Z2
+	VCMPPS       $0x03, Z0, Z0, K2
+	VMOVAPS      Z2, K2, Z0
 	VMOVUPS      Z0, (AX)(SI*1)
 	ADDQ         $0x40, SI
 	SUBQ         $0x10, BX
@@ -1653,12 +1918,29 @@ rest:
 	VFMADD213PS  Z2, Z4, Z5
 	VADDPS       one<>+0(SB), Z5, Z5
 	VSCALEFPS    Z3, Z5, Z2
-	VMULPS       Z2, Z0, Z3
+	VMULPS       Z2, Z0, Z6
+	VMOVAPS      Z2, Z7
+	VFMSUB213PS  Z6, Z0, Z7
+	VXORPS       Z8, Z8, Z8
 	VPMOVD2M     Z0, K2
-	VMOVAPS      Z3, K2, Z0
-	VADDPS       one<>+0(SB), Z2, Z2
-	VDIVPS       Z2, Z0, Z0
+	VMOVAPS      Z7, K2, Z8
+	VPMOVD2M     Z0, K2
+	VMOVAPS      Z6, K2, Z0
+	VMOVUPS      one<>+0(SB), Z3
+	VADDPS       Z2, Z3, Z4
+	VSUBPS       Z3, Z4, Z5
+	VSUBPS       Z5, Z2, Z5
+	VDIVPS       Z4, Z3, Z9
+	VMULPS       Z9, Z0, Z2
+	VFNMADD231PS Z4, Z2, Z0
+	VADDPS       Z8, Z0, Z0
+	VFNMADD231PS Z5, Z2, Z0
+	VMULPS       Z9, Z0, Z0
 	VMULPS       Z1, Z0, Z0
+	VFMADD231PS  Z1, Z2, Z0
+	VMULPS       Z1, Z2, Z2
+	VCMPPS       $0x03, Z0, Z0, K2
+	VMOVAPS      Z2, K2, Z0
 	VMOVUPS      Z0, K1, (AX)(SI*1)
 
 done:
@@ -1679,37 +1961,79 @@ TEXT ·geglu512(SB), NOSPLIT, $0-32
 more:
 	VMOVUPS      (CX)(SI*1), Z0
 	VMOVUPS      (DX)(SI*1), Z1
-	VMOVUPS      gelu3<>+0(SB), Z2
-	VMULPS       Z0, Z0, Z3
-	VFMADD213PS  gelu1<>+0(SB), Z3, Z2
-	VMULPS       Z2, Z0, Z2
+	VMULPS       Z0, Z0, Z4
+	VMOVUPS      gelu3<>+0(SB), Z6
+	VMULPS       Z4, Z6, Z7
+	VMOVUPS      gelu1<>+0(SB), Z8
+	VADDPS       Z7, Z8, Z5
+	VSUBPS       Z8, Z5, Z9
+	VSUBPS       Z9, Z5, Z3
+	VSUBPS       Z3, Z8, Z3
+	VSUBPS       Z9, Z7, Z9
+	VADDPS       Z9, Z3, Z3
+	VMOVAPS      Z4, Z9
+	VFMSUB213PS  Z7, Z6, Z9
+	VADDPS       Z9, Z3, Z3
+	VMOVUPS      gelu3Low<>+0(SB), Z2
+	VFMADD213PS  gelu1Low<>+0(SB), Z4, Z2
+	VADDPS       Z2, Z3, Z3
+	VFMSUB231PS  Z0, Z0, Z4
+	VFMADD231PS  Z4, Z6, Z3
+	VMULPS       Z0, Z5, Z2
+	VFMSUB213PS  Z2, Z0, Z5
+	VFMADD213PS  Z5, Z0, Z3
+	VPANDD       magnitude<>+0(SB), Z3, Z4
+	VMOVUPS      one<>+0(SB), Z6
+	VCMPPS       $0x01, Z6, Z4, K2
+	VMOVAPS.Z    Z3, K2, Z3
 	VPORD        sign<>+0(SB), Z2, Z2
-	VMOVUPS      expMost<>+0(SB), Z5
-	VMINPS       Z2, Z5, Z2
-	VMOVUPS      expLeast<>+0(SB), Z5
-	VMAXPS       Z2, Z5, Z2
-	VMOVUPS      round<>+0(SB), Z6
-	VMOVUPS      log2e<>+0(SB), Z3
-	VFMADD213PS  Z6, Z2, Z3
-	VSUBPS       Z6, Z3, Z3
-	VFNMADD231PS ln2Hi<>+0(SB), Z3, Z2
-	VFNMADD231PS ln2Lo<>+0(SB), Z3, Z2
-	VMOVUPS      exp5<>+0(SB), Z5
-	VFMADD213PS  exp4<>+0(SB), Z2, Z5
-	VFMADD213PS  exp3<>+0(SB), Z2, Z5
-	VFMADD213PS  exp2<>+0(SB), Z2, Z5
-	VFMADD213PS  exp1<>+0(SB), Z2, Z5
-	VFMADD213PS  exp0<>+0(SB), Z2, Z5
-	VMULPS       Z2, Z2, Z4
-	VFMADD213PS  Z2, Z4, Z5
-	VADDPS       one<>+0(SB), Z5, Z5
-	VSCALEFPS    Z3, Z5, Z2
-	VMULPS       Z2, Z0, Z3
+	VPANDD       sign<>+0(SB), Z0, Z4
+	VPXORD       sign<>+0(SB), Z4, Z4
+	VPXORD       Z4, Z3, Z3
+	VMOVUPS      expMost<>+0(SB), Z6
+	VMINPS       Z2, Z6, Z2
+	VMOVUPS      expLeast<>+0(SB), Z6
+	VMAXPS       Z2, Z6, Z2
+	VMOVUPS      round<>+0(SB), Z7
+	VMOVUPS      log2e<>+0(SB), Z4
+	VFMADD213PS  Z7, Z2, Z4
+	VSUBPS       Z7, Z4, Z4
+	VFNMADD231PS ln2Hi<>+0(SB), Z4, Z2
+	VADDPS       Z3, Z2, Z2
+	VFNMADD231PS ln2Lo<>+0(SB), Z4, Z2
+	VMOVUPS      exp5<>+0(SB), Z6
+	VFMADD213PS  exp4<>+0(SB), Z2, Z6
+	VFMADD213PS  exp3<>+0(SB), Z2, Z6
+	VFMADD213PS  exp2<>+0(SB), Z2, Z6
+	VFMADD213PS  exp1<>+0(SB), Z2, Z6
+	VFMADD213PS  exp0<>+0(SB), Z2, Z6
+	VMULPS       Z2, Z2, Z5
+	VFMADD213PS  Z2, Z5, Z6
+	VADDPS       one<>+0(SB), Z6, Z6
+	VSCALEFPS    Z4, Z6, Z2
+	VMULPS       Z2, Z0, Z7
+	VMOVAPS      Z2, Z8
+	VFMSUB213PS  Z7, Z0, Z8
+	VXORPS       Z9, Z9, Z9
 	VPMOVD2M     Z0, K2
-	VMOVAPS      Z3, K2, Z0
-	VADDPS       one<>+0(SB), Z2, Z2
-	VDIVPS       Z2, Z0, Z0
+	VMOVAPS      Z8, K2, Z9
+	VPMOVD2M     Z0, K2
+	VMOVAPS      Z7, K2, Z0
+	VMOVUPS      one<>+0(SB), Z4
+	VADDPS       Z2, Z4, Z5
+	VSUBPS       Z4, Z5, Z6
+	VSUBPS       Z6, Z2, Z6
+	VDIVPS       Z5, Z4, Z10
+	VMULPS       Z10, Z0, Z2
+	VFNMADD231PS Z5, Z2, Z0
+	VADDPS       Z9, Z0, Z0
+	VFNMADD231PS Z6, Z2, Z0
+	VMULPS       Z10, Z0, Z0
 	VMULPS       Z1, Z0, Z0
+	VFMADD231PS  Z1, Z2, Z0
+	VMULPS       Z1, Z2, Z2
+	VCMPPS       $0x03, Z0, Z0, K2
+	VMOVAPS      Z2, K2, Z0
 	VMOVUPS      Z0, (AX)(SI*1)
 	ADDQ         $0x40, SI
 	SUBQ         $0x10, BX
@@ -1724,37 +2048,79 @@ rest:
 	KMOVW        DI, K1
 	VMOVUPS.Z    (CX)(SI*1), K1, Z0
 	VMOVUPS.Z    (DX)(SI*1), K1, Z1
-	VMOVUPS      gelu3<>+0(SB), Z2
-	VMULPS       Z0, Z0, Z3
-	VFMADD213PS  gelu1<>+0(SB), Z3, Z2
-	VMULPS       Z2, Z0, Z2
+	VMULPS       Z0, Z0, Z4
+	VMOVUPS      gelu3<>+0(SB), Z6
+	VMULPS       Z4, Z6, Z7
+	VMOVUPS      gelu1<>+0(SB), Z8
+	VADDPS       Z7, Z8, Z5
+	VSUBPS       Z8, Z5, Z9
+	VSUBPS       Z9, Z5, Z3
+	VSUBPS       Z3, Z8, Z3
+	VSUBPS       Z9, Z7, Z9
+	VADDPS       Z9, Z3, Z3
+	VMOVAPS      Z4, Z9
+	VFMSUB213PS  Z7, Z6, Z9
+	VADDPS       Z9, Z3, Z3
+	VMOVUPS      gelu3Low<>+0(SB), Z2
+	VFMADD213PS  gelu1Low<>+0(SB), Z4, Z2
+	VADDPS       Z2, Z3, Z3
+	VFMSUB231PS  Z0, Z0, Z4
+	VFMADD231PS  Z4, Z6, Z3
+	VMULPS       Z0, Z5, Z2
+	VFMSUB213PS  Z2, Z0, Z5
+	VFMADD213PS  Z5, Z0, Z3
+	VPANDD       magnitude<>+0(SB), Z3, Z4
+	VMOVUPS      one<>+0(SB), Z6
+	VCMPPS       $0x01, Z6, Z4, K2
+	VMOVAPS.Z    Z3, K2, Z3
 	VPORD        sign<>+0(SB), Z2, Z2
-	VMOVUPS      expMost<>+0(SB), Z5
-	VMINPS       Z2, Z5, Z2
-	VMOVUPS      expLeast<>+0(SB), Z5
-	VMAXPS       Z2, Z5, Z2
-	VMOVUPS      round<>+0(SB), Z6
-	VMOVUPS      log2e<>+0(SB), Z3
-	VFMADD213PS  Z6, Z2, Z3
-	VSUBPS       Z6, Z3, Z3
-	VFNMADD231PS ln2Hi<>+0(SB), Z3, Z2
-	VFNMADD231PS ln2Lo<>+0(SB), Z3, Z2
-	VMOVUPS      exp5<>+0(SB), Z5
-	VFMADD213PS  exp4<>+0(SB), Z2, Z5
-	VFMADD213PS  exp3<>+0(SB), Z2, Z5
-	VFMADD213PS  exp2<>+0(SB), Z2, Z5
-	VFMADD213PS  exp1<>+0(SB), Z2, Z5
-	VFMADD213PS  exp0<>+0(SB), Z2, Z5
-	VMULPS       Z2, Z2, Z4
-	VFMADD213PS  Z2, Z4, Z5
-	VADDPS       one<>+0(SB), Z5, Z5
-	VSCALEFPS    Z3, Z5, Z2
-	VMULPS       Z2, Z0, Z3
+	VPANDD       sign<>+0(SB), Z0, Z4
+	VPXORD       sign<>+0(SB), Z4, Z4
+	VPXORD       Z4, Z3, Z3
+	VMOVUPS      expMost<>+0(SB), Z6
+	VMINPS       Z2, Z6, Z2
+	VMOVUPS      expLeast<>+0(SB), Z6
+	VMAXPS       Z2, Z6, Z2
+	VMOVUPS      round<>+0(SB), Z7
+	VMOVUPS      log2e<>+0(SB), Z4
+	VFMADD213PS  Z7, Z2, Z4
+	VSUBPS       Z7, Z4, Z4
+	VFNMADD231PS ln2Hi<>+0(SB), Z4, Z2
+	VADDPS       Z3, Z2, Z2
+	VFNMADD231PS ln2Lo<>+0(SB), Z4, Z2
+	VMOVUPS      exp5<>+0(SB), Z6
+	VFMADD213PS  exp4<>+0(SB), Z2, Z6
+	VFMADD213PS  exp3<>+0(SB), Z2, Z6
+	VFMADD213PS  exp2<>+0(SB), Z2, Z6
+	VFMADD213PS  exp1<>+0(SB), Z2, Z6
+	VFMADD213PS  exp0<>+0(SB), Z2, Z6
+	VMULPS       Z2, Z2, Z5
+	VFMADD213PS  Z2, Z5, Z6
+	VADDPS       one<>+0(SB), Z6, Z6
+	VSCALEFPS    Z4, Z6, Z2
+	VMULPS       Z2, Z0, Z7
+	VMOVAPS      Z2, Z8
+	VFMSUB213PS  Z7, Z0, Z8
+	VXORPS       Z9, Z9, Z9
 	VPMOVD2M     Z0, K2
-	VMOVAPS      Z3, K2, Z0
-	VADDPS       one<>+0(SB), Z2, Z2
-	VDIVPS       Z2, Z0, Z0
+	VMOVAPS      Z8, K2, Z9
+	VPMOVD2M     Z0, K2
+	VMOVAPS      Z7, K2, Z0
+	VMOVUPS      one<>+0(SB), Z4
+	VADDPS       Z2, Z4, Z5
+	VSUBPS       Z4, Z5, Z6
+	VSUBPS       Z6, Z2, Z6
+	VDIVPS       Z5, Z4, Z10
+	VMULPS       Z10, Z0, Z2
+	VFNMADD231PS Z5, Z2, Z0
+	VADDPS       Z9, Z0, Z0
+	VFNMADD231PS Z6, Z2, Z0
+	VMULPS       Z10, Z0, Z0
 	VMULPS       Z1, Z0, Z0
+	VFMADD231PS  Z1, Z2, Z0
+	VMULPS       Z1, Z2, Z2
+	VCMPPS       $0x03, Z0, Z0, K2
+	VMOVAPS      Z2, K2, Z0
 	VMOVUPS      Z0, K1, (AX)(SI*1)
 
 done:

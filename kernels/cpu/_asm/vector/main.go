@@ -56,8 +56,8 @@ var (
 	tanhNames = []string{"tanh4", "tanh3", "tanh2", "tanh1", "tanh0"}
 )
 
-// exp sets x to e^x. It changes registers t to t+3.
-func (v isa) exp(x reg.VecPhysical, t int) {
+// exp sets x to e^(x+low), where low is absent if it is nil. It changes registers t to t+3.
+func (v isa) exp(x, low reg.VecPhysical, t int) {
 	n, r, p, s := v.r(t), v.r(t+1), v.r(t+2), v.r(t+3)
 	VMOVUPS(constant("expMost", 89), p)
 	VMINPS(x, p, x)
@@ -74,6 +74,9 @@ func (v isa) exp(x reg.VecPhysical, t int) {
 		VPSUBD(s, r, s) // n as an integer
 	}
 	VFNMADD231PS(constant("ln2Hi", 0.693359375), n, x)
+	if low != nil {
+		VADDPS(low, x, x)
+	}
 	VFNMADD231PS(constant("ln2Lo", -2.12194440e-4), n, x)
 	VMOVUPS(constant(expNames[0], expTerms[0]), p)
 	for i := range expTerms[1:] {
@@ -96,12 +99,20 @@ func (v isa) exp(x reg.VecPhysical, t int) {
 	VMOVAPS(p, x)
 }
 
-// or and and are the bitwise operations.
+// or, xor and and are the bitwise operations.
 func (v isa) or(a Op, b, c reg.VecPhysical) {
 	if v.wide() {
 		VPORD(a, b, c)
 	} else {
 		VPOR(a, b, c)
+	}
+}
+
+func (v isa) xor(a Op, b, c reg.VecPhysical) {
+	if v.wide() {
+		VPXORD(a, b, c)
+	} else {
+		VPXOR(a, b, c)
 	}
 }
 
@@ -123,14 +134,46 @@ func (v isa) ifNegative(y, s, x reg.VecPhysical) {
 	}
 }
 
-// swish sets x to sigmoid(s)*x, where s has the sign of x. It changes s and registers t to t+3.
-func (v isa) swish(x, s reg.VecPhysical, t int) {
-	v.or(words("sign", 1<<31), s, s)
-	v.exp(s, t)
-	VMULPS(s, x, v.r(t))
-	v.ifNegative(v.r(t), x, x)
-	VADDPS(constant("one", 1), s, s)
-	VDIVPS(s, x, x)
+// glu sets x to sigmoid(s+low)*x*y, where s has the sign of x, and low is absent if it is nil. It
+// changes s, low and registers t to t+6.
+func (v isa) glu(x, y, s, low reg.VecPhysical, t int) {
+	sign, z := words("sign", 1<<31), s
+	v.or(sign, s, z)
+	if low != nil {
+		v.and(sign, x, v.r(t))
+		v.xor(sign, v.r(t), v.r(t))
+		v.xor(v.r(t), low, low)
+	}
+	v.exp(z, low, t)
+	one, d, dLow, negative, negativeLow := v.r(t), v.r(t+1), v.r(t+2), v.r(t+3), v.r(t+4)
+	tLow, inv := v.r(t+5), v.r(t+6)
+	VMULPS(z, x, negative)
+	VMOVAPS(z, negativeLow)
+	VFMSUB213PS(negative, x, negativeLow)
+	VXORPS(tLow, tLow, tLow)
+	v.ifNegative(negativeLow, x, tLow)
+	v.ifNegative(negative, x, x)
+	VMOVUPS(constant("one", 1), one)
+	VADDPS(z, one, d)
+	VSUBPS(one, d, dLow)
+	VSUBPS(dLow, z, dLow)
+	VDIVPS(d, one, inv)
+	q := z
+	VMULPS(inv, x, q)
+	VFNMADD231PS(d, q, x)
+	VADDPS(tLow, x, x)
+	VFNMADD231PS(dLow, q, x)
+	VMULPS(inv, x, x)
+	VMULPS(y, x, x)
+	VFMADD231PS(y, q, x)
+	VMULPS(y, q, q)
+	if v.wide() {
+		VCMPPS(Imm(3), x, x, reg.K2)
+		VMOVAPS(q, reg.K2, x)
+	} else {
+		VCMPPS(Imm(3), x, x, one)
+		VBLENDVPS(one, q, x, x)
+	}
 }
 
 // loop is a loop over elements, 16 at a time. body computes a part of them: its elements are in
@@ -259,17 +302,44 @@ func elementwise(v isa) {
 	v.binary("mul", func(x, y reg.VecPhysical) { VMULPS(y, x, x) })
 	v.binary("swiglu", func(x, y reg.VecPhysical) {
 		VMOVAPS(x, v.r(2))
-		v.swish(x, v.r(2), 3)
-		VMULPS(y, x, x)
+		v.glu(x, y, v.r(2), nil, 3)
 	})
 	v.binary("geglu", func(x, y reg.VecPhysical) {
-		s := v.r(2)
-		VMOVUPS(constant("gelu3", 0.07135481282053462), s)
-		VMULPS(x, x, v.r(3))
-		VFMADD213PS(constant("gelu1", 1.5957691216057308), v.r(3), s)
-		VMULPS(s, x, s)
-		v.swish(x, s, 3)
-		VMULPS(y, x, x)
+		s, p, low, u, c := v.r(4), v.r(5), v.r(3), v.r(2), v.r(6)
+		VMULPS(x, x, s)
+		const gelu1, gelu3 = 1.5957691216057308, 0.07135481282053462
+		VMOVUPS(constant("gelu3", gelu3), c)
+		m, g, b := v.r(7), v.r(8), v.r(9)
+		VMULPS(s, c, m)
+		VMOVUPS(constant("gelu1", gelu1), g)
+		VADDPS(m, g, p)
+		VSUBPS(g, p, b)
+		VSUBPS(b, p, low)
+		VSUBPS(low, g, low)
+		VSUBPS(b, m, b)
+		VADDPS(b, low, low)
+		VMOVAPS(s, b)
+		VFMSUB213PS(m, c, b)
+		VADDPS(b, low, low)
+		VMOVUPS(constant("gelu3Low", gelu3-float64(float32(gelu3))), u)
+		VFMADD213PS(constant("gelu1Low", gelu1-float64(float32(gelu1))), s, u)
+		VADDPS(u, low, low)
+		VFMSUB231PS(x, x, s)
+		VFMADD231PS(s, c, low)
+		VMULPS(x, p, u)
+		VFMSUB213PS(u, x, p)
+		VFMADD213PS(p, x, low)
+		// A low part that is not small becomes 0.
+		v.and(words("magnitude", 1<<31-1), low, s)
+		VMOVUPS(constant("one", 1), c)
+		if v.wide() {
+			VCMPPS(Imm(1), c, s, reg.K2)
+			VMOVAPS_Z(low, reg.K2, low)
+		} else {
+			VCMPPS(Imm(1), c, s, s)
+			VANDPS(s, low, low)
+		}
+		v.glu(x, y, u, low, 4)
 	})
 	v.unary("scale", func(x, c reg.VecPhysical) { VMULPS(c, x, x) })
 	v.unary("softCap", func(x, c reg.VecPhysical) {
@@ -307,7 +377,7 @@ func (v isa) tanh(x reg.VecPhysical, t int) {
 	VFMADD213PS(x, x, p)
 	// The quotient.
 	VMULPS(constant("minusTwo", -2), a, z)
-	v.exp(z, t+4)
+	v.exp(z, nil, t+4)
 	VMOVUPS(constant("one", 1), s)
 	VSUBPS(z, s, u)
 	VADDPS(z, s, z)
@@ -382,7 +452,7 @@ func reductions(v isa) {
 		x := v.r(0)
 		l.load(p, x)
 		VSUBPS(v.r(1), x, x)
-		v.exp(x, 2)
+		v.exp(x, nil, 2)
 		l.store(x, p)
 		l.zero(x)
 		l.addDoubles(x, 10, false)
