@@ -4,8 +4,8 @@ package vector
 
 //go:generate go run -C ../_asm ./vector -out ../vector/vector_amd64.s
 
-// The functions whose names end with AVX2 need AVX2, FMA and F16C; those with 512 need AVX-512 F,
-// BW, DQ and VL. n is the number of elements.
+// The functions whose names end with AVX2 need AVX2, FMA and F16C; those with AVX512
+// AVX-512 F, BW, DQ and VL. n is the number of elements.
 
 // addAVX2 sets out to x + y.
 //
@@ -62,57 +62,209 @@ func expsAVX2(sums *float64, x *float32, n int, top float32)
 //go:noescape
 func mostAVX2(x *float32, n int) float32
 
-// add512 is addAVX2.
+// addAVX512 is addAVX2.
 //
 //go:noescape
-func add512(out, x, y *float32, n int)
+func addAVX512(out, x, y *float32, n int)
 
-// sub512 is subAVX2.
+// subAVX512 is subAVX2.
 //
 //go:noescape
-func sub512(out, x, y *float32, n int)
+func subAVX512(out, x, y *float32, n int)
 
-// mul512 is mulAVX2.
+// mulAVX512 is mulAVX2.
 //
 //go:noescape
-func mul512(out, x, y *float32, n int)
+func mulAVX512(out, x, y *float32, n int)
 
-// swiglu512 is swigluAVX2.
+// swigluAVX512 is swigluAVX2.
 //
 //go:noescape
-func swiglu512(out, x, y *float32, n int)
+func swigluAVX512(out, x, y *float32, n int)
 
-// geglu512 is gegluAVX2.
+// gegluAVX512 is gegluAVX2.
 //
 //go:noescape
-func geglu512(out, x, y *float32, n int)
+func gegluAVX512(out, x, y *float32, n int)
 
-// scale512 is scaleAVX2.
+// scaleAVX512 is scaleAVX2.
 //
 //go:noescape
-func scale512(out, x *float32, n int, c float32)
+func scaleAVX512(out, x *float32, n int, c float32)
 
-// softCap512 is softCapAVX2.
+// softCapAVX512 is softCapAVX2.
 //
 //go:noescape
-func softCap512(out, x *float32, n int, c float32)
+func softCapAVX512(out, x *float32, n int, c float32)
 
-// weigh512 is weighAVX2.
+// weighAVX512 is weighAVX2.
 //
 //go:noescape
-func weigh512(out, x, w *float32, n int, scale float32)
+func weighAVX512(out, x, w *float32, n int, scale float32)
 
-// squares512 is squaresAVX2.
+// squaresAVX512 is squaresAVX2.
 //
 //go:noescape
-func squares512(sums *float64, x *float32, n int)
+func squaresAVX512(sums *float64, x *float32, n int)
 
-// exps512 is expsAVX2.
+// expsAVX512 is expsAVX2.
 //
 //go:noescape
-func exps512(sums *float64, x *float32, n int, top float32)
+func expsAVX512(sums *float64, x *float32, n int, top float32)
 
-// most512 is mostAVX2.
+// mostAVX512 is mostAVX2.
 //
 //go:noescape
-func most512(x *float32, n int) float32
+func mostAVX512(x *float32, n int) float32
+
+// scoresF32x4AVX2 sets out [4][Keys] to scale times the products of q [4][d] and n keys of f32. It
+// reads and writes up to 2 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF32x4AVX2(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF32x4AVX2 adds n values of f32 times w [4][Keys] to acc [4][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF32x4AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF32x2AVX2 sets out [2][Keys] to scale times the products of q [2][d] and n keys of f32. It
+// reads and writes up to 2 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF32x2AVX2(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF32x2AVX2 adds n values of f32 times w [2][Keys] to acc [2][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF32x2AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF32x1AVX2 sets out [1][Keys] to scale times the products of q [1][d] and n keys of f32. It
+// reads and writes up to 4 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF32x1AVX2(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF32x1AVX2 adds n values of f32 times w [1][Keys] to acc [1][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF32x1AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF16x4AVX2 sets out [4][Keys] to scale times the products of q [4][d] and n keys of f16. It
+// reads and writes up to 2 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF16x4AVX2(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF16x4AVX2 adds n values of f16 times w [4][Keys] to acc [4][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF16x4AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF16x2AVX2 sets out [2][Keys] to scale times the products of q [2][d] and n keys of f16. It
+// reads and writes up to 2 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF16x2AVX2(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF16x2AVX2 adds n values of f16 times w [2][Keys] to acc [2][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF16x2AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF16x1AVX2 sets out [1][Keys] to scale times the products of q [1][d] and n keys of f16. It
+// reads and writes up to 4 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF16x1AVX2(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF16x1AVX2 adds n values of f16 times w [1][Keys] to acc [1][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF16x1AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// weightsAVX2 makes weights of rows of Keys scores.
+//
+//go:noescape
+func weightsAVX2(p *float32, rows int, tops, totals *float32)
+
+// widenAVX2 sets dst [n][d] to rows of f16. d is a multiple of 16.
+//
+//go:noescape
+func widenAVX2(dst *float32, d int, src *byte, offsets *int, n int)
+
+// scoresF32x4AVX512 sets out [4][Keys] to scale times the products of q [4][d] and n keys of f32. It
+// reads and writes up to 4 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF32x4AVX512(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF32x4AVX512 adds n values of f32 times w [4][Keys] to acc [4][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF32x4AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF32x2AVX512 sets out [2][Keys] to scale times the products of q [2][d] and n keys of f32. It
+// reads and writes up to 8 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF32x2AVX512(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF32x2AVX512 adds n values of f32 times w [2][Keys] to acc [2][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF32x2AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF32x1AVX512 sets out [1][Keys] to scale times the products of q [1][d] and n keys of f32. It
+// reads and writes up to 16 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF32x1AVX512(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF32x1AVX512 adds n values of f32 times w [1][Keys] to acc [1][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF32x1AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF16x4AVX512 sets out [4][Keys] to scale times the products of q [4][d] and n keys of f16. It
+// reads and writes up to 4 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF16x4AVX512(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF16x4AVX512 adds n values of f16 times w [4][Keys] to acc [4][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF16x4AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF16x2AVX512 sets out [2][Keys] to scale times the products of q [2][d] and n keys of f16. It
+// reads and writes up to 8 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF16x2AVX512(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF16x2AVX512 adds n values of f16 times w [2][Keys] to acc [2][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF16x2AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// scoresF16x1AVX512 sets out [1][Keys] to scale times the products of q [1][d] and n keys of f16. It
+// reads and writes up to 16 at a time. d is a multiple of 16.
+//
+//go:noescape
+func scoresF16x1AVX512(out, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+
+// accumulateF16x1AVX512 adds n values of f16 times w [1][Keys] to acc [1][d]. d is a multiple of 16.
+//
+//go:noescape
+func accumulateF16x1AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+
+// weightsAVX512 makes weights of rows of Keys scores.
+//
+//go:noescape
+func weightsAVX512(p *float32, rows int, tops, totals *float32)
+
+// widenAVX512 sets dst [n][d] to rows of f16. d is a multiple of 16.
+//
+//go:noescape
+func widenAVX512(dst *float32, d int, src *byte, offsets *int, n int)

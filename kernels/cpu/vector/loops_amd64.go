@@ -7,7 +7,7 @@ import "github.com/fucina-go/fucina/internal/isa"
 func loopsOf(level isa.Level) *Loops {
 	switch {
 	case level >= isa.AVX512:
-		return &loops512
+		return &loopsAVX512
 	case level >= isa.AVX2:
 		return &loopsAVX2
 	}
@@ -18,10 +18,32 @@ var loopsAVX2 = Loops{
 	add: addAVX2, sub: subAVX2, mul: mulAVX2, swiglu: swigluAVX2, geglu: gegluAVX2,
 	scale: scaleAVX2, softCap: softCapAVX2, weigh: weighAVX2,
 	squares: squaresAVX2, exps: expsAVX2, most: mostAVX2,
+	attention: attention{
+		scores: scorers{
+			{scoresF32x4AVX2, scoresF32x2AVX2, scoresF32x1AVX2},
+			{scoresF16x4AVX2, scoresF16x2AVX2, scoresF16x1AVX2},
+		},
+		accumulate: accumulators{
+			{accumulateF32x4AVX2, accumulateF32x2AVX2, accumulateF32x1AVX2},
+			{accumulateF16x4AVX2, accumulateF16x2AVX2, accumulateF16x1AVX2},
+		},
+		weights: weightsAVX2, widen: widenAVX2,
+	},
 }
 
-var loops512 = Loops{
-	add: add512, sub: sub512, mul: mul512, swiglu: swiglu512, geglu: geglu512,
-	scale: scale512, softCap: softCap512, weigh: weigh512,
-	squares: squares512, exps: exps512, most: most512,
+var loopsAVX512 = Loops{
+	add: addAVX512, sub: subAVX512, mul: mulAVX512, swiglu: swigluAVX512, geglu: gegluAVX512,
+	scale: scaleAVX512, softCap: softCapAVX512, weigh: weighAVX512,
+	squares: squaresAVX512, exps: expsAVX512, most: mostAVX512,
+	attention: attention{
+		scores: scorers{
+			{scoresF32x4AVX512, scoresF32x2AVX512, scoresF32x1AVX512},
+			{scoresF16x4AVX512, scoresF16x2AVX512, scoresF16x1AVX512},
+		},
+		accumulate: accumulators{
+			{accumulateF32x4AVX512, accumulateF32x2AVX512, accumulateF32x1AVX512},
+			{accumulateF16x4AVX512, accumulateF16x2AVX512, accumulateF16x1AVX512},
+		},
+		weights: weightsAVX512, widen: widenAVX512,
+	},
 }

@@ -1715,9 +1715,1505 @@ DATA negInf<>+48(SB)/8, $0xff800000ff800000
 DATA negInf<>+56(SB)/8, $0xff800000ff800000
 GLOBL negInf<>(SB), RODATA|NOPTR, $64
 
-// func add512(out *float32, x *float32, y *float32, n int)
+// func scoresF32x4AVX2(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, FMA3
+TEXT ·scoresF32x4AVX2(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Y15
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), CX
+	LEAQ         (CX)(AX*4), DX
+	LEAQ         (DX)(AX*4), BX
+	LEAQ         (BX)(AX*4), AX
+	MOVQ         out+0(FP), R8
+	MOVQ         offsets+32(FP), R9
+	MOVQ         n+40(FP), R10
+
+tile:
+	MOVQ   keys+24(FP), R11
+	MOVQ   (R9), SI
+	ADDQ   R11, SI
+	MOVQ   8(R9), DI
+	ADDQ   R11, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R11, R11
+
+elements0:
+	VMOVUPS      (CX)(R11*4), Y8
+	VMOVUPS      (DX)(R11*4), Y9
+	VMOVUPS      (SI)(R11*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VMOVUPS      (DI)(R11*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VFMADD231PS  Y9, Y11, Y6
+	VMOVUPS      32(CX)(R11*4), Y8
+	VMOVUPS      32(DX)(R11*4), Y9
+	VMOVUPS      32(SI)(R11*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VMOVUPS      32(DI)(R11*4), Y11
+	VFMADD231PS  Y8, Y11, Y3
+	VFMADD231PS  Y9, Y11, Y7
+	ADDQ         $0x10, R11
+	CMPQ         R11, d+16(FP)
+	JB           elements0
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VUNPCKHPD    X2, X0, X14
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X14, X0, X0
+	VUNPCKHPD    X6, X4, X14
+	VUNPCKLPD    X6, X4, X4
+	VADDPS       X14, X4, X4
+	VSHUFPS      $0xdd, X4, X0, X14
+	VSHUFPS      $0x88, X4, X0, X0
+	VADDPS       X14, X0, X0
+	VMULPS       X15, X0, X0
+	VMOVLPS      X0, (R8)
+	VMOVHPS      X0, 256(R8)
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	XORQ         R11, R11
+
+elements2:
+	VMOVUPS      (BX)(R11*4), Y8
+	VMOVUPS      (AX)(R11*4), Y9
+	VMOVUPS      (SI)(R11*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VMOVUPS      (DI)(R11*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VFMADD231PS  Y9, Y11, Y6
+	VMOVUPS      32(BX)(R11*4), Y8
+	VMOVUPS      32(AX)(R11*4), Y9
+	VMOVUPS      32(SI)(R11*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VMOVUPS      32(DI)(R11*4), Y11
+	VFMADD231PS  Y8, Y11, Y3
+	VFMADD231PS  Y9, Y11, Y7
+	ADDQ         $0x10, R11
+	CMPQ         R11, d+16(FP)
+	JB           elements2
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VUNPCKHPD    X2, X0, X14
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X14, X0, X0
+	VUNPCKHPD    X6, X4, X14
+	VUNPCKLPD    X6, X4, X4
+	VADDPS       X14, X4, X4
+	VSHUFPS      $0xdd, X4, X0, X14
+	VSHUFPS      $0x88, X4, X0, X0
+	VADDPS       X14, X0, X0
+	VMULPS       X15, X0, X0
+	VMOVLPS      X0, 512(R8)
+	VMOVHPS      X0, 768(R8)
+	ADDQ         $0x08, R8
+	ADDQ         $0x10, R9
+	SUBQ         $0x02, R10
+	JG           tile
+	VZEROUPPER
+	RET
+
+// func accumulateF32x4AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, FMA3
+TEXT ·accumulateF32x4AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+16, CX
+	JL   rest2
+
+columns2:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS (AX)(BX*1), Y2
+	VMOVUPS 32(AX)(BX*1), Y3
+	VMOVUPS (AX)(BX*2), Y4
+	VMOVUPS 32(AX)(BX*2), Y5
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS (SI)(BX*1), Y6
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS 32(SI)(BX*1), Y7
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values2:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VMOVUPS      (R9), Y8
+	VMOVUPS      32(R9), Y9
+	VBROADCASTSS (SI), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 256(SI), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 512(SI), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 768(SI), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values2
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, (AX)(BX*1)
+	VMOVUPS      Y3, 32(AX)(BX*1)
+	VMOVUPS      Y4, (AX)(BX*2)
+	VMOVUPS      Y5, 32(AX)(BX*2)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Y6, (SI)(BX*1)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Y7, 32(SI)(BX*1)
+	ADDQ         $+64, AX
+	ADDQ         $+64, DX
+	SUBQ         $+16, CX
+	JGE          columns2
+
+rest2:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF32x2AVX2(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, FMA3
+TEXT ·scoresF32x2AVX2(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Y15
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), CX
+	LEAQ         (CX)(AX*4), AX
+	MOVQ         out+0(FP), SI
+	MOVQ         offsets+32(FP), DI
+	MOVQ         n+40(FP), R8
+
+tile:
+	MOVQ   keys+24(FP), R9
+	MOVQ   (DI), DX
+	ADDQ   R9, DX
+	MOVQ   8(DI), BX
+	ADDQ   R9, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R9, R9
+
+elements0:
+	VMOVUPS      (CX)(R9*4), Y8
+	VMOVUPS      (AX)(R9*4), Y9
+	VMOVUPS      (DX)(R9*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VMOVUPS      (BX)(R9*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VFMADD231PS  Y9, Y11, Y6
+	VMOVUPS      32(CX)(R9*4), Y8
+	VMOVUPS      32(AX)(R9*4), Y9
+	VMOVUPS      32(DX)(R9*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VMOVUPS      32(BX)(R9*4), Y11
+	VFMADD231PS  Y8, Y11, Y3
+	VFMADD231PS  Y9, Y11, Y7
+	ADDQ         $0x10, R9
+	CMPQ         R9, d+16(FP)
+	JB           elements0
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VUNPCKHPD    X2, X0, X14
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X14, X0, X0
+	VUNPCKHPD    X6, X4, X14
+	VUNPCKLPD    X6, X4, X4
+	VADDPS       X14, X4, X4
+	VSHUFPS      $0xdd, X4, X0, X14
+	VSHUFPS      $0x88, X4, X0, X0
+	VADDPS       X14, X0, X0
+	VMULPS       X15, X0, X0
+	VMOVLPS      X0, (SI)
+	VMOVHPS      X0, 256(SI)
+	ADDQ         $0x08, SI
+	ADDQ         $0x10, DI
+	SUBQ         $0x02, R8
+	JG           tile
+	VZEROUPPER
+	RET
+
+// func accumulateF32x2AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, FMA3
+TEXT ·accumulateF32x2AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+32, CX
+	JL   rest4
+
+columns4:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS (AX)(BX*1), Y4
+	VMOVUPS 32(AX)(BX*1), Y5
+	VMOVUPS 64(AX)(BX*1), Y6
+	VMOVUPS 96(AX)(BX*1), Y7
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values4:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VMOVUPS      (R9), Y8
+	VMOVUPS      32(R9), Y9
+	VMOVUPS      64(R9), Y10
+	VMOVUPS      96(R9), Y11
+	VBROADCASTSS (SI), Y12
+	VFMADD231PS  Y8, Y12, Y0
+	VFMADD231PS  Y9, Y12, Y1
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 256(SI), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VFMADD231PS  Y9, Y12, Y5
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values4
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, (AX)(BX*1)
+	VMOVUPS      Y5, 32(AX)(BX*1)
+	VMOVUPS      Y6, 64(AX)(BX*1)
+	VMOVUPS      Y7, 96(AX)(BX*1)
+	ADDQ         $+128, AX
+	ADDQ         $+128, DX
+	SUBQ         $+32, CX
+	JGE          columns4
+
+rest4:
+	ADDQ $+32, CX
+	SUBQ $+16, CX
+	JL   rest2
+
+columns2:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS (AX)(BX*1), Y2
+	VMOVUPS 32(AX)(BX*1), Y3
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values2:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VMOVUPS      (R9), Y4
+	VMOVUPS      32(R9), Y5
+	VBROADCASTSS (SI), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 256(SI), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values2
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, (AX)(BX*1)
+	VMOVUPS      Y3, 32(AX)(BX*1)
+	ADDQ         $+64, AX
+	ADDQ         $+64, DX
+	SUBQ         $+16, CX
+	JGE          columns2
+
+rest2:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF32x1AVX2(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, FMA3
+TEXT ·scoresF32x1AVX2(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Y15
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), AX
+	MOVQ         out+0(FP), DI
+	MOVQ         offsets+32(FP), R8
+	MOVQ         n+40(FP), R9
+
+tile:
+	MOVQ   keys+24(FP), R10
+	MOVQ   (R8), CX
+	ADDQ   R10, CX
+	MOVQ   8(R8), DX
+	ADDQ   R10, DX
+	MOVQ   16(R8), BX
+	ADDQ   R10, BX
+	MOVQ   24(R8), SI
+	ADDQ   R10, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R10, R10
+
+elements0:
+	VMOVUPS      (AX)(R10*4), Y8
+	VMOVUPS      (CX)(R10*4), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VMOVUPS      (DX)(R10*4), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VMOVUPS      (BX)(R10*4), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VMOVUPS      (SI)(R10*4), Y13
+	VFMADD231PS  Y8, Y13, Y6
+	VMOVUPS      32(AX)(R10*4), Y8
+	VMOVUPS      32(CX)(R10*4), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VMOVUPS      32(DX)(R10*4), Y11
+	VFMADD231PS  Y8, Y11, Y3
+	VMOVUPS      32(BX)(R10*4), Y12
+	VFMADD231PS  Y8, Y12, Y5
+	VMOVUPS      32(SI)(R10*4), Y13
+	VFMADD231PS  Y8, Y13, Y7
+	ADDQ         $0x10, R10
+	CMPQ         R10, d+16(FP)
+	JB           elements0
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VUNPCKHPD    X2, X0, X14
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X14, X0, X0
+	VUNPCKHPD    X6, X4, X14
+	VUNPCKLPD    X6, X4, X4
+	VADDPS       X14, X4, X4
+	VSHUFPS      $0xdd, X4, X0, X14
+	VSHUFPS      $0x88, X4, X0, X0
+	VADDPS       X14, X0, X0
+	VMULPS       X15, X0, X0
+	VMOVUPS      X0, (DI)
+	ADDQ         $0x10, DI
+	ADDQ         $0x20, R8
+	SUBQ         $0x04, R9
+	JG           tile
+	VZEROUPPER
+	RET
+
+// func accumulateF32x1AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, FMA3
+TEXT ·accumulateF32x1AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+64, CX
+	JL   rest8
+
+columns8:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS 128(AX), Y4
+	VMOVUPS 160(AX), Y5
+	VMOVUPS 192(AX), Y6
+	VMOVUPS 224(AX), Y7
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values8:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Y8
+	VMOVUPS      32(R8), Y9
+	VMOVUPS      64(R8), Y10
+	VMOVUPS      96(R8), Y11
+	VBROADCASTSS (BX), Y12
+	VFMADD231PS  Y8, Y12, Y0
+	VFMADD231PS  Y9, Y12, Y1
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VMOVUPS      128(R8), Y8
+	VMOVUPS      160(R8), Y9
+	VMOVUPS      192(R8), Y10
+	VMOVUPS      224(R8), Y11
+	VBROADCASTSS (BX), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VFMADD231PS  Y9, Y12, Y5
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values8
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	ADDQ         $+256, AX
+	ADDQ         $+256, DX
+	SUBQ         $+64, CX
+	JGE          columns8
+
+rest8:
+	ADDQ $+64, CX
+	SUBQ $+16, CX
+	JL   rest2
+
+columns2:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values2:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Y2
+	VMOVUPS      32(R8), Y3
+	VBROADCASTSS (BX), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values2
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         $+64, AX
+	ADDQ         $+64, DX
+	SUBQ         $+16, CX
+	JGE          columns2
+
+rest2:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF16x4AVX2(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, F16C, FMA3
+TEXT ·scoresF16x4AVX2(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Y15
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), CX
+	LEAQ         (CX)(AX*4), DX
+	LEAQ         (DX)(AX*4), BX
+	LEAQ         (BX)(AX*4), AX
+	MOVQ         out+0(FP), R8
+	MOVQ         offsets+32(FP), R9
+	MOVQ         n+40(FP), R10
+
+tile:
+	MOVQ   keys+24(FP), R11
+	MOVQ   (R9), SI
+	ADDQ   R11, SI
+	MOVQ   8(R9), DI
+	ADDQ   R11, DI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R11, R11
+
+elements0:
+	VMOVUPS      (CX)(R11*4), Y8
+	VMOVUPS      (DX)(R11*4), Y9
+	VCVTPH2PS    (SI)(R11*2), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VCVTPH2PS    (DI)(R11*2), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VFMADD231PS  Y9, Y11, Y6
+	VMOVUPS      32(CX)(R11*4), Y8
+	VMOVUPS      32(DX)(R11*4), Y9
+	VCVTPH2PS    16(SI)(R11*2), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VCVTPH2PS    16(DI)(R11*2), Y11
+	VFMADD231PS  Y8, Y11, Y3
+	VFMADD231PS  Y9, Y11, Y7
+	ADDQ         $0x10, R11
+	CMPQ         R11, d+16(FP)
+	JB           elements0
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VUNPCKHPD    X2, X0, X14
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X14, X0, X0
+	VUNPCKHPD    X6, X4, X14
+	VUNPCKLPD    X6, X4, X4
+	VADDPS       X14, X4, X4
+	VSHUFPS      $0xdd, X4, X0, X14
+	VSHUFPS      $0x88, X4, X0, X0
+	VADDPS       X14, X0, X0
+	VMULPS       X15, X0, X0
+	VMOVLPS      X0, (R8)
+	VMOVHPS      X0, 256(R8)
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	XORQ         R11, R11
+
+elements2:
+	VMOVUPS      (BX)(R11*4), Y8
+	VMOVUPS      (AX)(R11*4), Y9
+	VCVTPH2PS    (SI)(R11*2), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VCVTPH2PS    (DI)(R11*2), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VFMADD231PS  Y9, Y11, Y6
+	VMOVUPS      32(BX)(R11*4), Y8
+	VMOVUPS      32(AX)(R11*4), Y9
+	VCVTPH2PS    16(SI)(R11*2), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VCVTPH2PS    16(DI)(R11*2), Y11
+	VFMADD231PS  Y8, Y11, Y3
+	VFMADD231PS  Y9, Y11, Y7
+	ADDQ         $0x10, R11
+	CMPQ         R11, d+16(FP)
+	JB           elements2
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VUNPCKHPD    X2, X0, X14
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X14, X0, X0
+	VUNPCKHPD    X6, X4, X14
+	VUNPCKLPD    X6, X4, X4
+	VADDPS       X14, X4, X4
+	VSHUFPS      $0xdd, X4, X0, X14
+	VSHUFPS      $0x88, X4, X0, X0
+	VADDPS       X14, X0, X0
+	VMULPS       X15, X0, X0
+	VMOVLPS      X0, 512(R8)
+	VMOVHPS      X0, 768(R8)
+	ADDQ         $0x08, R8
+	ADDQ         $0x10, R9
+	SUBQ         $0x02, R10
+	JG           tile
+	VZEROUPPER
+	RET
+
+// func accumulateF16x4AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, F16C, FMA3
+TEXT ·accumulateF16x4AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+16, CX
+	JL   rest2
+
+columns2:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS (AX)(BX*1), Y2
+	VMOVUPS 32(AX)(BX*1), Y3
+	VMOVUPS (AX)(BX*2), Y4
+	VMOVUPS 32(AX)(BX*2), Y5
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS (SI)(BX*1), Y6
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS 32(SI)(BX*1), Y7
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values2:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VCVTPH2PS    (R9), Y8
+	VCVTPH2PS    16(R9), Y9
+	VBROADCASTSS (SI), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 256(SI), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 512(SI), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 768(SI), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values2
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, (AX)(BX*1)
+	VMOVUPS      Y3, 32(AX)(BX*1)
+	VMOVUPS      Y4, (AX)(BX*2)
+	VMOVUPS      Y5, 32(AX)(BX*2)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Y6, (SI)(BX*1)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Y7, 32(SI)(BX*1)
+	ADDQ         $+64, AX
+	ADDQ         $+32, DX
+	SUBQ         $+16, CX
+	JGE          columns2
+
+rest2:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF16x2AVX2(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, F16C, FMA3
+TEXT ·scoresF16x2AVX2(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Y15
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), CX
+	LEAQ         (CX)(AX*4), AX
+	MOVQ         out+0(FP), SI
+	MOVQ         offsets+32(FP), DI
+	MOVQ         n+40(FP), R8
+
+tile:
+	MOVQ   keys+24(FP), R9
+	MOVQ   (DI), DX
+	ADDQ   R9, DX
+	MOVQ   8(DI), BX
+	ADDQ   R9, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R9, R9
+
+elements0:
+	VMOVUPS      (CX)(R9*4), Y8
+	VMOVUPS      (AX)(R9*4), Y9
+	VCVTPH2PS    (DX)(R9*2), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VCVTPH2PS    (BX)(R9*2), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VFMADD231PS  Y9, Y11, Y6
+	VMOVUPS      32(CX)(R9*4), Y8
+	VMOVUPS      32(AX)(R9*4), Y9
+	VCVTPH2PS    16(DX)(R9*2), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VCVTPH2PS    16(BX)(R9*2), Y11
+	VFMADD231PS  Y8, Y11, Y3
+	VFMADD231PS  Y9, Y11, Y7
+	ADDQ         $0x10, R9
+	CMPQ         R9, d+16(FP)
+	JB           elements0
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VUNPCKHPD    X2, X0, X14
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X14, X0, X0
+	VUNPCKHPD    X6, X4, X14
+	VUNPCKLPD    X6, X4, X4
+	VADDPS       X14, X4, X4
+	VSHUFPS      $0xdd, X4, X0, X14
+	VSHUFPS      $0x88, X4, X0, X0
+	VADDPS       X14, X0, X0
+	VMULPS       X15, X0, X0
+	VMOVLPS      X0, (SI)
+	VMOVHPS      X0, 256(SI)
+	ADDQ         $0x08, SI
+	ADDQ         $0x10, DI
+	SUBQ         $0x02, R8
+	JG           tile
+	VZEROUPPER
+	RET
+
+// func accumulateF16x2AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, F16C, FMA3
+TEXT ·accumulateF16x2AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+32, CX
+	JL   rest4
+
+columns4:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS (AX)(BX*1), Y4
+	VMOVUPS 32(AX)(BX*1), Y5
+	VMOVUPS 64(AX)(BX*1), Y6
+	VMOVUPS 96(AX)(BX*1), Y7
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values4:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VCVTPH2PS    (R9), Y8
+	VCVTPH2PS    16(R9), Y9
+	VCVTPH2PS    32(R9), Y10
+	VCVTPH2PS    48(R9), Y11
+	VBROADCASTSS (SI), Y12
+	VFMADD231PS  Y8, Y12, Y0
+	VFMADD231PS  Y9, Y12, Y1
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 256(SI), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VFMADD231PS  Y9, Y12, Y5
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values4
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, (AX)(BX*1)
+	VMOVUPS      Y5, 32(AX)(BX*1)
+	VMOVUPS      Y6, 64(AX)(BX*1)
+	VMOVUPS      Y7, 96(AX)(BX*1)
+	ADDQ         $+128, AX
+	ADDQ         $+64, DX
+	SUBQ         $+32, CX
+	JGE          columns4
+
+rest4:
+	ADDQ $+32, CX
+	SUBQ $+16, CX
+	JL   rest2
+
+columns2:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS (AX)(BX*1), Y2
+	VMOVUPS 32(AX)(BX*1), Y3
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values2:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VCVTPH2PS    (R9), Y4
+	VCVTPH2PS    16(R9), Y5
+	VBROADCASTSS (SI), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 256(SI), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values2
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, (AX)(BX*1)
+	VMOVUPS      Y3, 32(AX)(BX*1)
+	ADDQ         $+64, AX
+	ADDQ         $+32, DX
+	SUBQ         $+16, CX
+	JGE          columns2
+
+rest2:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF16x1AVX2(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, F16C, FMA3
+TEXT ·scoresF16x1AVX2(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Y15
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), AX
+	MOVQ         out+0(FP), DI
+	MOVQ         offsets+32(FP), R8
+	MOVQ         n+40(FP), R9
+
+tile:
+	MOVQ   keys+24(FP), R10
+	MOVQ   (R8), CX
+	ADDQ   R10, CX
+	MOVQ   8(R8), DX
+	ADDQ   R10, DX
+	MOVQ   16(R8), BX
+	ADDQ   R10, BX
+	MOVQ   24(R8), SI
+	ADDQ   R10, SI
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	XORQ   R10, R10
+
+elements0:
+	VMOVUPS      (AX)(R10*4), Y8
+	VCVTPH2PS    (CX)(R10*2), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VCVTPH2PS    (DX)(R10*2), Y11
+	VFMADD231PS  Y8, Y11, Y2
+	VCVTPH2PS    (BX)(R10*2), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VCVTPH2PS    (SI)(R10*2), Y13
+	VFMADD231PS  Y8, Y13, Y6
+	VMOVUPS      32(AX)(R10*4), Y8
+	VCVTPH2PS    16(CX)(R10*2), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VCVTPH2PS    16(DX)(R10*2), Y11
+	VFMADD231PS  Y8, Y11, Y3
+	VCVTPH2PS    16(BX)(R10*2), Y12
+	VFMADD231PS  Y8, Y12, Y5
+	VCVTPH2PS    16(SI)(R10*2), Y13
+	VFMADD231PS  Y8, Y13, Y7
+	ADDQ         $0x10, R10
+	CMPQ         R10, d+16(FP)
+	JB           elements0
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VADDPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VADDPS       X7, X6, X6
+	VUNPCKHPD    X2, X0, X14
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X14, X0, X0
+	VUNPCKHPD    X6, X4, X14
+	VUNPCKLPD    X6, X4, X4
+	VADDPS       X14, X4, X4
+	VSHUFPS      $0xdd, X4, X0, X14
+	VSHUFPS      $0x88, X4, X0, X0
+	VADDPS       X14, X0, X0
+	VMULPS       X15, X0, X0
+	VMOVUPS      X0, (DI)
+	ADDQ         $0x10, DI
+	ADDQ         $0x20, R8
+	SUBQ         $0x04, R9
+	JG           tile
+	VZEROUPPER
+	RET
+
+// func accumulateF16x1AVX2(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, F16C, FMA3
+TEXT ·accumulateF16x1AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+64, CX
+	JL   rest8
+
+columns8:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS 64(AX), Y2
+	VMOVUPS 96(AX), Y3
+	VMOVUPS 128(AX), Y4
+	VMOVUPS 160(AX), Y5
+	VMOVUPS 192(AX), Y6
+	VMOVUPS 224(AX), Y7
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values8:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VCVTPH2PS    (R8), Y8
+	VCVTPH2PS    16(R8), Y9
+	VCVTPH2PS    32(R8), Y10
+	VCVTPH2PS    48(R8), Y11
+	VBROADCASTSS (BX), Y12
+	VFMADD231PS  Y8, Y12, Y0
+	VFMADD231PS  Y9, Y12, Y1
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VCVTPH2PS    64(R8), Y8
+	VCVTPH2PS    80(R8), Y9
+	VCVTPH2PS    96(R8), Y10
+	VCVTPH2PS    112(R8), Y11
+	VBROADCASTSS (BX), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VFMADD231PS  Y9, Y12, Y5
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values8
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	VMOVUPS      Y2, 64(AX)
+	VMOVUPS      Y3, 96(AX)
+	VMOVUPS      Y4, 128(AX)
+	VMOVUPS      Y5, 160(AX)
+	VMOVUPS      Y6, 192(AX)
+	VMOVUPS      Y7, 224(AX)
+	ADDQ         $+256, AX
+	ADDQ         $+128, DX
+	SUBQ         $+64, CX
+	JGE          columns8
+
+rest8:
+	ADDQ $+64, CX
+	SUBQ $+16, CX
+	JL   rest2
+
+columns2:
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values2:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VCVTPH2PS    (R8), Y2
+	VCVTPH2PS    16(R8), Y3
+	VBROADCASTSS (BX), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values2
+	VMOVUPS      Y0, (AX)
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         $+64, AX
+	ADDQ         $+32, DX
+	SUBQ         $+16, CX
+	JGE          columns2
+
+rest2:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func weightsAVX2(p *float32, rows int, tops *float32, totals *float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·weightsAVX2(SB), NOSPLIT, $0-32
+	MOVQ p+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ tops+16(FP), DX
+	MOVQ totals+24(FP), BX
+
+row:
+	VBROADCASTSS (DX), Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVUPS      (AX), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VORPS        Y3, Y1, Y1
+	VMAXPS       Y2, Y0, Y0
+	VMOVUPS      32(AX), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VORPS        Y3, Y1, Y1
+	VMAXPS       Y2, Y0, Y0
+	VMOVUPS      64(AX), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VORPS        Y3, Y1, Y1
+	VMAXPS       Y2, Y0, Y0
+	VMOVUPS      96(AX), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VORPS        Y3, Y1, Y1
+	VMAXPS       Y2, Y0, Y0
+	VMOVUPS      128(AX), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VORPS        Y3, Y1, Y1
+	VMAXPS       Y2, Y0, Y0
+	VMOVUPS      160(AX), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VORPS        Y3, Y1, Y1
+	VMAXPS       Y2, Y0, Y0
+	VMOVUPS      192(AX), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VORPS        Y3, Y1, Y1
+	VMAXPS       Y2, Y0, Y0
+	VMOVUPS      224(AX), Y2
+	VCMPPS       $0x03, Y2, Y2, Y3
+	VORPS        Y3, Y1, Y1
+	VMAXPS       Y2, Y0, Y0
+	VMOVMSKPS    Y1, SI
+	VEXTRACTF128 $0x01, Y0, X2
+	VMAXPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X2
+	VMAXPS       X2, X0, X0
+	VPERMILPS    $0xb1, X0, X2
+	VMAXPS       X2, X0, X0
+	TESTL        SI, SI
+	JZ           number
+	MOVL         $0x7fc00000, SI
+	VMOVD        SI, X0
+
+number:
+	VMOVSS       X0, (DX)
+	VBROADCASTSS X0, Y0
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VMOVUPS      (AX), Y2
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      expMost<>+0(SB), Y5
+	VMINPS       Y2, Y5, Y2
+	VMOVUPS      expLeast<>+0(SB), Y5
+	VMAXPS       Y2, Y5, Y2
+	VMOVUPS      round<>+0(SB), Y6
+	VMOVUPS      log2e<>+0(SB), Y3
+	VFMADD213PS  Y6, Y2, Y3
+	VMOVAPS      Y3, Y4
+	VSUBPS       Y6, Y3, Y3
+	VPSUBD       Y6, Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
+	VMOVUPS      exp5<>+0(SB), Y5
+	VFMADD213PS  exp4<>+0(SB), Y2, Y5
+	VFMADD213PS  exp3<>+0(SB), Y2, Y5
+	VFMADD213PS  exp2<>+0(SB), Y2, Y5
+	VFMADD213PS  exp1<>+0(SB), Y2, Y5
+	VFMADD213PS  exp0<>+0(SB), Y2, Y5
+	VMULPS       Y2, Y2, Y4
+	VFMADD213PS  Y2, Y4, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPADDD       bias<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y5, Y5
+	VPADDD       bias<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVAPS      Y5, Y2
+	VMOVUPS      Y2, (AX)
+	VADDPS       Y2, Y8, Y8
+	VMOVUPS      32(AX), Y2
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      expMost<>+0(SB), Y5
+	VMINPS       Y2, Y5, Y2
+	VMOVUPS      expLeast<>+0(SB), Y5
+	VMAXPS       Y2, Y5, Y2
+	VMOVUPS      round<>+0(SB), Y6
+	VMOVUPS      log2e<>+0(SB), Y3
+	VFMADD213PS  Y6, Y2, Y3
+	VMOVAPS      Y3, Y4
+	VSUBPS       Y6, Y3, Y3
+	VPSUBD       Y6, Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
+	VMOVUPS      exp5<>+0(SB), Y5
+	VFMADD213PS  exp4<>+0(SB), Y2, Y5
+	VFMADD213PS  exp3<>+0(SB), Y2, Y5
+	VFMADD213PS  exp2<>+0(SB), Y2, Y5
+	VFMADD213PS  exp1<>+0(SB), Y2, Y5
+	VFMADD213PS  exp0<>+0(SB), Y2, Y5
+	VMULPS       Y2, Y2, Y4
+	VFMADD213PS  Y2, Y4, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPADDD       bias<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y5, Y5
+	VPADDD       bias<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVAPS      Y5, Y2
+	VMOVUPS      Y2, 32(AX)
+	VADDPS       Y2, Y9, Y9
+	VMOVUPS      64(AX), Y2
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      expMost<>+0(SB), Y5
+	VMINPS       Y2, Y5, Y2
+	VMOVUPS      expLeast<>+0(SB), Y5
+	VMAXPS       Y2, Y5, Y2
+	VMOVUPS      round<>+0(SB), Y6
+	VMOVUPS      log2e<>+0(SB), Y3
+	VFMADD213PS  Y6, Y2, Y3
+	VMOVAPS      Y3, Y4
+	VSUBPS       Y6, Y3, Y3
+	VPSUBD       Y6, Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
+	VMOVUPS      exp5<>+0(SB), Y5
+	VFMADD213PS  exp4<>+0(SB), Y2, Y5
+	VFMADD213PS  exp3<>+0(SB), Y2, Y5
+	VFMADD213PS  exp2<>+0(SB), Y2, Y5
+	VFMADD213PS  exp1<>+0(SB), Y2, Y5
+	VFMADD213PS  exp0<>+0(SB), Y2, Y5
+	VMULPS       Y2, Y2, Y4
+	VFMADD213PS  Y2, Y4, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPADDD       bias<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y5, Y5
+	VPADDD       bias<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVAPS      Y5, Y2
+	VMOVUPS      Y2, 64(AX)
+	VADDPS       Y2, Y8, Y8
+	VMOVUPS      96(AX), Y2
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      expMost<>+0(SB), Y5
+	VMINPS       Y2, Y5, Y2
+	VMOVUPS      expLeast<>+0(SB), Y5
+	VMAXPS       Y2, Y5, Y2
+	VMOVUPS      round<>+0(SB), Y6
+	VMOVUPS      log2e<>+0(SB), Y3
+	VFMADD213PS  Y6, Y2, Y3
+	VMOVAPS      Y3, Y4
+	VSUBPS       Y6, Y3, Y3
+	VPSUBD       Y6, Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
+	VMOVUPS      exp5<>+0(SB), Y5
+	VFMADD213PS  exp4<>+0(SB), Y2, Y5
+	VFMADD213PS  exp3<>+0(SB), Y2, Y5
+	VFMADD213PS  exp2<>+0(SB), Y2, Y5
+	VFMADD213PS  exp1<>+0(SB), Y2, Y5
+	VFMADD213PS  exp0<>+0(SB), Y2, Y5
+	VMULPS       Y2, Y2, Y4
+	VFMADD213PS  Y2, Y4, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPADDD       bias<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y5, Y5
+	VPADDD       bias<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVAPS      Y5, Y2
+	VMOVUPS      Y2, 96(AX)
+	VADDPS       Y2, Y9, Y9
+	VMOVUPS      128(AX), Y2
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      expMost<>+0(SB), Y5
+	VMINPS       Y2, Y5, Y2
+	VMOVUPS      expLeast<>+0(SB), Y5
+	VMAXPS       Y2, Y5, Y2
+	VMOVUPS      round<>+0(SB), Y6
+	VMOVUPS      log2e<>+0(SB), Y3
+	VFMADD213PS  Y6, Y2, Y3
+	VMOVAPS      Y3, Y4
+	VSUBPS       Y6, Y3, Y3
+	VPSUBD       Y6, Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
+	VMOVUPS      exp5<>+0(SB), Y5
+	VFMADD213PS  exp4<>+0(SB), Y2, Y5
+	VFMADD213PS  exp3<>+0(SB), Y2, Y5
+	VFMADD213PS  exp2<>+0(SB), Y2, Y5
+	VFMADD213PS  exp1<>+0(SB), Y2, Y5
+	VFMADD213PS  exp0<>+0(SB), Y2, Y5
+	VMULPS       Y2, Y2, Y4
+	VFMADD213PS  Y2, Y4, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPADDD       bias<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y5, Y5
+	VPADDD       bias<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVAPS      Y5, Y2
+	VMOVUPS      Y2, 128(AX)
+	VADDPS       Y2, Y8, Y8
+	VMOVUPS      160(AX), Y2
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      expMost<>+0(SB), Y5
+	VMINPS       Y2, Y5, Y2
+	VMOVUPS      expLeast<>+0(SB), Y5
+	VMAXPS       Y2, Y5, Y2
+	VMOVUPS      round<>+0(SB), Y6
+	VMOVUPS      log2e<>+0(SB), Y3
+	VFMADD213PS  Y6, Y2, Y3
+	VMOVAPS      Y3, Y4
+	VSUBPS       Y6, Y3, Y3
+	VPSUBD       Y6, Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
+	VMOVUPS      exp5<>+0(SB), Y5
+	VFMADD213PS  exp4<>+0(SB), Y2, Y5
+	VFMADD213PS  exp3<>+0(SB), Y2, Y5
+	VFMADD213PS  exp2<>+0(SB), Y2, Y5
+	VFMADD213PS  exp1<>+0(SB), Y2, Y5
+	VFMADD213PS  exp0<>+0(SB), Y2, Y5
+	VMULPS       Y2, Y2, Y4
+	VFMADD213PS  Y2, Y4, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPADDD       bias<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y5, Y5
+	VPADDD       bias<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVAPS      Y5, Y2
+	VMOVUPS      Y2, 160(AX)
+	VADDPS       Y2, Y9, Y9
+	VMOVUPS      192(AX), Y2
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      expMost<>+0(SB), Y5
+	VMINPS       Y2, Y5, Y2
+	VMOVUPS      expLeast<>+0(SB), Y5
+	VMAXPS       Y2, Y5, Y2
+	VMOVUPS      round<>+0(SB), Y6
+	VMOVUPS      log2e<>+0(SB), Y3
+	VFMADD213PS  Y6, Y2, Y3
+	VMOVAPS      Y3, Y4
+	VSUBPS       Y6, Y3, Y3
+	VPSUBD       Y6, Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
+	VMOVUPS      exp5<>+0(SB), Y5
+	VFMADD213PS  exp4<>+0(SB), Y2, Y5
+	VFMADD213PS  exp3<>+0(SB), Y2, Y5
+	VFMADD213PS  exp2<>+0(SB), Y2, Y5
+	VFMADD213PS  exp1<>+0(SB), Y2, Y5
+	VFMADD213PS  exp0<>+0(SB), Y2, Y5
+	VMULPS       Y2, Y2, Y4
+	VFMADD213PS  Y2, Y4, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPADDD       bias<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y5, Y5
+	VPADDD       bias<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVAPS      Y5, Y2
+	VMOVUPS      Y2, 192(AX)
+	VADDPS       Y2, Y8, Y8
+	VMOVUPS      224(AX), Y2
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      expMost<>+0(SB), Y5
+	VMINPS       Y2, Y5, Y2
+	VMOVUPS      expLeast<>+0(SB), Y5
+	VMAXPS       Y2, Y5, Y2
+	VMOVUPS      round<>+0(SB), Y6
+	VMOVUPS      log2e<>+0(SB), Y3
+	VFMADD213PS  Y6, Y2, Y3
+	VMOVAPS      Y3, Y4
+	VSUBPS       Y6, Y3, Y3
+	VPSUBD       Y6, Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y2
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y2
+	VMOVUPS      exp5<>+0(SB), Y5
+	VFMADD213PS  exp4<>+0(SB), Y2, Y5
+	VFMADD213PS  exp3<>+0(SB), Y2, Y5
+	VFMADD213PS  exp2<>+0(SB), Y2, Y5
+	VFMADD213PS  exp1<>+0(SB), Y2, Y5
+	VFMADD213PS  exp0<>+0(SB), Y2, Y5
+	VMULPS       Y2, Y2, Y4
+	VFMADD213PS  Y2, Y4, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VPSRAD       $0x01, Y6, Y3
+	VPSUBD       Y3, Y6, Y6
+	VPADDD       bias<>+0(SB), Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VMULPS       Y3, Y5, Y5
+	VPADDD       bias<>+0(SB), Y6, Y6
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMOVAPS      Y5, Y2
+	VMOVUPS      Y2, 224(AX)
+	VADDPS       Y2, Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X9
+	VADDPS       X9, X8, X8
+	VPERMILPS    $0x4e, X8, X9
+	VADDPS       X9, X8, X8
+	VPERMILPS    $0xb1, X8, X9
+	VADDPS       X9, X8, X8
+	VMOVSS       X8, (BX)
+	ADDQ         $+256, AX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         CX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func widenAVX2(dst *float32, d int, src *byte, offsets *int, n int)
+// Requires: AVX, F16C
+TEXT ·widenAVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+16(FP), CX
+	MOVQ offsets+24(FP), DX
+	MOVQ n+32(FP), BX
+
+row:
+	MOVQ (DX), SI
+	ADDQ CX, SI
+	MOVQ d+8(FP), DI
+
+elements:
+	VCVTPH2PS (SI), Y0
+	VMOVUPS   Y0, (AX)
+	VCVTPH2PS 16(SI), Y1
+	VMOVUPS   Y1, 32(AX)
+	ADDQ      $0x20, SI
+	ADDQ      $0x40, AX
+	SUBQ      $0x10, DI
+	JNZ       elements
+	ADDQ      $0x08, DX
+	DECQ      BX
+	JNZ       row
+	VZEROUPPER
+	RET
+
+// func addAVX512(out *float32, x *float32, y *float32, n int)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·add512(SB), NOSPLIT, $0-32
+TEXT ·addAVX512(SB), NOSPLIT, $0-32
 	MOVQ out+0(FP), AX
 	MOVQ x+8(FP), CX
 	MOVQ y+16(FP), DX
@@ -1751,9 +3247,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func sub512(out *float32, x *float32, y *float32, n int)
+// func subAVX512(out *float32, x *float32, y *float32, n int)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·sub512(SB), NOSPLIT, $0-32
+TEXT ·subAVX512(SB), NOSPLIT, $0-32
 	MOVQ out+0(FP), AX
 	MOVQ x+8(FP), CX
 	MOVQ y+16(FP), DX
@@ -1787,9 +3283,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func mul512(out *float32, x *float32, y *float32, n int)
+// func mulAVX512(out *float32, x *float32, y *float32, n int)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·mul512(SB), NOSPLIT, $0-32
+TEXT ·mulAVX512(SB), NOSPLIT, $0-32
 	MOVQ out+0(FP), AX
 	MOVQ x+8(FP), CX
 	MOVQ y+16(FP), DX
@@ -1823,9 +3319,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func swiglu512(out *float32, x *float32, y *float32, n int)
+// func swigluAVX512(out *float32, x *float32, y *float32, n int)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
-TEXT ·swiglu512(SB), NOSPLIT, $0-32
+TEXT ·swigluAVX512(SB), NOSPLIT, $0-32
 	MOVQ out+0(FP), AX
 	MOVQ x+8(FP), CX
 	MOVQ y+16(FP), DX
@@ -1947,9 +3443,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func geglu512(out *float32, x *float32, y *float32, n int)
+// func gegluAVX512(out *float32, x *float32, y *float32, n int)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
-TEXT ·geglu512(SB), NOSPLIT, $0-32
+TEXT ·gegluAVX512(SB), NOSPLIT, $0-32
 	MOVQ out+0(FP), AX
 	MOVQ x+8(FP), CX
 	MOVQ y+16(FP), DX
@@ -2127,9 +3623,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func scale512(out *float32, x *float32, n int, c float32)
+// func scaleAVX512(out *float32, x *float32, n int, c float32)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·scale512(SB), NOSPLIT, $0-28
+TEXT ·scaleAVX512(SB), NOSPLIT, $0-28
 	MOVQ         out+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
@@ -2161,9 +3657,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func softCap512(out *float32, x *float32, n int, c float32)
+// func softCapAVX512(out *float32, x *float32, n int, c float32)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·softCap512(SB), NOSPLIT, $0-28
+TEXT ·softCapAVX512(SB), NOSPLIT, $0-28
 	MOVQ         out+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
@@ -2275,9 +3771,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func weigh512(out *float32, x *float32, w *float32, n int, scale float32)
+// func weighAVX512(out *float32, x *float32, w *float32, n int, scale float32)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·weigh512(SB), NOSPLIT, $0-36
+TEXT ·weighAVX512(SB), NOSPLIT, $0-36
 	MOVQ         out+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         w+16(FP), DX
@@ -2314,9 +3810,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func squares512(sums *float64, x *float32, n int)
+// func squaresAVX512(sums *float64, x *float32, n int)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
-TEXT ·squares512(SB), NOSPLIT, $0-24
+TEXT ·squaresAVX512(SB), NOSPLIT, $0-24
 	MOVQ    x+8(FP), AX
 	MOVQ    n+16(FP), CX
 	MOVQ    sums+0(FP), DX
@@ -2357,9 +3853,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func exps512(sums *float64, x *float32, n int, top float32)
+// func expsAVX512(sums *float64, x *float32, n int, top float32)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2
-TEXT ·exps512(SB), NOSPLIT, $0-28
+TEXT ·expsAVX512(SB), NOSPLIT, $0-28
 	MOVQ         x+8(FP), AX
 	VBROADCASTSS top+24(FP), Z1
 	MOVQ         n+16(FP), CX
@@ -2446,9 +3942,9 @@ done:
 	VZEROUPPER
 	RET
 
-// func most512(x *float32, n int) float32
+// func mostAVX512(x *float32, n int) float32
 // Requires: AVX, AVX512DQ, AVX512F, BMI2, SSE
-TEXT ·most512(SB), NOSPLIT, $0-20
+TEXT ·mostAVX512(SB), NOSPLIT, $0-20
 	MOVQ    x+0(FP), AX
 	MOVQ    n+8(FP), CX
 	VMOVUPS negInf<>+0(SB), Z6
@@ -2498,5 +3994,1938 @@ done:
 
 number:
 	MOVSS X2, ret+16(FP)
+	VZEROUPPER
+	RET
+
+// func scoresF32x4AVX512(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·scoresF32x4AVX512(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Z15
+	VMOVAPS      Z15, Z31
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), CX
+	LEAQ         (CX)(AX*4), DX
+	LEAQ         (DX)(AX*4), BX
+	LEAQ         (BX)(AX*4), AX
+	MOVQ         out+0(FP), R10
+	MOVQ         offsets+32(FP), R11
+	MOVQ         n+40(FP), R12
+
+tile:
+	MOVQ   keys+24(FP), R13
+	MOVQ   (R11), SI
+	ADDQ   R13, SI
+	MOVQ   8(R11), DI
+	ADDQ   R13, DI
+	MOVQ   16(R11), R8
+	ADDQ   R13, R8
+	MOVQ   24(R11), R9
+	ADDQ   R13, R9
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	XORQ   R13, R13
+
+elements0:
+	VMOVUPS       (CX)(R13*4), Z24
+	VMOVUPS       (DX)(R13*4), Z25
+	VMOVUPS       (BX)(R13*4), Z26
+	VMOVUPS       (AX)(R13*4), Z27
+	VMOVUPS       (SI)(R13*4), Z16
+	VFMADD231PS   Z24, Z16, Z0
+	VFMADD231PS   Z25, Z16, Z1
+	VFMADD231PS   Z26, Z16, Z2
+	VFMADD231PS   Z27, Z16, Z3
+	VMOVUPS       (DI)(R13*4), Z17
+	VFMADD231PS   Z24, Z17, Z4
+	VFMADD231PS   Z25, Z17, Z5
+	VFMADD231PS   Z26, Z17, Z6
+	VFMADD231PS   Z27, Z17, Z7
+	VMOVUPS       (R8)(R13*4), Z18
+	VFMADD231PS   Z24, Z18, Z8
+	VFMADD231PS   Z25, Z18, Z9
+	VFMADD231PS   Z26, Z18, Z10
+	VFMADD231PS   Z27, Z18, Z11
+	VMOVUPS       (R9)(R13*4), Z19
+	VFMADD231PS   Z24, Z19, Z12
+	VFMADD231PS   Z25, Z19, Z13
+	VFMADD231PS   Z26, Z19, Z14
+	VFMADD231PS   Z27, Z19, Z15
+	ADDQ          $0x10, R13
+	CMPQ          R13, d+16(FP)
+	JB            elements0
+	VSHUFF64X2    $0xee, Z1, Z0, Z16
+	VSHUFF64X2    $0x44, Z1, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z3, Z2, Z16
+	VSHUFF64X2    $0x44, Z3, Z2, Z2
+	VADDPS        Z16, Z2, Z2
+	VSHUFF64X2    $0xdd, Z2, Z0, Z16
+	VSHUFF64X2    $0x88, Z2, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z5, Z4, Z16
+	VSHUFF64X2    $0x44, Z5, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z7, Z6, Z16
+	VSHUFF64X2    $0x44, Z7, Z6, Z6
+	VADDPS        Z16, Z6, Z6
+	VSHUFF64X2    $0xdd, Z6, Z4, Z16
+	VSHUFF64X2    $0x88, Z6, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z9, Z8, Z16
+	VSHUFF64X2    $0x44, Z9, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z11, Z10, Z16
+	VSHUFF64X2    $0x44, Z11, Z10, Z10
+	VADDPS        Z16, Z10, Z10
+	VSHUFF64X2    $0xdd, Z10, Z8, Z16
+	VSHUFF64X2    $0x88, Z10, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z13, Z12, Z16
+	VSHUFF64X2    $0x44, Z13, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VSHUFF64X2    $0xee, Z15, Z14, Z16
+	VSHUFF64X2    $0x44, Z15, Z14, Z14
+	VADDPS        Z16, Z14, Z14
+	VSHUFF64X2    $0xdd, Z14, Z12, Z16
+	VSHUFF64X2    $0x88, Z14, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VUNPCKHPD     Z4, Z0, Z16
+	VUNPCKLPD     Z4, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VUNPCKHPD     Z12, Z8, Z16
+	VUNPCKLPD     Z12, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFPS       $0xdd, Z8, Z0, Z16
+	VSHUFPS       $0x88, Z8, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VMULPS        Z31, Z0, Z0
+	VMOVUPS       X0, (R10)
+	VEXTRACTF32X4 $0x01, Z0, 256(R10)
+	VEXTRACTF32X4 $0x02, Z0, 512(R10)
+	VEXTRACTF32X4 $0x03, Z0, 768(R10)
+	ADDQ          $0x10, R10
+	ADDQ          $0x20, R11
+	SUBQ          $0x04, R12
+	JG            tile
+	VZEROUPPER
+	RET
+
+// func accumulateF32x4AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·accumulateF32x4AVX512(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+64, CX
+	JL   rest4
+
+columns4:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS (AX)(BX*1), Z4
+	VMOVUPS 64(AX)(BX*1), Z5
+	VMOVUPS 128(AX)(BX*1), Z6
+	VMOVUPS 192(AX)(BX*1), Z7
+	VMOVUPS (AX)(BX*2), Z8
+	VMOVUPS 64(AX)(BX*2), Z9
+	VMOVUPS 128(AX)(BX*2), Z10
+	VMOVUPS 192(AX)(BX*2), Z11
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS (SI)(BX*1), Z12
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS 64(SI)(BX*1), Z13
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS 128(SI)(BX*1), Z14
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS 192(SI)(BX*1), Z15
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values4:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VMOVUPS      (R9), Z16
+	VMOVUPS      64(R9), Z17
+	VMOVUPS      128(R9), Z18
+	VMOVUPS      192(R9), Z19
+	VBROADCASTSS (SI), Z20
+	VFMADD231PS  Z16, Z20, Z0
+	VFMADD231PS  Z17, Z20, Z1
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS 256(SI), Z20
+	VFMADD231PS  Z16, Z20, Z4
+	VFMADD231PS  Z17, Z20, Z5
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS 512(SI), Z20
+	VFMADD231PS  Z16, Z20, Z8
+	VFMADD231PS  Z17, Z20, Z9
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VBROADCASTSS 768(SI), Z20
+	VFMADD231PS  Z16, Z20, Z12
+	VFMADD231PS  Z17, Z20, Z13
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values4
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	VMOVUPS      Z4, (AX)(BX*1)
+	VMOVUPS      Z5, 64(AX)(BX*1)
+	VMOVUPS      Z6, 128(AX)(BX*1)
+	VMOVUPS      Z7, 192(AX)(BX*1)
+	VMOVUPS      Z8, (AX)(BX*2)
+	VMOVUPS      Z9, 64(AX)(BX*2)
+	VMOVUPS      Z10, 128(AX)(BX*2)
+	VMOVUPS      Z11, 192(AX)(BX*2)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z12, (SI)(BX*1)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z13, 64(SI)(BX*1)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z14, 128(SI)(BX*1)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z15, 192(SI)(BX*1)
+	ADDQ         $+256, AX
+	ADDQ         $+256, DX
+	SUBQ         $+64, CX
+	JGE          columns4
+
+rest4:
+	ADDQ $+64, CX
+	SUBQ $+16, CX
+	JL   rest1
+
+columns1:
+	VMOVUPS (AX), Z0
+	VMOVUPS (AX)(BX*1), Z1
+	VMOVUPS (AX)(BX*2), Z2
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS (SI)(BX*1), Z3
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values1:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VMOVUPS      (R9), Z4
+	VBROADCASTSS (SI), Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VBROADCASTSS 256(SI), Z5
+	VFMADD231PS  Z4, Z5, Z1
+	VBROADCASTSS 512(SI), Z5
+	VFMADD231PS  Z4, Z5, Z2
+	VBROADCASTSS 768(SI), Z5
+	VFMADD231PS  Z4, Z5, Z3
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values1
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, (AX)(BX*1)
+	VMOVUPS      Z2, (AX)(BX*2)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z3, (SI)(BX*1)
+	ADDQ         $+64, AX
+	ADDQ         $+64, DX
+	SUBQ         $+16, CX
+	JGE          columns1
+
+rest1:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF32x2AVX512(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·scoresF32x2AVX512(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Z15
+	VMOVAPS      Z15, Z31
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), CX
+	LEAQ         (CX)(AX*4), AX
+	MOVQ         out+0(FP), R12
+	MOVQ         offsets+32(FP), R13
+	MOVQ         n+40(FP), R14
+
+tile:
+	MOVQ   keys+24(FP), R15
+	MOVQ   (R13), DX
+	ADDQ   R15, DX
+	MOVQ   8(R13), BX
+	ADDQ   R15, BX
+	MOVQ   16(R13), SI
+	ADDQ   R15, SI
+	MOVQ   24(R13), DI
+	ADDQ   R15, DI
+	MOVQ   32(R13), R8
+	ADDQ   R15, R8
+	MOVQ   40(R13), R9
+	ADDQ   R15, R9
+	MOVQ   48(R13), R10
+	ADDQ   R15, R10
+	MOVQ   56(R13), R11
+	ADDQ   R15, R11
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	XORQ   R15, R15
+
+elements0:
+	VMOVUPS       (CX)(R15*4), Z24
+	VMOVUPS       (AX)(R15*4), Z25
+	VMOVUPS       (DX)(R15*4), Z16
+	VFMADD231PS   Z24, Z16, Z0
+	VFMADD231PS   Z25, Z16, Z1
+	VMOVUPS       (BX)(R15*4), Z17
+	VFMADD231PS   Z24, Z17, Z4
+	VFMADD231PS   Z25, Z17, Z5
+	VMOVUPS       (SI)(R15*4), Z18
+	VFMADD231PS   Z24, Z18, Z8
+	VFMADD231PS   Z25, Z18, Z9
+	VMOVUPS       (DI)(R15*4), Z19
+	VFMADD231PS   Z24, Z19, Z12
+	VFMADD231PS   Z25, Z19, Z13
+	VMOVUPS       (R8)(R15*4), Z20
+	VFMADD231PS   Z24, Z20, Z2
+	VFMADD231PS   Z25, Z20, Z3
+	VMOVUPS       (R9)(R15*4), Z21
+	VFMADD231PS   Z24, Z21, Z6
+	VFMADD231PS   Z25, Z21, Z7
+	VMOVUPS       (R10)(R15*4), Z22
+	VFMADD231PS   Z24, Z22, Z10
+	VFMADD231PS   Z25, Z22, Z11
+	VMOVUPS       (R11)(R15*4), Z23
+	VFMADD231PS   Z24, Z23, Z14
+	VFMADD231PS   Z25, Z23, Z15
+	ADDQ          $0x10, R15
+	CMPQ          R15, d+16(FP)
+	JB            elements0
+	VSHUFF64X2    $0xee, Z1, Z0, Z16
+	VSHUFF64X2    $0x44, Z1, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z3, Z2, Z16
+	VSHUFF64X2    $0x44, Z3, Z2, Z2
+	VADDPS        Z16, Z2, Z2
+	VSHUFF64X2    $0xdd, Z2, Z0, Z16
+	VSHUFF64X2    $0x88, Z2, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z5, Z4, Z16
+	VSHUFF64X2    $0x44, Z5, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z7, Z6, Z16
+	VSHUFF64X2    $0x44, Z7, Z6, Z6
+	VADDPS        Z16, Z6, Z6
+	VSHUFF64X2    $0xdd, Z6, Z4, Z16
+	VSHUFF64X2    $0x88, Z6, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z9, Z8, Z16
+	VSHUFF64X2    $0x44, Z9, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z11, Z10, Z16
+	VSHUFF64X2    $0x44, Z11, Z10, Z10
+	VADDPS        Z16, Z10, Z10
+	VSHUFF64X2    $0xdd, Z10, Z8, Z16
+	VSHUFF64X2    $0x88, Z10, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z13, Z12, Z16
+	VSHUFF64X2    $0x44, Z13, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VSHUFF64X2    $0xee, Z15, Z14, Z16
+	VSHUFF64X2    $0x44, Z15, Z14, Z14
+	VADDPS        Z16, Z14, Z14
+	VSHUFF64X2    $0xdd, Z14, Z12, Z16
+	VSHUFF64X2    $0x88, Z14, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VUNPCKHPD     Z4, Z0, Z16
+	VUNPCKLPD     Z4, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VUNPCKHPD     Z12, Z8, Z16
+	VUNPCKLPD     Z12, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFPS       $0xdd, Z8, Z0, Z16
+	VSHUFPS       $0x88, Z8, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VMULPS        Z31, Z0, Z0
+	VMOVUPS       X0, (R12)
+	VEXTRACTF32X4 $0x01, Z0, 256(R12)
+	VEXTRACTF32X4 $0x02, Z0, 16(R12)
+	VEXTRACTF32X4 $0x03, Z0, 272(R12)
+	ADDQ          $0x20, R12
+	ADDQ          $0x40, R13
+	SUBQ          $0x08, R14
+	JG            tile
+	VZEROUPPER
+	RET
+
+// func accumulateF32x2AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·accumulateF32x2AVX512(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+128, CX
+	JL   rest8
+
+columns8:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS 256(AX), Z4
+	VMOVUPS 320(AX), Z5
+	VMOVUPS 384(AX), Z6
+	VMOVUPS 448(AX), Z7
+	VMOVUPS (AX)(BX*1), Z8
+	VMOVUPS 64(AX)(BX*1), Z9
+	VMOVUPS 128(AX)(BX*1), Z10
+	VMOVUPS 192(AX)(BX*1), Z11
+	VMOVUPS 256(AX)(BX*1), Z12
+	VMOVUPS 320(AX)(BX*1), Z13
+	VMOVUPS 384(AX)(BX*1), Z14
+	VMOVUPS 448(AX)(BX*1), Z15
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values8:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VMOVUPS      (R9), Z16
+	VMOVUPS      64(R9), Z17
+	VMOVUPS      128(R9), Z18
+	VMOVUPS      192(R9), Z19
+	VBROADCASTSS (SI), Z20
+	VFMADD231PS  Z16, Z20, Z0
+	VFMADD231PS  Z17, Z20, Z1
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS 256(SI), Z20
+	VFMADD231PS  Z16, Z20, Z8
+	VFMADD231PS  Z17, Z20, Z9
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VMOVUPS      256(R9), Z16
+	VMOVUPS      320(R9), Z17
+	VMOVUPS      384(R9), Z18
+	VMOVUPS      448(R9), Z19
+	VBROADCASTSS (SI), Z20
+	VFMADD231PS  Z16, Z20, Z4
+	VFMADD231PS  Z17, Z20, Z5
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS 256(SI), Z20
+	VFMADD231PS  Z16, Z20, Z12
+	VFMADD231PS  Z17, Z20, Z13
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values8
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	VMOVUPS      Z4, 256(AX)
+	VMOVUPS      Z5, 320(AX)
+	VMOVUPS      Z6, 384(AX)
+	VMOVUPS      Z7, 448(AX)
+	VMOVUPS      Z8, (AX)(BX*1)
+	VMOVUPS      Z9, 64(AX)(BX*1)
+	VMOVUPS      Z10, 128(AX)(BX*1)
+	VMOVUPS      Z11, 192(AX)(BX*1)
+	VMOVUPS      Z12, 256(AX)(BX*1)
+	VMOVUPS      Z13, 320(AX)(BX*1)
+	VMOVUPS      Z14, 384(AX)(BX*1)
+	VMOVUPS      Z15, 448(AX)(BX*1)
+	ADDQ         $+512, AX
+	ADDQ         $+512, DX
+	SUBQ         $+128, CX
+	JGE          columns8
+
+rest8:
+	ADDQ $+128, CX
+	SUBQ $+64, CX
+	JL   rest4
+
+columns4:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS (AX)(BX*1), Z4
+	VMOVUPS 64(AX)(BX*1), Z5
+	VMOVUPS 128(AX)(BX*1), Z6
+	VMOVUPS 192(AX)(BX*1), Z7
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values4:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VMOVUPS      (R9), Z8
+	VMOVUPS      64(R9), Z9
+	VMOVUPS      128(R9), Z10
+	VMOVUPS      192(R9), Z11
+	VBROADCASTSS (SI), Z12
+	VFMADD231PS  Z8, Z12, Z0
+	VFMADD231PS  Z9, Z12, Z1
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS 256(SI), Z12
+	VFMADD231PS  Z8, Z12, Z4
+	VFMADD231PS  Z9, Z12, Z5
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values4
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	VMOVUPS      Z4, (AX)(BX*1)
+	VMOVUPS      Z5, 64(AX)(BX*1)
+	VMOVUPS      Z6, 128(AX)(BX*1)
+	VMOVUPS      Z7, 192(AX)(BX*1)
+	ADDQ         $+256, AX
+	ADDQ         $+256, DX
+	SUBQ         $+64, CX
+	JGE          columns4
+
+rest4:
+	ADDQ $+64, CX
+	SUBQ $+16, CX
+	JL   rest1
+
+columns1:
+	VMOVUPS (AX), Z0
+	VMOVUPS (AX)(BX*1), Z1
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values1:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VMOVUPS      (R9), Z2
+	VBROADCASTSS (SI), Z3
+	VFMADD231PS  Z2, Z3, Z0
+	VBROADCASTSS 256(SI), Z3
+	VFMADD231PS  Z2, Z3, Z1
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values1
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, (AX)(BX*1)
+	ADDQ         $+64, AX
+	ADDQ         $+64, DX
+	SUBQ         $+16, CX
+	JGE          columns1
+
+rest1:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF32x1AVX512(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·scoresF32x1AVX512(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Z15
+	VMOVAPS      Z15, Z31
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), AX
+	MOVQ         out+0(FP), R11
+	MOVQ         offsets+32(FP), R12
+	MOVQ         n+40(FP), R13
+
+tile:
+	MOVQ   keys+24(FP), R14
+	MOVQ   (R12), CX
+	ADDQ   R14, CX
+	MOVQ   8(R12), DX
+	ADDQ   R14, DX
+	MOVQ   16(R12), BX
+	ADDQ   R14, BX
+	MOVQ   24(R12), SI
+	ADDQ   R14, SI
+	MOVQ   32(R12), DI
+	ADDQ   R14, DI
+	MOVQ   40(R12), R8
+	ADDQ   R14, R8
+	MOVQ   48(R12), R9
+	ADDQ   R14, R9
+	MOVQ   56(R12), R10
+	ADDQ   R14, R10
+	VPXORD Z0, Z0, Z0
+	VPXORD Z4, Z4, Z4
+	VPXORD Z8, Z8, Z8
+	VPXORD Z12, Z12, Z12
+	VPXORD Z1, Z1, Z1
+	VPXORD Z5, Z5, Z5
+	VPXORD Z9, Z9, Z9
+	VPXORD Z13, Z13, Z13
+	XORQ   R14, R14
+
+elements0:
+	VMOVUPS     (AX)(R14*4), Z24
+	VMOVUPS     (CX)(R14*4), Z16
+	VFMADD231PS Z24, Z16, Z0
+	VMOVUPS     (DX)(R14*4), Z17
+	VFMADD231PS Z24, Z17, Z4
+	VMOVUPS     (BX)(R14*4), Z18
+	VFMADD231PS Z24, Z18, Z8
+	VMOVUPS     (SI)(R14*4), Z19
+	VFMADD231PS Z24, Z19, Z12
+	VMOVUPS     (DI)(R14*4), Z20
+	VFMADD231PS Z24, Z20, Z1
+	VMOVUPS     (R8)(R14*4), Z21
+	VFMADD231PS Z24, Z21, Z5
+	VMOVUPS     (R9)(R14*4), Z22
+	VFMADD231PS Z24, Z22, Z9
+	VMOVUPS     (R10)(R14*4), Z23
+	VFMADD231PS Z24, Z23, Z13
+	ADDQ        $0x10, R14
+	CMPQ        R14, d+16(FP)
+	JB          elements0
+	MOVQ        keys+24(FP), R14
+	MOVQ        64(R12), CX
+	ADDQ        R14, CX
+	MOVQ        72(R12), DX
+	ADDQ        R14, DX
+	MOVQ        80(R12), BX
+	ADDQ        R14, BX
+	MOVQ        88(R12), SI
+	ADDQ        R14, SI
+	MOVQ        96(R12), DI
+	ADDQ        R14, DI
+	MOVQ        104(R12), R8
+	ADDQ        R14, R8
+	MOVQ        112(R12), R9
+	ADDQ        R14, R9
+	MOVQ        120(R12), R10
+	ADDQ        R14, R10
+	VPXORD      Z2, Z2, Z2
+	VPXORD      Z6, Z6, Z6
+	VPXORD      Z10, Z10, Z10
+	VPXORD      Z14, Z14, Z14
+	VPXORD      Z3, Z3, Z3
+	VPXORD      Z7, Z7, Z7
+	VPXORD      Z11, Z11, Z11
+	VPXORD      Z15, Z15, Z15
+	XORQ        R14, R14
+
+elements8:
+	VMOVUPS       (AX)(R14*4), Z24
+	VMOVUPS       (CX)(R14*4), Z16
+	VFMADD231PS   Z24, Z16, Z2
+	VMOVUPS       (DX)(R14*4), Z17
+	VFMADD231PS   Z24, Z17, Z6
+	VMOVUPS       (BX)(R14*4), Z18
+	VFMADD231PS   Z24, Z18, Z10
+	VMOVUPS       (SI)(R14*4), Z19
+	VFMADD231PS   Z24, Z19, Z14
+	VMOVUPS       (DI)(R14*4), Z20
+	VFMADD231PS   Z24, Z20, Z3
+	VMOVUPS       (R8)(R14*4), Z21
+	VFMADD231PS   Z24, Z21, Z7
+	VMOVUPS       (R9)(R14*4), Z22
+	VFMADD231PS   Z24, Z22, Z11
+	VMOVUPS       (R10)(R14*4), Z23
+	VFMADD231PS   Z24, Z23, Z15
+	ADDQ          $0x10, R14
+	CMPQ          R14, d+16(FP)
+	JB            elements8
+	VSHUFF64X2    $0xee, Z1, Z0, Z16
+	VSHUFF64X2    $0x44, Z1, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z3, Z2, Z16
+	VSHUFF64X2    $0x44, Z3, Z2, Z2
+	VADDPS        Z16, Z2, Z2
+	VSHUFF64X2    $0xdd, Z2, Z0, Z16
+	VSHUFF64X2    $0x88, Z2, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z5, Z4, Z16
+	VSHUFF64X2    $0x44, Z5, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z7, Z6, Z16
+	VSHUFF64X2    $0x44, Z7, Z6, Z6
+	VADDPS        Z16, Z6, Z6
+	VSHUFF64X2    $0xdd, Z6, Z4, Z16
+	VSHUFF64X2    $0x88, Z6, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z9, Z8, Z16
+	VSHUFF64X2    $0x44, Z9, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z11, Z10, Z16
+	VSHUFF64X2    $0x44, Z11, Z10, Z10
+	VADDPS        Z16, Z10, Z10
+	VSHUFF64X2    $0xdd, Z10, Z8, Z16
+	VSHUFF64X2    $0x88, Z10, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z13, Z12, Z16
+	VSHUFF64X2    $0x44, Z13, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VSHUFF64X2    $0xee, Z15, Z14, Z16
+	VSHUFF64X2    $0x44, Z15, Z14, Z14
+	VADDPS        Z16, Z14, Z14
+	VSHUFF64X2    $0xdd, Z14, Z12, Z16
+	VSHUFF64X2    $0x88, Z14, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VUNPCKHPD     Z4, Z0, Z16
+	VUNPCKLPD     Z4, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VUNPCKHPD     Z12, Z8, Z16
+	VUNPCKLPD     Z12, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFPS       $0xdd, Z8, Z0, Z16
+	VSHUFPS       $0x88, Z8, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VMULPS        Z31, Z0, Z0
+	VMOVUPS       X0, (R11)
+	VEXTRACTF32X4 $0x01, Z0, 16(R11)
+	VEXTRACTF32X4 $0x02, Z0, 32(R11)
+	VEXTRACTF32X4 $0x03, Z0, 48(R11)
+	ADDQ          $0x40, R11
+	ADDQ          $0x80, R12
+	SUBQ          $0x10, R13
+	JG            tile
+	VZEROUPPER
+	RET
+
+// func accumulateF32x1AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·accumulateF32x1AVX512(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+128, CX
+	JL   rest8
+
+columns8:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS 256(AX), Z4
+	VMOVUPS 320(AX), Z5
+	VMOVUPS 384(AX), Z6
+	VMOVUPS 448(AX), Z7
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values8:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Z8
+	VMOVUPS      64(R8), Z9
+	VMOVUPS      128(R8), Z10
+	VMOVUPS      192(R8), Z11
+	VBROADCASTSS (BX), Z12
+	VFMADD231PS  Z8, Z12, Z0
+	VFMADD231PS  Z9, Z12, Z1
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VMOVUPS      256(R8), Z8
+	VMOVUPS      320(R8), Z9
+	VMOVUPS      384(R8), Z10
+	VMOVUPS      448(R8), Z11
+	VBROADCASTSS (BX), Z12
+	VFMADD231PS  Z8, Z12, Z4
+	VFMADD231PS  Z9, Z12, Z5
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values8
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	VMOVUPS      Z4, 256(AX)
+	VMOVUPS      Z5, 320(AX)
+	VMOVUPS      Z6, 384(AX)
+	VMOVUPS      Z7, 448(AX)
+	ADDQ         $+512, AX
+	ADDQ         $+512, DX
+	SUBQ         $+128, CX
+	JGE          columns8
+
+rest8:
+	ADDQ $+128, CX
+	SUBQ $+64, CX
+	JL   rest4
+
+columns4:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values4:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Z4
+	VMOVUPS      64(R8), Z5
+	VMOVUPS      128(R8), Z6
+	VMOVUPS      192(R8), Z7
+	VBROADCASTSS (BX), Z8
+	VFMADD231PS  Z4, Z8, Z0
+	VFMADD231PS  Z5, Z8, Z1
+	VFMADD231PS  Z6, Z8, Z2
+	VFMADD231PS  Z7, Z8, Z3
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values4
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	ADDQ         $+256, AX
+	ADDQ         $+256, DX
+	SUBQ         $+64, CX
+	JGE          columns4
+
+rest4:
+	ADDQ $+64, CX
+	SUBQ $+16, CX
+	JL   rest1
+
+columns1:
+	VMOVUPS (AX), Z0
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values1:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VMOVUPS      (R8), Z1
+	VBROADCASTSS (BX), Z2
+	VFMADD231PS  Z1, Z2, Z0
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values1
+	VMOVUPS      Z0, (AX)
+	ADDQ         $+64, AX
+	ADDQ         $+64, DX
+	SUBQ         $+16, CX
+	JGE          columns1
+
+rest1:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF16x4AVX512(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·scoresF16x4AVX512(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Z15
+	VMOVAPS      Z15, Z31
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), CX
+	LEAQ         (CX)(AX*4), DX
+	LEAQ         (DX)(AX*4), BX
+	LEAQ         (BX)(AX*4), AX
+	MOVQ         out+0(FP), R10
+	MOVQ         offsets+32(FP), R11
+	MOVQ         n+40(FP), R12
+
+tile:
+	MOVQ   keys+24(FP), R13
+	MOVQ   (R11), SI
+	ADDQ   R13, SI
+	MOVQ   8(R11), DI
+	ADDQ   R13, DI
+	MOVQ   16(R11), R8
+	ADDQ   R13, R8
+	MOVQ   24(R11), R9
+	ADDQ   R13, R9
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	XORQ   R13, R13
+
+elements0:
+	VMOVUPS       (CX)(R13*4), Z24
+	VMOVUPS       (DX)(R13*4), Z25
+	VMOVUPS       (BX)(R13*4), Z26
+	VMOVUPS       (AX)(R13*4), Z27
+	VCVTPH2PS     (SI)(R13*2), Z16
+	VFMADD231PS   Z24, Z16, Z0
+	VFMADD231PS   Z25, Z16, Z1
+	VFMADD231PS   Z26, Z16, Z2
+	VFMADD231PS   Z27, Z16, Z3
+	VCVTPH2PS     (DI)(R13*2), Z17
+	VFMADD231PS   Z24, Z17, Z4
+	VFMADD231PS   Z25, Z17, Z5
+	VFMADD231PS   Z26, Z17, Z6
+	VFMADD231PS   Z27, Z17, Z7
+	VCVTPH2PS     (R8)(R13*2), Z18
+	VFMADD231PS   Z24, Z18, Z8
+	VFMADD231PS   Z25, Z18, Z9
+	VFMADD231PS   Z26, Z18, Z10
+	VFMADD231PS   Z27, Z18, Z11
+	VCVTPH2PS     (R9)(R13*2), Z19
+	VFMADD231PS   Z24, Z19, Z12
+	VFMADD231PS   Z25, Z19, Z13
+	VFMADD231PS   Z26, Z19, Z14
+	VFMADD231PS   Z27, Z19, Z15
+	ADDQ          $0x10, R13
+	CMPQ          R13, d+16(FP)
+	JB            elements0
+	VSHUFF64X2    $0xee, Z1, Z0, Z16
+	VSHUFF64X2    $0x44, Z1, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z3, Z2, Z16
+	VSHUFF64X2    $0x44, Z3, Z2, Z2
+	VADDPS        Z16, Z2, Z2
+	VSHUFF64X2    $0xdd, Z2, Z0, Z16
+	VSHUFF64X2    $0x88, Z2, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z5, Z4, Z16
+	VSHUFF64X2    $0x44, Z5, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z7, Z6, Z16
+	VSHUFF64X2    $0x44, Z7, Z6, Z6
+	VADDPS        Z16, Z6, Z6
+	VSHUFF64X2    $0xdd, Z6, Z4, Z16
+	VSHUFF64X2    $0x88, Z6, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z9, Z8, Z16
+	VSHUFF64X2    $0x44, Z9, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z11, Z10, Z16
+	VSHUFF64X2    $0x44, Z11, Z10, Z10
+	VADDPS        Z16, Z10, Z10
+	VSHUFF64X2    $0xdd, Z10, Z8, Z16
+	VSHUFF64X2    $0x88, Z10, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z13, Z12, Z16
+	VSHUFF64X2    $0x44, Z13, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VSHUFF64X2    $0xee, Z15, Z14, Z16
+	VSHUFF64X2    $0x44, Z15, Z14, Z14
+	VADDPS        Z16, Z14, Z14
+	VSHUFF64X2    $0xdd, Z14, Z12, Z16
+	VSHUFF64X2    $0x88, Z14, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VUNPCKHPD     Z4, Z0, Z16
+	VUNPCKLPD     Z4, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VUNPCKHPD     Z12, Z8, Z16
+	VUNPCKLPD     Z12, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFPS       $0xdd, Z8, Z0, Z16
+	VSHUFPS       $0x88, Z8, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VMULPS        Z31, Z0, Z0
+	VMOVUPS       X0, (R10)
+	VEXTRACTF32X4 $0x01, Z0, 256(R10)
+	VEXTRACTF32X4 $0x02, Z0, 512(R10)
+	VEXTRACTF32X4 $0x03, Z0, 768(R10)
+	ADDQ          $0x10, R10
+	ADDQ          $0x20, R11
+	SUBQ          $0x04, R12
+	JG            tile
+	VZEROUPPER
+	RET
+
+// func accumulateF16x4AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·accumulateF16x4AVX512(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+64, CX
+	JL   rest4
+
+columns4:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS (AX)(BX*1), Z4
+	VMOVUPS 64(AX)(BX*1), Z5
+	VMOVUPS 128(AX)(BX*1), Z6
+	VMOVUPS 192(AX)(BX*1), Z7
+	VMOVUPS (AX)(BX*2), Z8
+	VMOVUPS 64(AX)(BX*2), Z9
+	VMOVUPS 128(AX)(BX*2), Z10
+	VMOVUPS 192(AX)(BX*2), Z11
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS (SI)(BX*1), Z12
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS 64(SI)(BX*1), Z13
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS 128(SI)(BX*1), Z14
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS 192(SI)(BX*1), Z15
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values4:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VCVTPH2PS    (R9), Z16
+	VCVTPH2PS    32(R9), Z17
+	VCVTPH2PS    64(R9), Z18
+	VCVTPH2PS    96(R9), Z19
+	VBROADCASTSS (SI), Z20
+	VFMADD231PS  Z16, Z20, Z0
+	VFMADD231PS  Z17, Z20, Z1
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS 256(SI), Z20
+	VFMADD231PS  Z16, Z20, Z4
+	VFMADD231PS  Z17, Z20, Z5
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS 512(SI), Z20
+	VFMADD231PS  Z16, Z20, Z8
+	VFMADD231PS  Z17, Z20, Z9
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VBROADCASTSS 768(SI), Z20
+	VFMADD231PS  Z16, Z20, Z12
+	VFMADD231PS  Z17, Z20, Z13
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values4
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	VMOVUPS      Z4, (AX)(BX*1)
+	VMOVUPS      Z5, 64(AX)(BX*1)
+	VMOVUPS      Z6, 128(AX)(BX*1)
+	VMOVUPS      Z7, 192(AX)(BX*1)
+	VMOVUPS      Z8, (AX)(BX*2)
+	VMOVUPS      Z9, 64(AX)(BX*2)
+	VMOVUPS      Z10, 128(AX)(BX*2)
+	VMOVUPS      Z11, 192(AX)(BX*2)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z12, (SI)(BX*1)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z13, 64(SI)(BX*1)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z14, 128(SI)(BX*1)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z15, 192(SI)(BX*1)
+	ADDQ         $+256, AX
+	ADDQ         $+128, DX
+	SUBQ         $+64, CX
+	JGE          columns4
+
+rest4:
+	ADDQ $+64, CX
+	SUBQ $+16, CX
+	JL   rest1
+
+columns1:
+	VMOVUPS (AX), Z0
+	VMOVUPS (AX)(BX*1), Z1
+	VMOVUPS (AX)(BX*2), Z2
+	LEAQ    (AX)(BX*2), SI
+	VMOVUPS (SI)(BX*1), Z3
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values1:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VCVTPH2PS    (R9), Z4
+	VBROADCASTSS (SI), Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VBROADCASTSS 256(SI), Z5
+	VFMADD231PS  Z4, Z5, Z1
+	VBROADCASTSS 512(SI), Z5
+	VFMADD231PS  Z4, Z5, Z2
+	VBROADCASTSS 768(SI), Z5
+	VFMADD231PS  Z4, Z5, Z3
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values1
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, (AX)(BX*1)
+	VMOVUPS      Z2, (AX)(BX*2)
+	LEAQ         (AX)(BX*2), SI
+	VMOVUPS      Z3, (SI)(BX*1)
+	ADDQ         $+64, AX
+	ADDQ         $+32, DX
+	SUBQ         $+16, CX
+	JGE          columns1
+
+rest1:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF16x2AVX512(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·scoresF16x2AVX512(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Z15
+	VMOVAPS      Z15, Z31
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), CX
+	LEAQ         (CX)(AX*4), AX
+	MOVQ         out+0(FP), R12
+	MOVQ         offsets+32(FP), R13
+	MOVQ         n+40(FP), R14
+
+tile:
+	MOVQ   keys+24(FP), R15
+	MOVQ   (R13), DX
+	ADDQ   R15, DX
+	MOVQ   8(R13), BX
+	ADDQ   R15, BX
+	MOVQ   16(R13), SI
+	ADDQ   R15, SI
+	MOVQ   24(R13), DI
+	ADDQ   R15, DI
+	MOVQ   32(R13), R8
+	ADDQ   R15, R8
+	MOVQ   40(R13), R9
+	ADDQ   R15, R9
+	MOVQ   48(R13), R10
+	ADDQ   R15, R10
+	MOVQ   56(R13), R11
+	ADDQ   R15, R11
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	XORQ   R15, R15
+
+elements0:
+	VMOVUPS       (CX)(R15*4), Z24
+	VMOVUPS       (AX)(R15*4), Z25
+	VCVTPH2PS     (DX)(R15*2), Z16
+	VFMADD231PS   Z24, Z16, Z0
+	VFMADD231PS   Z25, Z16, Z1
+	VCVTPH2PS     (BX)(R15*2), Z17
+	VFMADD231PS   Z24, Z17, Z4
+	VFMADD231PS   Z25, Z17, Z5
+	VCVTPH2PS     (SI)(R15*2), Z18
+	VFMADD231PS   Z24, Z18, Z8
+	VFMADD231PS   Z25, Z18, Z9
+	VCVTPH2PS     (DI)(R15*2), Z19
+	VFMADD231PS   Z24, Z19, Z12
+	VFMADD231PS   Z25, Z19, Z13
+	VCVTPH2PS     (R8)(R15*2), Z20
+	VFMADD231PS   Z24, Z20, Z2
+	VFMADD231PS   Z25, Z20, Z3
+	VCVTPH2PS     (R9)(R15*2), Z21
+	VFMADD231PS   Z24, Z21, Z6
+	VFMADD231PS   Z25, Z21, Z7
+	VCVTPH2PS     (R10)(R15*2), Z22
+	VFMADD231PS   Z24, Z22, Z10
+	VFMADD231PS   Z25, Z22, Z11
+	VCVTPH2PS     (R11)(R15*2), Z23
+	VFMADD231PS   Z24, Z23, Z14
+	VFMADD231PS   Z25, Z23, Z15
+	ADDQ          $0x10, R15
+	CMPQ          R15, d+16(FP)
+	JB            elements0
+	VSHUFF64X2    $0xee, Z1, Z0, Z16
+	VSHUFF64X2    $0x44, Z1, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z3, Z2, Z16
+	VSHUFF64X2    $0x44, Z3, Z2, Z2
+	VADDPS        Z16, Z2, Z2
+	VSHUFF64X2    $0xdd, Z2, Z0, Z16
+	VSHUFF64X2    $0x88, Z2, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z5, Z4, Z16
+	VSHUFF64X2    $0x44, Z5, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z7, Z6, Z16
+	VSHUFF64X2    $0x44, Z7, Z6, Z6
+	VADDPS        Z16, Z6, Z6
+	VSHUFF64X2    $0xdd, Z6, Z4, Z16
+	VSHUFF64X2    $0x88, Z6, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z9, Z8, Z16
+	VSHUFF64X2    $0x44, Z9, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z11, Z10, Z16
+	VSHUFF64X2    $0x44, Z11, Z10, Z10
+	VADDPS        Z16, Z10, Z10
+	VSHUFF64X2    $0xdd, Z10, Z8, Z16
+	VSHUFF64X2    $0x88, Z10, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z13, Z12, Z16
+	VSHUFF64X2    $0x44, Z13, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VSHUFF64X2    $0xee, Z15, Z14, Z16
+	VSHUFF64X2    $0x44, Z15, Z14, Z14
+	VADDPS        Z16, Z14, Z14
+	VSHUFF64X2    $0xdd, Z14, Z12, Z16
+	VSHUFF64X2    $0x88, Z14, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VUNPCKHPD     Z4, Z0, Z16
+	VUNPCKLPD     Z4, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VUNPCKHPD     Z12, Z8, Z16
+	VUNPCKLPD     Z12, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFPS       $0xdd, Z8, Z0, Z16
+	VSHUFPS       $0x88, Z8, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VMULPS        Z31, Z0, Z0
+	VMOVUPS       X0, (R12)
+	VEXTRACTF32X4 $0x01, Z0, 256(R12)
+	VEXTRACTF32X4 $0x02, Z0, 16(R12)
+	VEXTRACTF32X4 $0x03, Z0, 272(R12)
+	ADDQ          $0x20, R12
+	ADDQ          $0x40, R13
+	SUBQ          $0x08, R14
+	JG            tile
+	VZEROUPPER
+	RET
+
+// func accumulateF16x2AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·accumulateF16x2AVX512(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+128, CX
+	JL   rest8
+
+columns8:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS 256(AX), Z4
+	VMOVUPS 320(AX), Z5
+	VMOVUPS 384(AX), Z6
+	VMOVUPS 448(AX), Z7
+	VMOVUPS (AX)(BX*1), Z8
+	VMOVUPS 64(AX)(BX*1), Z9
+	VMOVUPS 128(AX)(BX*1), Z10
+	VMOVUPS 192(AX)(BX*1), Z11
+	VMOVUPS 256(AX)(BX*1), Z12
+	VMOVUPS 320(AX)(BX*1), Z13
+	VMOVUPS 384(AX)(BX*1), Z14
+	VMOVUPS 448(AX)(BX*1), Z15
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values8:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VCVTPH2PS    (R9), Z16
+	VCVTPH2PS    32(R9), Z17
+	VCVTPH2PS    64(R9), Z18
+	VCVTPH2PS    96(R9), Z19
+	VBROADCASTSS (SI), Z20
+	VFMADD231PS  Z16, Z20, Z0
+	VFMADD231PS  Z17, Z20, Z1
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS 256(SI), Z20
+	VFMADD231PS  Z16, Z20, Z8
+	VFMADD231PS  Z17, Z20, Z9
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VCVTPH2PS    128(R9), Z16
+	VCVTPH2PS    160(R9), Z17
+	VCVTPH2PS    192(R9), Z18
+	VCVTPH2PS    224(R9), Z19
+	VBROADCASTSS (SI), Z20
+	VFMADD231PS  Z16, Z20, Z4
+	VFMADD231PS  Z17, Z20, Z5
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS 256(SI), Z20
+	VFMADD231PS  Z16, Z20, Z12
+	VFMADD231PS  Z17, Z20, Z13
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values8
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	VMOVUPS      Z4, 256(AX)
+	VMOVUPS      Z5, 320(AX)
+	VMOVUPS      Z6, 384(AX)
+	VMOVUPS      Z7, 448(AX)
+	VMOVUPS      Z8, (AX)(BX*1)
+	VMOVUPS      Z9, 64(AX)(BX*1)
+	VMOVUPS      Z10, 128(AX)(BX*1)
+	VMOVUPS      Z11, 192(AX)(BX*1)
+	VMOVUPS      Z12, 256(AX)(BX*1)
+	VMOVUPS      Z13, 320(AX)(BX*1)
+	VMOVUPS      Z14, 384(AX)(BX*1)
+	VMOVUPS      Z15, 448(AX)(BX*1)
+	ADDQ         $+512, AX
+	ADDQ         $+256, DX
+	SUBQ         $+128, CX
+	JGE          columns8
+
+rest8:
+	ADDQ $+128, CX
+	SUBQ $+64, CX
+	JL   rest4
+
+columns4:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS (AX)(BX*1), Z4
+	VMOVUPS 64(AX)(BX*1), Z5
+	VMOVUPS 128(AX)(BX*1), Z6
+	VMOVUPS 192(AX)(BX*1), Z7
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values4:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VCVTPH2PS    (R9), Z8
+	VCVTPH2PS    32(R9), Z9
+	VCVTPH2PS    64(R9), Z10
+	VCVTPH2PS    96(R9), Z11
+	VBROADCASTSS (SI), Z12
+	VFMADD231PS  Z8, Z12, Z0
+	VFMADD231PS  Z9, Z12, Z1
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS 256(SI), Z12
+	VFMADD231PS  Z8, Z12, Z4
+	VFMADD231PS  Z9, Z12, Z5
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values4
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	VMOVUPS      Z4, (AX)(BX*1)
+	VMOVUPS      Z5, 64(AX)(BX*1)
+	VMOVUPS      Z6, 128(AX)(BX*1)
+	VMOVUPS      Z7, 192(AX)(BX*1)
+	ADDQ         $+256, AX
+	ADDQ         $+128, DX
+	SUBQ         $+64, CX
+	JGE          columns4
+
+rest4:
+	ADDQ $+64, CX
+	SUBQ $+16, CX
+	JL   rest1
+
+columns1:
+	VMOVUPS (AX), Z0
+	VMOVUPS (AX)(BX*1), Z1
+	MOVQ    w+16(FP), SI
+	MOVQ    offsets+32(FP), DI
+	MOVQ    n+40(FP), R8
+
+values1:
+	MOVQ         (DI), R9
+	ADDQ         DX, R9
+	VCVTPH2PS    (R9), Z2
+	VBROADCASTSS (SI), Z3
+	VFMADD231PS  Z2, Z3, Z0
+	VBROADCASTSS 256(SI), Z3
+	VFMADD231PS  Z2, Z3, Z1
+	ADDQ         $0x04, SI
+	ADDQ         $0x08, DI
+	DECQ         R8
+	JNZ          values1
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, (AX)(BX*1)
+	ADDQ         $+64, AX
+	ADDQ         $+32, DX
+	SUBQ         $+16, CX
+	JGE          columns1
+
+rest1:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func scoresF16x1AVX512(out *float32, q *float32, d int, keys *byte, offsets *int, n int, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·scoresF16x1AVX512(SB), NOSPLIT, $0-52
+	VBROADCASTSS scale+48(FP), Z15
+	VMOVAPS      Z15, Z31
+	MOVQ         d+16(FP), AX
+	MOVQ         q+8(FP), AX
+	MOVQ         out+0(FP), R11
+	MOVQ         offsets+32(FP), R12
+	MOVQ         n+40(FP), R13
+
+tile:
+	MOVQ   keys+24(FP), R14
+	MOVQ   (R12), CX
+	ADDQ   R14, CX
+	MOVQ   8(R12), DX
+	ADDQ   R14, DX
+	MOVQ   16(R12), BX
+	ADDQ   R14, BX
+	MOVQ   24(R12), SI
+	ADDQ   R14, SI
+	MOVQ   32(R12), DI
+	ADDQ   R14, DI
+	MOVQ   40(R12), R8
+	ADDQ   R14, R8
+	MOVQ   48(R12), R9
+	ADDQ   R14, R9
+	MOVQ   56(R12), R10
+	ADDQ   R14, R10
+	VPXORD Z0, Z0, Z0
+	VPXORD Z4, Z4, Z4
+	VPXORD Z8, Z8, Z8
+	VPXORD Z12, Z12, Z12
+	VPXORD Z1, Z1, Z1
+	VPXORD Z5, Z5, Z5
+	VPXORD Z9, Z9, Z9
+	VPXORD Z13, Z13, Z13
+	XORQ   R14, R14
+
+elements0:
+	VMOVUPS     (AX)(R14*4), Z24
+	VCVTPH2PS   (CX)(R14*2), Z16
+	VFMADD231PS Z24, Z16, Z0
+	VCVTPH2PS   (DX)(R14*2), Z17
+	VFMADD231PS Z24, Z17, Z4
+	VCVTPH2PS   (BX)(R14*2), Z18
+	VFMADD231PS Z24, Z18, Z8
+	VCVTPH2PS   (SI)(R14*2), Z19
+	VFMADD231PS Z24, Z19, Z12
+	VCVTPH2PS   (DI)(R14*2), Z20
+	VFMADD231PS Z24, Z20, Z1
+	VCVTPH2PS   (R8)(R14*2), Z21
+	VFMADD231PS Z24, Z21, Z5
+	VCVTPH2PS   (R9)(R14*2), Z22
+	VFMADD231PS Z24, Z22, Z9
+	VCVTPH2PS   (R10)(R14*2), Z23
+	VFMADD231PS Z24, Z23, Z13
+	ADDQ        $0x10, R14
+	CMPQ        R14, d+16(FP)
+	JB          elements0
+	MOVQ        keys+24(FP), R14
+	MOVQ        64(R12), CX
+	ADDQ        R14, CX
+	MOVQ        72(R12), DX
+	ADDQ        R14, DX
+	MOVQ        80(R12), BX
+	ADDQ        R14, BX
+	MOVQ        88(R12), SI
+	ADDQ        R14, SI
+	MOVQ        96(R12), DI
+	ADDQ        R14, DI
+	MOVQ        104(R12), R8
+	ADDQ        R14, R8
+	MOVQ        112(R12), R9
+	ADDQ        R14, R9
+	MOVQ        120(R12), R10
+	ADDQ        R14, R10
+	VPXORD      Z2, Z2, Z2
+	VPXORD      Z6, Z6, Z6
+	VPXORD      Z10, Z10, Z10
+	VPXORD      Z14, Z14, Z14
+	VPXORD      Z3, Z3, Z3
+	VPXORD      Z7, Z7, Z7
+	VPXORD      Z11, Z11, Z11
+	VPXORD      Z15, Z15, Z15
+	XORQ        R14, R14
+
+elements8:
+	VMOVUPS       (AX)(R14*4), Z24
+	VCVTPH2PS     (CX)(R14*2), Z16
+	VFMADD231PS   Z24, Z16, Z2
+	VCVTPH2PS     (DX)(R14*2), Z17
+	VFMADD231PS   Z24, Z17, Z6
+	VCVTPH2PS     (BX)(R14*2), Z18
+	VFMADD231PS   Z24, Z18, Z10
+	VCVTPH2PS     (SI)(R14*2), Z19
+	VFMADD231PS   Z24, Z19, Z14
+	VCVTPH2PS     (DI)(R14*2), Z20
+	VFMADD231PS   Z24, Z20, Z3
+	VCVTPH2PS     (R8)(R14*2), Z21
+	VFMADD231PS   Z24, Z21, Z7
+	VCVTPH2PS     (R9)(R14*2), Z22
+	VFMADD231PS   Z24, Z22, Z11
+	VCVTPH2PS     (R10)(R14*2), Z23
+	VFMADD231PS   Z24, Z23, Z15
+	ADDQ          $0x10, R14
+	CMPQ          R14, d+16(FP)
+	JB            elements8
+	VSHUFF64X2    $0xee, Z1, Z0, Z16
+	VSHUFF64X2    $0x44, Z1, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z3, Z2, Z16
+	VSHUFF64X2    $0x44, Z3, Z2, Z2
+	VADDPS        Z16, Z2, Z2
+	VSHUFF64X2    $0xdd, Z2, Z0, Z16
+	VSHUFF64X2    $0x88, Z2, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VSHUFF64X2    $0xee, Z5, Z4, Z16
+	VSHUFF64X2    $0x44, Z5, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z7, Z6, Z16
+	VSHUFF64X2    $0x44, Z7, Z6, Z6
+	VADDPS        Z16, Z6, Z6
+	VSHUFF64X2    $0xdd, Z6, Z4, Z16
+	VSHUFF64X2    $0x88, Z6, Z4, Z4
+	VADDPS        Z16, Z4, Z4
+	VSHUFF64X2    $0xee, Z9, Z8, Z16
+	VSHUFF64X2    $0x44, Z9, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z11, Z10, Z16
+	VSHUFF64X2    $0x44, Z11, Z10, Z10
+	VADDPS        Z16, Z10, Z10
+	VSHUFF64X2    $0xdd, Z10, Z8, Z16
+	VSHUFF64X2    $0x88, Z10, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFF64X2    $0xee, Z13, Z12, Z16
+	VSHUFF64X2    $0x44, Z13, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VSHUFF64X2    $0xee, Z15, Z14, Z16
+	VSHUFF64X2    $0x44, Z15, Z14, Z14
+	VADDPS        Z16, Z14, Z14
+	VSHUFF64X2    $0xdd, Z14, Z12, Z16
+	VSHUFF64X2    $0x88, Z14, Z12, Z12
+	VADDPS        Z16, Z12, Z12
+	VUNPCKHPD     Z4, Z0, Z16
+	VUNPCKLPD     Z4, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VUNPCKHPD     Z12, Z8, Z16
+	VUNPCKLPD     Z12, Z8, Z8
+	VADDPS        Z16, Z8, Z8
+	VSHUFPS       $0xdd, Z8, Z0, Z16
+	VSHUFPS       $0x88, Z8, Z0, Z0
+	VADDPS        Z16, Z0, Z0
+	VMULPS        Z31, Z0, Z0
+	VMOVUPS       X0, (R11)
+	VEXTRACTF32X4 $0x01, Z0, 16(R11)
+	VEXTRACTF32X4 $0x02, Z0, 32(R11)
+	VEXTRACTF32X4 $0x03, Z0, 48(R11)
+	ADDQ          $0x40, R11
+	ADDQ          $0x80, R12
+	SUBQ          $0x10, R13
+	JG            tile
+	VZEROUPPER
+	RET
+
+// func accumulateF16x1AVX512(acc *float32, d int, w *float32, values *byte, offsets *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·accumulateF16x1AVX512(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ d+8(FP), CX
+	MOVQ values+24(FP), DX
+	MOVQ CX, BX
+	SHLQ $0x02, BX
+	SUBQ $+128, CX
+	JL   rest8
+
+columns8:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS 256(AX), Z4
+	VMOVUPS 320(AX), Z5
+	VMOVUPS 384(AX), Z6
+	VMOVUPS 448(AX), Z7
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values8:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VCVTPH2PS    (R8), Z8
+	VCVTPH2PS    32(R8), Z9
+	VCVTPH2PS    64(R8), Z10
+	VCVTPH2PS    96(R8), Z11
+	VBROADCASTSS (BX), Z12
+	VFMADD231PS  Z8, Z12, Z0
+	VFMADD231PS  Z9, Z12, Z1
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VCVTPH2PS    128(R8), Z8
+	VCVTPH2PS    160(R8), Z9
+	VCVTPH2PS    192(R8), Z10
+	VCVTPH2PS    224(R8), Z11
+	VBROADCASTSS (BX), Z12
+	VFMADD231PS  Z8, Z12, Z4
+	VFMADD231PS  Z9, Z12, Z5
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values8
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	VMOVUPS      Z4, 256(AX)
+	VMOVUPS      Z5, 320(AX)
+	VMOVUPS      Z6, 384(AX)
+	VMOVUPS      Z7, 448(AX)
+	ADDQ         $+512, AX
+	ADDQ         $+256, DX
+	SUBQ         $+128, CX
+	JGE          columns8
+
+rest8:
+	ADDQ $+128, CX
+	SUBQ $+64, CX
+	JL   rest4
+
+columns4:
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values4:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VCVTPH2PS    (R8), Z4
+	VCVTPH2PS    32(R8), Z5
+	VCVTPH2PS    64(R8), Z6
+	VCVTPH2PS    96(R8), Z7
+	VBROADCASTSS (BX), Z8
+	VFMADD231PS  Z4, Z8, Z0
+	VFMADD231PS  Z5, Z8, Z1
+	VFMADD231PS  Z6, Z8, Z2
+	VFMADD231PS  Z7, Z8, Z3
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values4
+	VMOVUPS      Z0, (AX)
+	VMOVUPS      Z1, 64(AX)
+	VMOVUPS      Z2, 128(AX)
+	VMOVUPS      Z3, 192(AX)
+	ADDQ         $+256, AX
+	ADDQ         $+128, DX
+	SUBQ         $+64, CX
+	JGE          columns4
+
+rest4:
+	ADDQ $+64, CX
+	SUBQ $+16, CX
+	JL   rest1
+
+columns1:
+	VMOVUPS (AX), Z0
+	MOVQ    w+16(FP), BX
+	MOVQ    offsets+32(FP), SI
+	MOVQ    n+40(FP), DI
+
+values1:
+	MOVQ         (SI), R8
+	ADDQ         DX, R8
+	VCVTPH2PS    (R8), Z1
+	VBROADCASTSS (BX), Z2
+	VFMADD231PS  Z1, Z2, Z0
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, SI
+	DECQ         DI
+	JNZ          values1
+	VMOVUPS      Z0, (AX)
+	ADDQ         $+64, AX
+	ADDQ         $+32, DX
+	SUBQ         $+16, CX
+	JGE          columns1
+
+rest1:
+	ADDQ $+16, CX
+	VZEROUPPER
+	RET
+
+// func weightsAVX512(p *float32, rows int, tops *float32, totals *float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·weightsAVX512(SB), NOSPLIT, $0-32
+	MOVQ p+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ tops+16(FP), DX
+	MOVQ totals+24(FP), BX
+
+row:
+	VBROADCASTSS  (DX), Z0
+	VXORPS        Z1, Z1, Z1
+	KXORW         K2, K2, K2
+	VMOVUPS       (AX), Z2
+	VCMPPS        $0x03, Z2, Z2, K3
+	KORW          K2, K3, K2
+	VMAXPS        Z2, Z0, Z0
+	VMOVUPS       64(AX), Z2
+	VCMPPS        $0x03, Z2, Z2, K3
+	KORW          K2, K3, K2
+	VMAXPS        Z2, Z0, Z0
+	VMOVUPS       128(AX), Z2
+	VCMPPS        $0x03, Z2, Z2, K3
+	KORW          K2, K3, K2
+	VMAXPS        Z2, Z0, Z0
+	VMOVUPS       192(AX), Z2
+	VCMPPS        $0x03, Z2, Z2, K3
+	KORW          K2, K3, K2
+	VMAXPS        Z2, Z0, Z0
+	VEXTRACTF32X8 $0x01, Z0, Y2
+	VMAXPS        Y2, Y0, Y0
+	KMOVW         K2, SI
+	VEXTRACTF128  $0x01, Y0, X2
+	VMAXPS        X2, X0, X0
+	VPERMILPS     $0x4e, X0, X2
+	VMAXPS        X2, X0, X0
+	VPERMILPS     $0xb1, X0, X2
+	VMAXPS        X2, X0, X0
+	TESTL         SI, SI
+	JZ            number
+	MOVL          $0x7fc00000, SI
+	VMOVD         SI, X0
+
+number:
+	VMOVSS        X0, (DX)
+	VBROADCASTSS  X0, Z0
+	VXORPS        Z8, Z8, Z8
+	VMOVUPS       (AX), Z2
+	VSUBPS        Z0, Z2, Z2
+	VMOVUPS       expMost<>+0(SB), Z5
+	VMINPS        Z2, Z5, Z2
+	VMOVUPS       expLeast<>+0(SB), Z5
+	VMAXPS        Z2, Z5, Z2
+	VMOVUPS       round<>+0(SB), Z6
+	VMOVUPS       log2e<>+0(SB), Z3
+	VFMADD213PS   Z6, Z2, Z3
+	VSUBPS        Z6, Z3, Z3
+	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
+	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
+	VMOVUPS       exp5<>+0(SB), Z5
+	VFMADD213PS   exp4<>+0(SB), Z2, Z5
+	VFMADD213PS   exp3<>+0(SB), Z2, Z5
+	VFMADD213PS   exp2<>+0(SB), Z2, Z5
+	VFMADD213PS   exp1<>+0(SB), Z2, Z5
+	VFMADD213PS   exp0<>+0(SB), Z2, Z5
+	VMULPS        Z2, Z2, Z4
+	VFMADD213PS   Z2, Z4, Z5
+	VADDPS        one<>+0(SB), Z5, Z5
+	VSCALEFPS     Z3, Z5, Z2
+	VMOVUPS       Z2, (AX)
+	VADDPS        Z2, Z8, Z8
+	VMOVUPS       64(AX), Z2
+	VSUBPS        Z0, Z2, Z2
+	VMOVUPS       expMost<>+0(SB), Z5
+	VMINPS        Z2, Z5, Z2
+	VMOVUPS       expLeast<>+0(SB), Z5
+	VMAXPS        Z2, Z5, Z2
+	VMOVUPS       round<>+0(SB), Z6
+	VMOVUPS       log2e<>+0(SB), Z3
+	VFMADD213PS   Z6, Z2, Z3
+	VSUBPS        Z6, Z3, Z3
+	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
+	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
+	VMOVUPS       exp5<>+0(SB), Z5
+	VFMADD213PS   exp4<>+0(SB), Z2, Z5
+	VFMADD213PS   exp3<>+0(SB), Z2, Z5
+	VFMADD213PS   exp2<>+0(SB), Z2, Z5
+	VFMADD213PS   exp1<>+0(SB), Z2, Z5
+	VFMADD213PS   exp0<>+0(SB), Z2, Z5
+	VMULPS        Z2, Z2, Z4
+	VFMADD213PS   Z2, Z4, Z5
+	VADDPS        one<>+0(SB), Z5, Z5
+	VSCALEFPS     Z3, Z5, Z2
+	VMOVUPS       Z2, 64(AX)
+	VADDPS        Z2, Z8, Z8
+	VMOVUPS       128(AX), Z2
+	VSUBPS        Z0, Z2, Z2
+	VMOVUPS       expMost<>+0(SB), Z5
+	VMINPS        Z2, Z5, Z2
+	VMOVUPS       expLeast<>+0(SB), Z5
+	VMAXPS        Z2, Z5, Z2
+	VMOVUPS       round<>+0(SB), Z6
+	VMOVUPS       log2e<>+0(SB), Z3
+	VFMADD213PS   Z6, Z2, Z3
+	VSUBPS        Z6, Z3, Z3
+	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
+	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
+	VMOVUPS       exp5<>+0(SB), Z5
+	VFMADD213PS   exp4<>+0(SB), Z2, Z5
+	VFMADD213PS   exp3<>+0(SB), Z2, Z5
+	VFMADD213PS   exp2<>+0(SB), Z2, Z5
+	VFMADD213PS   exp1<>+0(SB), Z2, Z5
+	VFMADD213PS   exp0<>+0(SB), Z2, Z5
+	VMULPS        Z2, Z2, Z4
+	VFMADD213PS   Z2, Z4, Z5
+	VADDPS        one<>+0(SB), Z5, Z5
+	VSCALEFPS     Z3, Z5, Z2
+	VMOVUPS       Z2, 128(AX)
+	VADDPS        Z2, Z8, Z8
+	VMOVUPS       192(AX), Z2
+	VSUBPS        Z0, Z2, Z2
+	VMOVUPS       expMost<>+0(SB), Z5
+	VMINPS        Z2, Z5, Z2
+	VMOVUPS       expLeast<>+0(SB), Z5
+	VMAXPS        Z2, Z5, Z2
+	VMOVUPS       round<>+0(SB), Z6
+	VMOVUPS       log2e<>+0(SB), Z3
+	VFMADD213PS   Z6, Z2, Z3
+	VSUBPS        Z6, Z3, Z3
+	VFNMADD231PS  ln2Hi<>+0(SB), Z3, Z2
+	VFNMADD231PS  ln2Lo<>+0(SB), Z3, Z2
+	VMOVUPS       exp5<>+0(SB), Z5
+	VFMADD213PS   exp4<>+0(SB), Z2, Z5
+	VFMADD213PS   exp3<>+0(SB), Z2, Z5
+	VFMADD213PS   exp2<>+0(SB), Z2, Z5
+	VFMADD213PS   exp1<>+0(SB), Z2, Z5
+	VFMADD213PS   exp0<>+0(SB), Z2, Z5
+	VMULPS        Z2, Z2, Z4
+	VFMADD213PS   Z2, Z4, Z5
+	VADDPS        one<>+0(SB), Z5, Z5
+	VSCALEFPS     Z3, Z5, Z2
+	VMOVUPS       Z2, 192(AX)
+	VADDPS        Z2, Z8, Z8
+	VEXTRACTF32X8 $0x01, Z8, Y9
+	VADDPS        Y9, Y8, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X8
+	VPERMILPS     $0x4e, X8, X9
+	VADDPS        X9, X8, X8
+	VPERMILPS     $0xb1, X8, X9
+	VADDPS        X9, X8, X8
+	VMOVSS        X8, (BX)
+	ADDQ          $+256, AX
+	ADDQ          $0x04, DX
+	ADDQ          $0x04, BX
+	DECQ          CX
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func widenAVX512(dst *float32, d int, src *byte, offsets *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·widenAVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+16(FP), CX
+	MOVQ offsets+24(FP), DX
+	MOVQ n+32(FP), BX
+
+row:
+	MOVQ (DX), SI
+	ADDQ CX, SI
+	MOVQ d+8(FP), DI
+
+elements:
+	VCVTPH2PS (SI), Z0
+	VMOVUPS   Z0, (AX)
+	ADDQ      $0x20, SI
+	ADDQ      $0x40, AX
+	SUBQ      $0x10, DI
+	JNZ       elements
+	ADDQ      $0x08, DX
+	DECQ      BX
+	JNZ       row
 	VZEROUPPER
 	RET

@@ -13,9 +13,10 @@ import (
 
 func main() {
 	ConstraintExpr("amd64,!noasm")
-	for _, v := range []isa{{"AVX2", 8}, {"512", 16}} {
+	for _, v := range []isa{{"AVX2", 8}, {"AVX512", 16}} {
 		elementwise(v)
 		reductions(v)
+		attention(v)
 	}
 	Generate()
 }
