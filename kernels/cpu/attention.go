@@ -10,6 +10,7 @@ import (
 
 	"github.com/fucina-go/fucina/core/dtype"
 	"github.com/fucina-go/fucina/core/op"
+	"github.com/fucina-go/fucina/kernels/cpu/vector"
 	"github.com/fucina-go/fucina/quant"
 )
 
@@ -30,6 +31,7 @@ type attention struct {
 	qr, or                   rows // a row is a head of a token
 	k, v                     cache
 	q, out                   []float32
+	loops                    *vector.Loops // nil if the reference kernel computes
 
 	positions, sequences, table indices
 	pages                       int // pages of a sequence; 0 without a table
@@ -134,6 +136,9 @@ func queryTokens(a *op.Args) (tokens, group int) {
 func attentionLane(a *op.Args) float64 {
 	tokens, group := queryTokens(a)
 	d, dv := float64(a.In[1].Shape.Dim(-1)), float64(a.In[2].Shape.Dim(-1))
+	if inVectors(a) {
+		return vectorLane(tokens*group, a.In[1].Shape.Dim(-1), a.In[2].Shape.Dim(-1))
+	}
 	return (8+4+4*dv)*float64(tokens)*float64(group) + 4*keyBlock*(d+dv)
 }
 
@@ -148,6 +153,9 @@ func (k *attention) prepare(a *op.Args, s *scratch) error {
 	k.t, k.heads, k.kvHeads = q.Shape.Dim(0), q.Shape.Dim(1), a.In[1].Shape.Dim(-2)
 	k.d, k.dv = k.k.d, k.v.d
 	k.window, k.scale, k.softCap = a.Window, a.Scale, a.SoftCap
+	if k.loops = nil; inVectors(a) {
+		k.loops = loopsOf(a, s)
+	}
 	k.tokens, k.group = queryTokens(a)
 	k.tiles = (k.t + k.tokens - 1) / k.tokens
 	k.qr.init(q, 2)
@@ -173,7 +181,7 @@ func (k *attention) prepare(a *op.Args, s *scratch) error {
 }
 
 func (k *attention) release() {
-	k.q, k.out, k.status = nil, nil, nil
+	k.q, k.out, k.status, k.loops = nil, nil, nil, nil
 	k.k, k.v = cache{}, cache{}
 	k.positions, k.sequences, k.table = indices{}, indices{}, indices{}
 }
@@ -324,9 +332,15 @@ type unit struct {
 
 	base         int // the first key of the block
 	keys, values block
+
+	vectors vectorUnit
 }
 
 func (k *attention) run(lo, hi int, s *scratch) {
+	if k.loops != nil {
+		k.runVectors(lo, hi, s)
+		return
+	}
 	n := k.tokens * k.group
 	b := s.workspace
 	u := unit{scratch: s, sum: doubles(b[:8*n])}
@@ -376,6 +390,12 @@ func (k *attention) attend(u *unit, from, to int) {
 			if lo, hi := u.sees(from + i); lo < hi {
 				need |= ^keySet(0) >> (keyBlock - (hi - lo)) << lo
 			}
+		}
+		if k.loops != nil {
+			if !k.loadVectors(u, list[0].seq, need, to-from) || !k.addBlock(u, from, to) {
+				return
+			}
+			continue
 		}
 		if !k.load(u, list[0].seq, need) {
 			return

@@ -116,6 +116,8 @@ type scratch struct {
 	second    [bufferLen]float32
 	result    [bufferLen]float32
 	sums      vector.Sums
+	keys      cacheBlock
+	values    cacheBlock
 	from      [8 * bufferLen]byte
 	to        [8 * bufferLen]byte
 }

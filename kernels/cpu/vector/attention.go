@@ -52,17 +52,20 @@ func (r *Rows) form() int {
 	return 0
 }
 
-// Scores sets out [rows][Keys] to the products of q [rows][D] and the first n keys, times scale. A
-// product is a folded sum of sixteen chains of fma. The elements of out from n on are undefined. A
-// call takes up to 0.3 ns for each product of elements in assembly, and up to 4 ns in Go.
-func (l *Loops) Scores(out, q []float32, rows int, keys *Rows, n int, scale float32) {
+// Scores sets out [rows][Keys] to the products of q [rows][D] and the keys lo to hi-1, times scale.
+// A product is a folded sum of sixteen chains of fma. Other elements of out are undefined.
+func (l *Loops) Scores(out, q []float32, rows int, keys *Rows, lo, hi int, scale float32) {
 	d := keys.D
 	out, q = out[:rows*Keys], q[:rows*d]
+	if lo >= hi {
+		return
+	}
 	f := &l.scores[keys.form()]
 	if f[0] != nil {
+		lo &^= 15 // the most keys that are multiplied together
 		for i, size := range [...]int{4, 2, 1} {
 			for ; rows >= size; rows -= size {
-				f[i](&out[0], &q[0], d, &keys.Data[0], &keys.Offsets[0], n, scale)
+				f[i](&out[lo], &q[0], d, &keys.Data[0], &keys.Offsets[lo], hi-lo, scale)
 				out, q = out[size*Keys:], q[size*d:]
 			}
 		}
@@ -70,7 +73,7 @@ func (l *Loops) Scores(out, q []float32, rows int, keys *Rows, n int, scale floa
 	}
 	for r := range rows {
 		q := q[r*d:][:d]
-		for j := range n {
+		for j := lo; j < hi; j++ {
 			var sums [16]float32
 			for i, v := range q {
 				sums[i&15] = fma32.FMA(v, keys.at(j, i), sums[i&15])
@@ -111,7 +114,7 @@ func (l *Loops) Weights(p []float32, rows int, tops, totals []float32) {
 		}
 		var sums [16]float32
 		for i, v := range p {
-			p[i] = exp(v - tops[r])
+			p[i] = Exp(v - tops[r])
 			sums[i&15] += p[i]
 		}
 		totals[r] = fold(&sums)

@@ -62,7 +62,7 @@ func TestAttention(t *testing.T) {
 			run := func(l *Loops) (scores, weighted, tops, acc, wide []float32) {
 				scores, wide = make([]float32, rows*Keys), make([]float32, Keys*d)
 				tops, acc = make([]float32, 2*rows), append([]float32(nil), q...)
-				l.Scores(scores, q, rows, keys, hi, scale)
+				l.Scores(scores, q, rows, keys, lo, hi, scale)
 				for i := range scores {
 					if i%Keys >= hi || i%Keys < lo {
 						scores[i] = negInf
@@ -103,7 +103,7 @@ func TestAttentionError(t *testing.T) {
 		keys.Offsets[i] &^= 3
 	}
 	acc := make([]float32, rows*d)
-	l.Scores(scores, q, rows, keys, Keys, 0.5)
+	l.Scores(scores, q, rows, keys, 0, Keys, 0.5)
 	l.Accumulate(acc, scores, rows, keys, 0, Keys)
 	near := func(got float32, want, size float64) {
 		t.Helper()
@@ -166,7 +166,7 @@ func BenchmarkAttention(b *testing.B) {
 				fill(r, q, false)
 				name := map[bool]string{false: "f32", true: "f16"}[half]
 				for what, f := range map[string]func(l *Loops){
-					"scores":     func(l *Loops) { l.Scores(p, q, rows, keys, Keys, 1) },
+					"scores":     func(l *Loops) { l.Scores(p, q, rows, keys, 0, Keys, 1) },
 					"accumulate": func(l *Loops) { l.Accumulate(acc, p, rows, keys, 0, Keys) },
 					"weights": func(l *Loops) {
 						for i := range p {

@@ -178,7 +178,7 @@ func (l *Loops) Squares(sums *Sums, x []float32) {
 func (l *Loops) Exps(sums *Sums, x []float32, top float32) {
 	if l.exps == nil {
 		for i, v := range x {
-			x[i] = exp(v - top)
+			x[i] = Exp(v - top)
 			sums[i&15] += float64(x[i])
 		}
 		return

@@ -19,8 +19,8 @@ const (
 // expTerms are the coefficients of p, the highest power first.
 var expTerms = [...]float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
 
-// exp returns e^x as the package's comment defines it.
-func exp(x float32) float32 { return exp2(x, 0) }
+// Exp returns e^x as the package's comment defines it.
+func Exp(x float32) float32 { return exp2(x, 0) }
 
 // exp2 returns e^(x+low), where low is smaller than the last place of x or near it.
 func exp2(x, low float32) float32 {
@@ -123,7 +123,7 @@ func tanh(x float32) float32 {
 		}
 		return fma32.FMA(float32(p*s), x, x)
 	}
-	z := exp(-2 * a)
+	z := Exp(-2 * a)
 	y := (1 - z) / (1 + z)
 	return math.Float32frombits(math.Float32bits(y) | math.Float32bits(x)&(1<<31))
 }
