@@ -44724,7 +44724,7 @@ half:
 	RET
 
 // func tileMins16Wx6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins16Wx6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -44747,9 +44747,13 @@ tileMins16Wx6Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1920(DX), R10
 	MOVQ   $+16, R9
 
 tileMins16Wx6Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
@@ -45129,7 +45133,7 @@ tileMins16Wx6Group:
 	RET
 
 // func tileMins16Wx4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins16Wx4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -45148,9 +45152,13 @@ tileMins16Wx4Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1280(DX), R10
 	MOVQ   $+16, R9
 
 tileMins16Wx4Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
@@ -45418,7 +45426,7 @@ tileMins16Wx4Group:
 	RET
 
 // func tileMins16Wx2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins16Wx2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -45433,9 +45441,12 @@ tileMins16Wx2Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   640(DX), R10
 	MOVQ   $+16, R9
 
 tileMins16Wx2Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
@@ -45591,7 +45602,7 @@ tileMins16Wx2Group:
 	RET
 
 // func tileMins16Wx1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins16Wx1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -45604,9 +45615,12 @@ tileMins16Wx1Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   320(DX), R10
 	MOVQ   $+16, R9
 
 tileMins16Wx1Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
@@ -45706,7 +45720,7 @@ tileMins16Wx1Group:
 	RET
 
 // func tileMins32Wx6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins32Wx6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -45729,9 +45743,15 @@ tileMins32Wx6Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1920(DX), R10
 	MOVQ   $+8, R9
 
 tileMins32Wx6Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	PREFETCHT0       128(R10)
+	PREFETCHT0       192(R10)
+	ADDQ             $+256, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
@@ -46135,7 +46155,7 @@ tileMins32Wx6Group:
 	RET
 
 // func tileMins32Wx4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins32Wx4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -46154,9 +46174,14 @@ tileMins32Wx4Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1280(DX), R10
 	MOVQ   $+8, R9
 
 tileMins32Wx4Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	PREFETCHT0       128(R10)
+	ADDQ             $+192, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
@@ -46440,7 +46465,7 @@ tileMins32Wx4Group:
 	RET
 
 // func tileMins32Wx2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins32Wx2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -46455,9 +46480,13 @@ tileMins32Wx2Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   640(DX), R10
 	MOVQ   $+8, R9
 
 tileMins32Wx2Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
@@ -46621,7 +46650,7 @@ tileMins32Wx2Group:
 	RET
 
 // func tileMins32Wx1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins32Wx1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -46634,9 +46663,12 @@ tileMins32Wx1Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   320(DX), R10
 	MOVQ   $+8, R9
 
 tileMins32Wx1Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPXORD           Z0, Z0, Z0
@@ -46740,7 +46772,7 @@ tileMins32Wx1Group:
 	RET
 
 // func tileMins32x6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins32x6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -46763,9 +46795,15 @@ tileMins32x6Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1920(DX), R10
 	MOVQ   $+8, R9
 
 tileMins32x6Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	PREFETCHT0       128(R10)
+	PREFETCHT0       192(R10)
+	ADDQ             $+256, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -47157,7 +47195,7 @@ tileMins32x6Group:
 	RET
 
 // func tileMins32x4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins32x4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -47176,9 +47214,14 @@ tileMins32x4Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1280(DX), R10
 	MOVQ   $+8, R9
 
 tileMins32x4Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	PREFETCHT0       128(R10)
+	ADDQ             $+192, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -47454,7 +47497,7 @@ tileMins32x4Group:
 	RET
 
 // func tileMins32x2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins32x2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -47469,9 +47512,13 @@ tileMins32x2Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   640(DX), R10
 	MOVQ   $+8, R9
 
 tileMins32x2Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -47631,7 +47678,7 @@ tileMins32x2Group:
 	RET
 
 // func tileMins32x1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileMins32x1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -47644,9 +47691,12 @@ tileMins32x1Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   320(DX), R10
 	MOVQ   $+8, R9
 
 tileMins32x1Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VMOVDQU32        (SI), Z24
@@ -47748,7 +47798,7 @@ tileMins32x1Group:
 	RET
 
 // func tileBias16Wx6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias16Wx6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -47771,9 +47821,13 @@ tileBias16Wx6Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1920(DX), R10
 	MOVQ   $+16, R9
 
 tileBias16Wx6Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
@@ -48144,7 +48198,7 @@ DATA lowWord<>+0(SB)/8, $0x0000ffff0000ffff
 GLOBL lowWord<>(SB), RODATA|NOPTR, $8
 
 // func tileBias16Wx4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias16Wx4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -48163,9 +48217,13 @@ tileBias16Wx4Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1280(DX), R10
 	MOVQ   $+16, R9
 
 tileBias16Wx4Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
@@ -48425,7 +48483,7 @@ tileBias16Wx4Group:
 	RET
 
 // func tileBias16Wx2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias16Wx2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -48440,9 +48498,12 @@ tileBias16Wx2Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   640(DX), R10
 	MOVQ   $+16, R9
 
 tileBias16Wx2Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
@@ -48594,7 +48655,7 @@ tileBias16Wx2Group:
 	RET
 
 // func tileBias16Wx1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias16Wx1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -48607,9 +48668,12 @@ tileBias16Wx1Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   320(DX), R10
 	MOVQ   $+16, R9
 
 tileBias16Wx1Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
@@ -48707,7 +48771,7 @@ tileBias16Wx1Group:
 	RET
 
 // func tileBias16x6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias16x6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -48730,9 +48794,13 @@ tileBias16x6Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1920(DX), R10
 	MOVQ   $+16, R9
 
 tileBias16x6Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -49110,7 +49178,7 @@ tileBias16x6Group:
 	RET
 
 // func tileBias16x4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias16x4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -49129,9 +49197,13 @@ tileBias16x4Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1280(DX), R10
 	MOVQ   $+16, R9
 
 tileBias16x4Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -49397,7 +49469,7 @@ tileBias16x4Group:
 	RET
 
 // func tileBias16x2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias16x2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -49412,9 +49484,12 @@ tileBias16x2Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   640(DX), R10
 	MOVQ   $+16, R9
 
 tileBias16x2Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -49568,7 +49643,7 @@ tileBias16x2Group:
 	RET
 
 // func tileBias16x1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias16x1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -49581,9 +49656,12 @@ tileBias16x1Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   320(DX), R10
 	MOVQ   $+16, R9
 
 tileBias16x1Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VMOVDQU32        (SI), Z24
@@ -49681,7 +49759,7 @@ tileBias16x1Group:
 	RET
 
 // func tileBias32Wx6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias32Wx6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -49704,9 +49782,15 @@ tileBias32Wx6Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1920(DX), R10
 	MOVQ   $+8, R9
 
 tileBias32Wx6Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	PREFETCHT0       128(R10)
+	PREFETCHT0       192(R10)
+	ADDQ             $+256, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
@@ -50074,7 +50158,7 @@ tileBias32Wx6Group:
 	RET
 
 // func tileBias32Wx4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias32Wx4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -50093,9 +50177,14 @@ tileBias32Wx4Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1280(DX), R10
 	MOVQ   $+8, R9
 
 tileBias32Wx4Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	PREFETCHT0       128(R10)
+	ADDQ             $+192, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
@@ -50355,7 +50444,7 @@ tileBias32Wx4Group:
 	RET
 
 // func tileBias32Wx2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias32Wx2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -50370,9 +50459,13 @@ tileBias32Wx2Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   640(DX), R10
 	MOVQ   $+8, R9
 
 tileBias32Wx2Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
@@ -50524,7 +50617,7 @@ tileBias32Wx2Group:
 	RET
 
 // func tileBias32Wx1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias32Wx1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -50537,9 +50630,12 @@ tileBias32Wx1Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   320(DX), R10
 	MOVQ   $+8, R9
 
 tileBias32Wx1Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VMOVDQU32        (DI), Z28
 	VMOVDQU32        64(DI), Z29
 	VPANDD.BCST      lowWord<>+0(SB), Z28, Z28
@@ -50637,7 +50733,7 @@ tileBias32Wx1Group:
 	RET
 
 // func tileBias32x6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias32x6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -50660,9 +50756,15 @@ tileBias32x6Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1920(DX), R10
 	MOVQ   $+8, R9
 
 tileBias32x6Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	PREFETCHT0       128(R10)
+	PREFETCHT0       192(R10)
+	ADDQ             $+256, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -51040,7 +51142,7 @@ tileBias32x6Group:
 	RET
 
 // func tileBias32x4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias32x4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -51059,9 +51161,14 @@ tileBias32x4Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   1280(DX), R10
 	MOVQ   $+8, R9
 
 tileBias32x4Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	PREFETCHT0       128(R10)
+	ADDQ             $+192, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -51327,7 +51434,7 @@ tileBias32x4Group:
 	RET
 
 // func tileBias32x2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias32x2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -51342,9 +51449,13 @@ tileBias32x2Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   640(DX), R10
 	MOVQ   $+8, R9
 
 tileBias32x2Group:
+	PREFETCHT0       (R10)
+	PREFETCHT0       64(R10)
+	ADDQ             $+128, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VPXORD           Z2, Z2, Z2
@@ -51498,7 +51609,7 @@ tileBias32x2Group:
 	RET
 
 // func tileBias32x1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileBias32x1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -51511,9 +51622,12 @@ tileBias32x1Tile:
 	MOVQ   CX, SI
 	LEAQ   8192(CX), DI
 	MOVQ   DX, R8
+	LEAQ   320(DX), R10
 	MOVQ   $+8, R9
 
 tileBias32x1Group:
+	PREFETCHT0       (R10)
+	ADDQ             $+64, R10
 	VPXORD           Z0, Z0, Z0
 	VPXORD           Z1, Z1, Z1
 	VMOVDQU32        (SI), Z24
@@ -51611,7 +51725,7 @@ tileBias32x1Group:
 	RET
 
 // func tileSmall1x6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall1x6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -51637,8 +51751,14 @@ tileSmall1x6Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1920(DX), R13
 
 tileSmall1x6Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	PREFETCHT0   192(R13)
+	ADDQ         $+256, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-1, R11, R11
 	VPBROADCASTD R11, Z0
@@ -51912,7 +52032,7 @@ tileSmall1x6Block:
 	RET
 
 // func tileSmall1x4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall1x4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -51934,8 +52054,13 @@ tileSmall1x4Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1280(DX), R13
 
 tileSmall1x4Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	ADDQ         $+192, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-1, R11, R11
 	VPBROADCASTD R11, Z0
@@ -52129,7 +52254,7 @@ tileSmall1x4Block:
 	RET
 
 // func tileSmall1x2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall1x2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -52147,8 +52272,12 @@ tileSmall1x2Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   640(DX), R13
 
 tileSmall1x2Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	ADDQ         $+128, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-1, R11, R11
 	VPBROADCASTD R11, Z0
@@ -52262,7 +52391,7 @@ tileSmall1x2Block:
 	RET
 
 // func tileSmall1x1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall1x1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -52278,8 +52407,11 @@ tileSmall1x1Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   320(DX), R13
 
 tileSmall1x1Block:
+	PREFETCHT0   (R13)
+	ADDQ         $+64, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-1, R11, R11
 	VPBROADCASTD R11, Z0
@@ -52353,7 +52485,7 @@ tileSmall1x1Block:
 	RET
 
 // func tileSmall8x6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall8x6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -52379,8 +52511,14 @@ tileSmall8x6Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1920(DX), R13
 
 tileSmall8x6Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	PREFETCHT0   192(R13)
+	ADDQ         $+256, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-8, R11, R11
 	VPBROADCASTD R11, Z0
@@ -52654,7 +52792,7 @@ tileSmall8x6Block:
 	RET
 
 // func tileSmall8x4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall8x4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -52676,8 +52814,13 @@ tileSmall8x4Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1280(DX), R13
 
 tileSmall8x4Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	ADDQ         $+192, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-8, R11, R11
 	VPBROADCASTD R11, Z0
@@ -52871,7 +53014,7 @@ tileSmall8x4Block:
 	RET
 
 // func tileSmall8x2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall8x2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -52889,8 +53032,12 @@ tileSmall8x2Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   640(DX), R13
 
 tileSmall8x2Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	ADDQ         $+128, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-8, R11, R11
 	VPBROADCASTD R11, Z0
@@ -53004,7 +53151,7 @@ tileSmall8x2Block:
 	RET
 
 // func tileSmall8x1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall8x1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -53020,8 +53167,11 @@ tileSmall8x1Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   320(DX), R13
 
 tileSmall8x1Block:
+	PREFETCHT0   (R13)
+	ADDQ         $+64, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-8, R11, R11
 	VPBROADCASTD R11, Z0
@@ -53095,7 +53245,7 @@ tileSmall8x1Block:
 	RET
 
 // func tileSmall16x6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall16x6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -53121,8 +53271,14 @@ tileSmall16x6Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1920(DX), R13
 
 tileSmall16x6Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	PREFETCHT0   192(R13)
+	ADDQ         $+256, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-16, R11, R11
 	VPBROADCASTD R11, Z0
@@ -53396,7 +53552,7 @@ tileSmall16x6Block:
 	RET
 
 // func tileSmall16x4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall16x4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -53418,8 +53574,13 @@ tileSmall16x4Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1280(DX), R13
 
 tileSmall16x4Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	ADDQ         $+192, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-16, R11, R11
 	VPBROADCASTD R11, Z0
@@ -53613,7 +53774,7 @@ tileSmall16x4Block:
 	RET
 
 // func tileSmall16x2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall16x2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -53631,8 +53792,12 @@ tileSmall16x2Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   640(DX), R13
 
 tileSmall16x2Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	ADDQ         $+128, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-16, R11, R11
 	VPBROADCASTD R11, Z0
@@ -53746,7 +53911,7 @@ tileSmall16x2Block:
 	RET
 
 // func tileSmall16x1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall16x1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -53762,8 +53927,11 @@ tileSmall16x1Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   320(DX), R13
 
 tileSmall16x1Block:
+	PREFETCHT0   (R13)
+	ADDQ         $+64, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-16, R11, R11
 	VPBROADCASTD R11, Z0
@@ -53837,7 +54005,7 @@ tileSmall16x1Block:
 	RET
 
 // func tileSmall128x6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall128x6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -53863,8 +54031,14 @@ tileSmall128x6Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1920(DX), R13
 
 tileSmall128x6Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	PREFETCHT0   192(R13)
+	ADDQ         $+256, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-128, R11, R11
 	VPBROADCASTD R11, Z0
@@ -54138,7 +54312,7 @@ tileSmall128x6Block:
 	RET
 
 // func tileSmall128x4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall128x4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -54160,8 +54334,13 @@ tileSmall128x4Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1280(DX), R13
 
 tileSmall128x4Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	ADDQ         $+192, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-128, R11, R11
 	VPBROADCASTD R11, Z0
@@ -54355,7 +54534,7 @@ tileSmall128x4Block:
 	RET
 
 // func tileSmall128x2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall128x2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -54373,8 +54552,12 @@ tileSmall128x2Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   640(DX), R13
 
 tileSmall128x2Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	ADDQ         $+128, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-128, R11, R11
 	VPBROADCASTD R11, Z0
@@ -54488,7 +54671,7 @@ tileSmall128x2Block:
 	RET
 
 // func tileSmall128x1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmall128x1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -54504,8 +54687,11 @@ tileSmall128x1Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   320(DX), R13
 
 tileSmall128x1Block:
+	PREFETCHT0   (R13)
+	ADDQ         $+64, R13
 	MOVWLSX      288(R9), R11
 	IMUL3L       $-128, R11, R11
 	VPBROADCASTD R11, Z0
@@ -54579,7 +54765,7 @@ tileSmall128x1Block:
 	RET
 
 // func tileSmallTermx6(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmallTermx6(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -54605,8 +54791,14 @@ tileSmallTermx6Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1920(DX), R13
 
 tileSmallTermx6Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	PREFETCHT0   192(R13)
+	ADDQ         $+256, R13
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z6, Z6, Z6
 	VPXORD       Z1, Z1, Z1
@@ -54918,7 +55110,7 @@ tileSmallTermx6Block:
 	RET
 
 // func tileSmallTermx4(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmallTermx4(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -54940,8 +55132,13 @@ tileSmallTermx4Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   1280(DX), R13
 
 tileSmallTermx4Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	ADDQ         $+192, R13
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z1, Z1, Z1
@@ -55161,7 +55358,7 @@ tileSmallTermx4Block:
 	RET
 
 // func tileSmallTermx2(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmallTermx2(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -55179,8 +55376,12 @@ tileSmallTermx2Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   640(DX), R13
 
 tileSmallTermx2Block:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	ADDQ         $+128, R13
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z1, Z1, Z1
@@ -55308,7 +55509,7 @@ tileSmallTermx2Block:
 	RET
 
 // func tileSmallTermx1(c *float32, panel *byte, act *byte, tiles int)
-// Requires: AVX, AVX512F, AVX512VNNI
+// Requires: AVX, AVX512F, AVX512VNNI, MMX+
 TEXT ·tileSmallTermx1(SB), NOSPLIT, $0-32
 	MOVQ c+0(FP), AX
 	MOVQ panel+8(FP), CX
@@ -55324,8 +55525,11 @@ tileSmallTermx1Tile:
 	MOVQ   DX, R9
 	MOVQ   $+8, R10
 	MOVQ   DX, R12
+	LEAQ   320(DX), R13
 
 tileSmallTermx1Block:
+	PREFETCHT0   (R13)
+	ADDQ         $+64, R13
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
 	VMOVDQU32    (SI), Z24

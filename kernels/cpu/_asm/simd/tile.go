@@ -73,8 +73,11 @@ func superTiles(group int, mins bool, words int) {
 		MOVQ(p, codes)
 		LEAQ(At(p, panelScales), scales)
 		MOVQ(act, a)
+		ahead := GP64()
+		LEAQ(At(act, actBytes*n), ahead)
 		MOVQ(I32(int32(groups)), left)
 		Label(name + "Group")
+		prefetch(ahead, actBytes*n, groups)
 		if words > 0 {
 			VMOVDQU32(At(scales, 0), Z(28))
 			VMOVDQU32(At(scales, 64), Z(29))
@@ -139,6 +142,16 @@ func superTiles(group int, mins bool, words int) {
 	}
 }
 
+// prefetch loads the next part, of so many, of the size bytes at p to the first cache, and advances p.
+// Where the activations of a stretch are in the second cache only, the tiles would wait for them.
+func prefetch(p reg.Register, size, parts int) {
+	lines := (size/parts + 63) / 64
+	for i := range lines {
+		PREFETCHT0(At(p, 64*i))
+	}
+	ADDQ(I32(int32(64*lines)), p)
+}
+
 // nextTile goes on with the next tile, or returns after the last one.
 func nextTile(name string, c, act, tiles reg.Register, n int) {
 	ADDQ(I32(int32(128*n)), c)
@@ -171,9 +184,11 @@ func smallTiles(kind string, bias int, term bool) {
 		MOVQ(act, a)
 		MOVQ(act, s)
 		MOVQ(I32(8), left)
-		scale := GP64()
+		scale, ahead := GP64(), GP64()
 		MOVQ(act, scale)
+		LEAQ(At(act, actBytes*n), ahead)
 		Label(name + "Block")
+		prefetch(ahead, actBytes*n, 8)
 		for i := range n {
 			if bias == 0 {
 				VPXORD(dot(0, i), dot(0, i), dot(0, i))
