@@ -49,21 +49,6 @@ func q5kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 //go:noescape
 func q6kRowsVNNI(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
 
-// q4kRowsAVX2 is q4kRowsVBMI with AVX2, FMA and F16C only.
-//
-//go:noescape
-func q4kRowsAVX2(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// q5kRowsAVX2 is q5kRowsVBMI with AVX2, FMA and F16C only.
-//
-//go:noescape
-func q5kRowsAVX2(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
-// q6kRowsAVX2 is q6kRowsVBMI with AVX2, FMA and F16C only.
-//
-//go:noescape
-func q6kRowsAVX2(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)
-
 // q2kRowsVNNI is q4kRowsVBMI for Q2_K and Quarters, without the need for VBMI and GFNI.
 //
 //go:noescape

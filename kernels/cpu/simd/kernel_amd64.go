@@ -17,6 +17,9 @@ func (k *Kernel) vectorise(level isa.Level) {
 	if level >= isa.AVXVNNI {
 		k.tiles = tilesAVXVNNI[k.d]
 	}
+	if level == isa.AVXVNNI && rowsAVXVNNI[k.d] != nil {
+		k.rows = rowsAVXVNNI[k.d]
+	}
 	if level < isa.AVX512 {
 		return
 	}
@@ -29,10 +32,6 @@ func (k *Kernel) vectorise(level isa.Level) {
 		k.rows = rowsVBMI[k.d]
 	}
 	k.tiles = tiles512[k.d]
-}
-
-var rowsAVX2 = [dtype.Count]rows{
-	dtype.Q4_K: q4kRowsAVX2, dtype.Q5_K: q5kRowsAVX2, dtype.Q6_K: q6kRowsAVX2,
 }
 
 var rows512 = [dtype.Count]rows{

@@ -7,7 +7,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The functions of this file need AVX2, FMA and F16C only.
+// The functions of this file need AVX2, FMA and F16C, and AVX-VNNI where they say so.
 
 var ymms = [...]reg.VecPhysical{
 	reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
@@ -38,12 +38,12 @@ func sumWords(v [4]reg.VecPhysical) {
 var totals = [4]reg.VecPhysical{ymm(8), ymm(9), ymm(10), ymm(11)}
 
 // q4kRowsAVX2 multiplies rows of Q4_K, or of Q5_K if fifth.
-func q4kRowsAVX2(fifth bool) {
+func q4kRowsAVX2(fifth, vnni bool) {
 	name, bytes, codes := "q4k", 144, 16
 	if fifth {
 		name, bytes, codes = "q5k", 176, 48
 	}
-	TEXT(name+"RowsAVX2", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	TEXT(name+"Rows"+level2(vnni), NOSPLIT, smallArgs)
 	pick, pickHigh := Table("q4kPick", nil), Table("q4kPickHigh", nil)
 	mask, high, shifts := Table("q4kMask", nil), Table("q4kHigh", nil), Table("q4kShifts", nil)
 	low := bytes2("lowHalves", 15)
@@ -90,9 +90,8 @@ func q4kRowsAVX2(fifth bool) {
 					VPOR(f, q, q)
 				}
 				VPMADDUBSW(At(act, actBytes*r+32*halvesOrder[g]), q, q)
-				VPSHUFB(wordIndex("word"+string(rune('0'+g)), g, g), scales, s)
-				VPMADDWD(s, q, q)
-				VPADDD(q, v, v)
+				scale2(32, g, scales, s)
+				scaled2(vnni, s, q, v)
 			}
 		}
 		sumWords(mins)
@@ -130,9 +129,9 @@ func halfWords(p reg.Register, bytes, offset, n int) {
 }
 
 // q6kRowsAVX2 multiplies rows of Q6_K.
-func q6kRowsAVX2() {
+func q6kRowsAVX2(vnni bool) {
 	const bytes = 210
-	TEXT("q6kRowsAVX2", NOSPLIT, "func(out *float32, w *byte, rowBytes, rows, blocks int, act *byte)")
+	TEXT("q6kRows"+level2(vnni), NOSPLIT, smallArgs)
 	low, upper := bytes2("lowHalves", 15), bytes2("upperBits2", 0x30)
 	rowLoop(bytes, func(p, act reg.Register, sum reg.VecPhysical, n int) {
 		for r, v := range totals {
@@ -147,8 +146,7 @@ func q6kRowsAVX2() {
 			VPSUBD(offset, v, v)
 			// The words of each lane are the scales of 8 groups of 16.
 			both := [2]reg.VecPhysical{ymm(6), ymm(7)}
-			VPERMQ(Imm(0x44), scales, both[0])
-			VPERMQ(Imm(0xee), scales, both[1])
+			lanes2(scales, both)
 			for g := range 8 {
 				h, k := g/4, g%4
 				q, f, s := ymm(3), ymm(4), ymm(12)
@@ -169,9 +167,8 @@ func q6kRowsAVX2() {
 				VPAND(upper, f, f)
 				VPOR(f, q, q)
 				VPMADDUBSW(At(act, actBytes*r+32*g), q, q)
-				VPSHUFB(wordIndex("words"+string(rune('0'+k)), 2*k, 2*k+1), both[h], s)
-				VPMADDWD(s, q, q)
-				VPADDD(q, v, v)
+				scale2(16, k, both[h], s)
+				scaled2(vnni, s, q, v)
 			}
 		}
 		sumWords(totals)

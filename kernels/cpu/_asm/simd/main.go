@@ -32,15 +32,24 @@ func main() {
 	q3kRows()
 	tq20Rows()
 	iq4xsRows()
-	q4kRowsAVX2(false)
-	q4kRowsAVX2(true)
-	q6kRowsAVX2()
 	for _, f := range smallFormats() {
 		f.rows()
 	}
 	for _, f := range codedFormats() {
 		f.rows()
 		f.unpack()
+	}
+	for _, vnni := range []bool{false, true} {
+		for _, f := range smallFormats2() {
+			f.rows(vnni)
+		}
+		q4kRowsAVX2(false, vnni)
+		q4kRowsAVX2(true, vnni)
+		q6kRowsAVX2(vnni)
+		q2kRows2(vnni)
+		q3kRows2(vnni)
+		tq20Rows2(vnni)
+		iq4xsRows2(vnni)
 	}
 	unpackers()
 	superTiles(16, true, 16)
