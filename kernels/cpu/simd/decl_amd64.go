@@ -15,6 +15,16 @@ func quantizeSuper512(dst *byte, stride int, x *float32, stretches int, order *b
 //go:noescape
 func quantizeSmall512(dst *byte, stride int, x *float32, stretches int)
 
+// quantizeSuperAVX2 is quantizeSuper512 with AVX2 only.
+//
+//go:noescape
+func quantizeSuperAVX2(dst *byte, stride int, x *float32, stretches int, order *byte)
+
+// quantizeSmallAVX2 is quantizeSmall512 with AVX2 only.
+//
+//go:noescape
+func quantizeSmallAVX2(dst *byte, stride int, x *float32, stretches int)
+
 // q4kRowsVBMI sets out[i], for each of the rows of Q4_K that are rowBytes apart, to
 //
 //	DotSuper(dtype.Q4_K, row i, act, ActBytes, &Halves)

@@ -13,6 +13,7 @@ func (k *Kernel) vectorise(level isa.Level) {
 		k.rows = rowsAVX2[k.d]
 		k.pack = packersAVX2[k.d]
 		k.tiles = tilesAVX2[k.d]
+		k.act = quantizer{quantizeSuperAVX2, quantizeSmallAVX2}
 	}
 	if level >= isa.AVXVNNI {
 		k.tiles = tilesAVXVNNI[k.d]

@@ -456,6 +456,580 @@ stretch:
 	VZEROUPPER
 	RET
 
+// func quantizeSuperAVX2(dst *byte, stride int, x *float32, stretches int, order *byte)
+// Requires: AVX, AVX2
+TEXT ·quantizeSuperAVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ stride+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ stretches+24(FP), BX
+	MOVQ order+32(FP), SI
+
+stretch:
+	VMOVDQU      abs2<>+0(SB), Y7
+	VPAND        (DX), Y7, Y2
+	VPAND        32(DX), Y7, Y0
+	VPMAXUD      Y0, Y2, Y2
+	VPAND        64(DX), Y7, Y0
+	VPMAXUD      Y0, Y2, Y2
+	VPAND        96(DX), Y7, Y0
+	VPMAXUD      Y0, Y2, Y2
+	VPAND        128(DX), Y7, Y3
+	VPAND        160(DX), Y7, Y1
+	VPMAXUD      Y1, Y3, Y3
+	VPAND        192(DX), Y7, Y1
+	VPMAXUD      Y1, Y3, Y3
+	VPAND        224(DX), Y7, Y1
+	VPMAXUD      Y1, Y3, Y3
+	VPAND        256(DX), Y7, Y4
+	VPAND        288(DX), Y7, Y0
+	VPMAXUD      Y0, Y4, Y4
+	VPAND        320(DX), Y7, Y0
+	VPMAXUD      Y0, Y4, Y4
+	VPAND        352(DX), Y7, Y0
+	VPMAXUD      Y0, Y4, Y4
+	VPAND        384(DX), Y7, Y5
+	VPAND        416(DX), Y7, Y1
+	VPMAXUD      Y1, Y5, Y5
+	VPAND        448(DX), Y7, Y1
+	VPMAXUD      Y1, Y5, Y5
+	VPAND        480(DX), Y7, Y1
+	VPMAXUD      Y1, Y5, Y5
+	VPMAXUD      Y4, Y2, Y2
+	VPMAXUD      Y5, Y3, Y3
+	VPAND        512(DX), Y7, Y4
+	VPAND        544(DX), Y7, Y0
+	VPMAXUD      Y0, Y4, Y4
+	VPAND        576(DX), Y7, Y0
+	VPMAXUD      Y0, Y4, Y4
+	VPAND        608(DX), Y7, Y0
+	VPMAXUD      Y0, Y4, Y4
+	VPAND        640(DX), Y7, Y5
+	VPAND        672(DX), Y7, Y1
+	VPMAXUD      Y1, Y5, Y5
+	VPAND        704(DX), Y7, Y1
+	VPMAXUD      Y1, Y5, Y5
+	VPAND        736(DX), Y7, Y1
+	VPMAXUD      Y1, Y5, Y5
+	VPMAXUD      Y4, Y2, Y2
+	VPMAXUD      Y5, Y3, Y3
+	VPAND        768(DX), Y7, Y4
+	VPAND        800(DX), Y7, Y0
+	VPMAXUD      Y0, Y4, Y4
+	VPAND        832(DX), Y7, Y0
+	VPMAXUD      Y0, Y4, Y4
+	VPAND        864(DX), Y7, Y0
+	VPMAXUD      Y0, Y4, Y4
+	VPAND        896(DX), Y7, Y5
+	VPAND        928(DX), Y7, Y1
+	VPMAXUD      Y1, Y5, Y5
+	VPAND        960(DX), Y7, Y1
+	VPMAXUD      Y1, Y5, Y5
+	VPAND        992(DX), Y7, Y1
+	VPMAXUD      Y1, Y5, Y5
+	VPMAXUD      Y4, Y2, Y2
+	VPMAXUD      Y5, Y3, Y3
+	VPMAXUD      Y3, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMAXUD      X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPMAXUD      X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPMAXUD      X3, X2, X2
+	VMOVD        X2, DI
+	CMPL         DI, $0x04000000
+	JB           small
+	VMOVSS       f127<>+0(SB), X4
+	VDIVSS       X4, X2, X3
+	VMOVSS       X3, 304(AX)
+	CMPL         DI, $0x7f7fffff
+	JA           zeros
+	VDIVSS       X2, X4, X4
+	VBROADCASTSS X4, Y6
+	VMULPS       (DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       32(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       64(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       96(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQA      Y0, Y8
+	MOVBQZX      (SI), DI
+	SHLQ         $0x05, DI
+	VMOVDQU      Y8, (AX)(DI*1)
+	VMULPS       128(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       160(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       192(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       224(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQA      Y0, Y9
+	MOVBQZX      1(SI), DI
+	SHLQ         $0x05, DI
+	VMOVDQU      Y9, (AX)(DI*1)
+	VMULPS       256(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       288(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       320(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       352(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQA      Y0, Y10
+	MOVBQZX      2(SI), DI
+	SHLQ         $0x05, DI
+	VMOVDQU      Y10, (AX)(DI*1)
+	VMULPS       384(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       416(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       448(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       480(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQA      Y0, Y11
+	MOVBQZX      3(SI), DI
+	SHLQ         $0x05, DI
+	VMOVDQU      Y11, (AX)(DI*1)
+	VMULPS       512(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       544(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       576(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       608(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQA      Y0, Y12
+	MOVBQZX      4(SI), DI
+	SHLQ         $0x05, DI
+	VMOVDQU      Y12, (AX)(DI*1)
+	VMULPS       640(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       672(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       704(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       736(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQA      Y0, Y13
+	MOVBQZX      5(SI), DI
+	SHLQ         $0x05, DI
+	VMOVDQU      Y13, (AX)(DI*1)
+	VMULPS       768(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       800(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       832(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       864(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQA      Y0, Y14
+	MOVBQZX      6(SI), DI
+	SHLQ         $0x05, DI
+	VMOVDQU      Y14, (AX)(DI*1)
+	VMULPS       896(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       928(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       960(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       992(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQA      Y0, Y15
+	MOVBQZX      7(SI), DI
+	SHLQ         $0x05, DI
+	VMOVDQU      Y15, (AX)(DI*1)
+	VMOVDQU      oneBytes2<>+0(SB), Y0
+	VPMADDUBSW   Y8, Y0, Y8
+	VPMADDUBSW   Y9, Y0, Y9
+	VPMADDUBSW   Y10, Y0, Y10
+	VPMADDUBSW   Y11, Y0, Y11
+	VPMADDUBSW   Y12, Y0, Y12
+	VPMADDUBSW   Y13, Y0, Y13
+	VPMADDUBSW   Y14, Y0, Y14
+	VPMADDUBSW   Y15, Y0, Y15
+	VPHADDW      Y9, Y8, Y8
+	VPHADDW      Y11, Y10, Y10
+	VPHADDW      Y13, Y12, Y12
+	VPHADDW      Y15, Y14, Y14
+	VPHADDW      Y10, Y8, Y8
+	VPHADDW      Y14, Y12, Y12
+	VPHADDW      Y12, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPUNPCKLWD   X1, X8, X2
+	VPUNPCKHWD   X1, X8, X3
+	VPADDW       X1, X8, X4
+	VMOVDQU      X2, 256(AX)
+	VMOVDQU      X3, 272(AX)
+	VMOVDQU      X4, 288(AX)
+	JMP          next
+
+small:
+	MOVL $0x00000000, 304(AX)
+
+zeros:
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (AX)
+	VMOVDQU Y0, 32(AX)
+	VMOVDQU Y0, 64(AX)
+	VMOVDQU Y0, 96(AX)
+	VMOVDQU Y0, 128(AX)
+	VMOVDQU Y0, 160(AX)
+	VMOVDQU Y0, 192(AX)
+	VMOVDQU Y0, 224(AX)
+	VMOVDQU Y0, 256(AX)
+	VMOVDQU X0, 288(AX)
+
+next:
+	MOVL $0x00000000, 308(AX)
+	MOVQ $+0, 312(AX)
+	ADDQ CX, AX
+	ADDQ $+1024, DX
+	DECQ BX
+	JNZ  stretch
+	VZEROUPPER
+	RET
+
+DATA abs2<>+0(SB)/8, $0x7fffffff7fffffff
+DATA abs2<>+8(SB)/8, $0x7fffffff7fffffff
+DATA abs2<>+16(SB)/8, $0x7fffffff7fffffff
+DATA abs2<>+24(SB)/8, $0x7fffffff7fffffff
+GLOBL abs2<>(SB), RODATA|NOPTR, $32
+
+DATA f127<>+0(SB)/8, $0x42fe000042fe0000
+DATA f127<>+8(SB)/8, $0x42fe000042fe0000
+DATA f127<>+16(SB)/8, $0x42fe000042fe0000
+DATA f127<>+24(SB)/8, $0x42fe000042fe0000
+GLOBL f127<>(SB), RODATA|NOPTR, $32
+
+DATA unpacked2<>+0(SB)/8, $0x0000000400000000
+DATA unpacked2<>+8(SB)/8, $0x0000000500000001
+DATA unpacked2<>+16(SB)/8, $0x0000000600000002
+DATA unpacked2<>+24(SB)/8, $0x0000000700000003
+GLOBL unpacked2<>(SB), RODATA|NOPTR, $32
+
+DATA oneBytes2<>+0(SB)/8, $0x0101010101010101
+DATA oneBytes2<>+8(SB)/8, $0x0101010101010101
+DATA oneBytes2<>+16(SB)/8, $0x0101010101010101
+DATA oneBytes2<>+24(SB)/8, $0x0101010101010101
+GLOBL oneBytes2<>(SB), RODATA|NOPTR, $32
+
+// func quantizeSmallAVX2(dst *byte, stride int, x *float32, stretches int)
+// Requires: AVX, AVX2
+TEXT ·quantizeSmallAVX2(SB), NOSPLIT, $64-32
+	MOVQ dst+0(FP), AX
+	MOVQ stride+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ stretches+24(FP), BX
+
+stretch:
+	VMOVDQU      abs2<>+0(SB), Y7
+	VPAND        (DX), Y7, Y8
+	VPAND        32(DX), Y7, Y1
+	VPMAXUD      Y1, Y8, Y8
+	VPAND        64(DX), Y7, Y1
+	VPMAXUD      Y1, Y8, Y8
+	VPAND        96(DX), Y7, Y1
+	VPMAXUD      Y1, Y8, Y8
+	VPAND        128(DX), Y7, Y9
+	VPAND        160(DX), Y7, Y1
+	VPMAXUD      Y1, Y9, Y9
+	VPAND        192(DX), Y7, Y1
+	VPMAXUD      Y1, Y9, Y9
+	VPAND        224(DX), Y7, Y1
+	VPMAXUD      Y1, Y9, Y9
+	VPAND        256(DX), Y7, Y10
+	VPAND        288(DX), Y7, Y1
+	VPMAXUD      Y1, Y10, Y10
+	VPAND        320(DX), Y7, Y1
+	VPMAXUD      Y1, Y10, Y10
+	VPAND        352(DX), Y7, Y1
+	VPMAXUD      Y1, Y10, Y10
+	VPAND        384(DX), Y7, Y11
+	VPAND        416(DX), Y7, Y1
+	VPMAXUD      Y1, Y11, Y11
+	VPAND        448(DX), Y7, Y1
+	VPMAXUD      Y1, Y11, Y11
+	VPAND        480(DX), Y7, Y1
+	VPMAXUD      Y1, Y11, Y11
+	VPAND        512(DX), Y7, Y12
+	VPAND        544(DX), Y7, Y1
+	VPMAXUD      Y1, Y12, Y12
+	VPAND        576(DX), Y7, Y1
+	VPMAXUD      Y1, Y12, Y12
+	VPAND        608(DX), Y7, Y1
+	VPMAXUD      Y1, Y12, Y12
+	VPAND        640(DX), Y7, Y13
+	VPAND        672(DX), Y7, Y1
+	VPMAXUD      Y1, Y13, Y13
+	VPAND        704(DX), Y7, Y1
+	VPMAXUD      Y1, Y13, Y13
+	VPAND        736(DX), Y7, Y1
+	VPMAXUD      Y1, Y13, Y13
+	VPAND        768(DX), Y7, Y14
+	VPAND        800(DX), Y7, Y1
+	VPMAXUD      Y1, Y14, Y14
+	VPAND        832(DX), Y7, Y1
+	VPMAXUD      Y1, Y14, Y14
+	VPAND        864(DX), Y7, Y1
+	VPMAXUD      Y1, Y14, Y14
+	VPAND        896(DX), Y7, Y15
+	VPAND        928(DX), Y7, Y1
+	VPMAXUD      Y1, Y15, Y15
+	VPAND        960(DX), Y7, Y1
+	VPMAXUD      Y1, Y15, Y15
+	VPAND        992(DX), Y7, Y1
+	VPMAXUD      Y1, Y15, Y15
+	VPUNPCKHDQ   Y9, Y8, Y1
+	VPUNPCKLDQ   Y9, Y8, Y8
+	VPMAXUD      Y1, Y8, Y8
+	VPUNPCKHDQ   Y11, Y10, Y1
+	VPUNPCKLDQ   Y11, Y10, Y10
+	VPMAXUD      Y1, Y10, Y10
+	VPUNPCKHDQ   Y13, Y12, Y1
+	VPUNPCKLDQ   Y13, Y12, Y12
+	VPMAXUD      Y1, Y12, Y12
+	VPUNPCKHDQ   Y15, Y14, Y1
+	VPUNPCKLDQ   Y15, Y14, Y14
+	VPMAXUD      Y1, Y14, Y14
+	VPUNPCKHQDQ  Y10, Y8, Y1
+	VPUNPCKLQDQ  Y10, Y8, Y8
+	VPMAXUD      Y1, Y8, Y8
+	VPUNPCKHQDQ  Y14, Y12, Y1
+	VPUNPCKLQDQ  Y14, Y12, Y12
+	VPMAXUD      Y1, Y12, Y12
+	VPERM2I128   $0x31, Y12, Y8, Y1
+	VPERM2I128   $0x20, Y12, Y8, Y8
+	VPMAXUD      Y1, Y8, Y8
+	VPCMPGTD     belowLeast2<>+0(SB), Y8, Y2
+	VPCMPGTD     most2<>+0(SB), Y8, Y3
+	VPANDN       Y2, Y3, Y3
+	VMOVUPS      f127<>+0(SB), Y5
+	VDIVPS       Y5, Y8, Y4
+	VANDPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 256(AX)
+	VDIVPS       Y8, Y5, Y4
+	VMOVUPS      Y4, (SP)
+	VMOVDQU      Y3, 32(SP)
+	VBROADCASTSS (SP), Y6
+	VMULPS       (DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       32(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       64(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       96(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPBROADCASTD 32(SP), Y8
+	VPAND        Y8, Y0, Y8
+	VMOVDQU      Y8, (AX)
+	VBROADCASTSS 4(SP), Y6
+	VMULPS       128(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       160(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       192(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       224(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPBROADCASTD 36(SP), Y9
+	VPAND        Y9, Y0, Y9
+	VMOVDQU      Y9, 32(AX)
+	VBROADCASTSS 8(SP), Y6
+	VMULPS       256(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       288(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       320(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       352(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPBROADCASTD 40(SP), Y10
+	VPAND        Y10, Y0, Y10
+	VMOVDQU      Y10, 64(AX)
+	VBROADCASTSS 12(SP), Y6
+	VMULPS       384(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       416(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       448(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       480(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPBROADCASTD 44(SP), Y11
+	VPAND        Y11, Y0, Y11
+	VMOVDQU      Y11, 96(AX)
+	VBROADCASTSS 16(SP), Y6
+	VMULPS       512(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       544(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       576(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       608(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPBROADCASTD 48(SP), Y12
+	VPAND        Y12, Y0, Y12
+	VMOVDQU      Y12, 128(AX)
+	VBROADCASTSS 20(SP), Y6
+	VMULPS       640(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       672(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       704(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       736(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPBROADCASTD 52(SP), Y13
+	VPAND        Y13, Y0, Y13
+	VMOVDQU      Y13, 160(AX)
+	VBROADCASTSS 24(SP), Y6
+	VMULPS       768(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       800(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       832(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       864(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPBROADCASTD 56(SP), Y14
+	VPAND        Y14, Y0, Y14
+	VMOVDQU      Y14, 192(AX)
+	VBROADCASTSS 28(SP), Y6
+	VMULPS       896(DX), Y6, Y0
+	VCVTPS2DQ    Y0, Y0
+	VMULPS       928(DX), Y6, Y1
+	VCVTPS2DQ    Y1, Y1
+	VMULPS       960(DX), Y6, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       992(DX), Y6, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      unpacked2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPBROADCASTD 60(SP), Y15
+	VPAND        Y15, Y0, Y15
+	VMOVDQU      Y15, 224(AX)
+	VMOVDQU      oneBytes2<>+0(SB), Y0
+	VPMADDUBSW   Y8, Y0, Y8
+	VPMADDUBSW   Y9, Y0, Y9
+	VPMADDUBSW   Y10, Y0, Y10
+	VPMADDUBSW   Y11, Y0, Y11
+	VPMADDUBSW   Y12, Y0, Y12
+	VPMADDUBSW   Y13, Y0, Y13
+	VPMADDUBSW   Y14, Y0, Y14
+	VPMADDUBSW   Y15, Y0, Y15
+	VPHADDW      Y9, Y8, Y8
+	VPHADDW      Y11, Y10, Y10
+	VPHADDW      Y13, Y12, Y12
+	VPHADDW      Y15, Y14, Y14
+	VPHADDW      Y10, Y8, Y8
+	VPHADDW      Y14, Y12, Y12
+	VPHADDW      Y12, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDW       X1, X8, X1
+	VPXOR        X2, X2, X2
+	VMOVDQU      X1, 288(AX)
+	VMOVDQU      X2, 304(AX)
+	ADDQ         CX, AX
+	ADDQ         $+1024, DX
+	DECQ         BX
+	JNZ          stretch
+	VZEROUPPER
+	RET
+
+DATA belowLeast2<>+0(SB)/8, $0x03ffffff03ffffff
+DATA belowLeast2<>+8(SB)/8, $0x03ffffff03ffffff
+DATA belowLeast2<>+16(SB)/8, $0x03ffffff03ffffff
+DATA belowLeast2<>+24(SB)/8, $0x03ffffff03ffffff
+GLOBL belowLeast2<>(SB), RODATA|NOPTR, $32
+
+DATA most2<>+0(SB)/8, $0x7f7fffff7f7fffff
+DATA most2<>+8(SB)/8, $0x7f7fffff7f7fffff
+DATA most2<>+16(SB)/8, $0x7f7fffff7f7fffff
+DATA most2<>+24(SB)/8, $0x7f7fffff7f7fffff
+GLOBL most2<>(SB), RODATA|NOPTR, $32
+
 // func q4kRowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
 TEXT ·q4kRowsVNNI(SB), NOSPLIT, $0-48
@@ -3579,1591 +4153,6 @@ DATA iq4xsWords3<>+40(SB)/8, $0x0000000700000007
 DATA iq4xsWords3<>+48(SB)/8, $0x0000000700000007
 DATA iq4xsWords3<>+56(SB)/8, $0x0000000700000007
 GLOBL iq4xsWords3<>(SB), RODATA|NOPTR, $64
-
-// func q4kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·q4kRowsAVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ rows+24(FP), BX
-
-row:
-	MOVQ   act+40(FP), SI
-	MOVQ   blocks+32(FP), R8
-	MOVQ   CX, DI
-	VXORPS X5, X5, X5
-	SUBQ   $0x04, R8
-	JL     rest
-
-four:
-	VPXOR        Y8, Y8, Y8
-	VMOVDQU      (DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     288(SI), X0, X12
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      16(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   (SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      16(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   64(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      48(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   32(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      48(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   96(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      80(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   128(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      80(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   192(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      112(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   160(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      112(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   224(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VPXOR        Y9, Y9, Y9
-	VMOVDQU      144(DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     608(SI), X0, X13
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      160(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   320(SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      160(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   384(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      192(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   352(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      192(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   416(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      224(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   448(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      224(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   512(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      256(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   480(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      256(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   544(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VPXOR        Y10, Y10, Y10
-	VMOVDQU      288(DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     928(SI), X0, X14
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      304(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   640(SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      304(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   704(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      336(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   672(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      336(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   736(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      368(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   768(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      368(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   832(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      400(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   800(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      400(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   864(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VPXOR        Y11, Y11, Y11
-	VMOVDQU      432(DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     1248(SI), X0, X15
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      448(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   960(SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      448(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   1024(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      480(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   992(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      480(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   1056(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      512(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   1088(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      512(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   1152(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      544(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   1120(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      544(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   1184(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VPHADDD      Y13, Y12, Y12
-	VPHADDD      Y15, Y14, Y14
-	VPHADDD      Y14, Y12, Y12
-	VEXTRACTI128 $0x01, Y12, X1
-	VPADDD       X12, X1, X0
-	VCVTDQ2PS    X0, X4
-	VPHADDD      Y9, Y8, Y8
-	VPHADDD      Y11, Y10, Y10
-	VPHADDD      Y10, Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X1
-	VPADDD       X8, X1, X0
-	VCVTDQ2PS    X0, X0
-	VMOVD        (DI), X1
-	VPINSRD      $0x01, 144(DI), X1, X1
-	VPINSRD      $0x02, 288(DI), X1, X1
-	VPINSRD      $0x03, 432(DI), X1, X1
-	VPSRLD       $0x10, X1, X2
-	VPSLLD       $0x10, X1, X1
-	VPSRLD       $0x10, X1, X1
-	VPACKUSDW    X2, X1, X1
-	VCVTPH2PS    X1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VMULPS       X1, X0, X0
-	VFNMADD231PS X2, X4, X0
-	VPERMILPS    $0x01, X0, X1
-	VPERMILPS    $0x02, X0, X2
-	VPERMILPS    $0x03, X0, X3
-	VFMADD231SS  304(SI), X0, X5
-	VFMADD231SS  624(SI), X1, X5
-	VFMADD231SS  944(SI), X2, X5
-	VFMADD231SS  1264(SI), X3, X5
-	ADDQ         $+576, DI
-	ADDQ         $+1280, SI
-	SUBQ         $0x04, R8
-	JGE          four
-
-rest:
-	ADDQ $0x04, R8
-	JZ   done
-
-one:
-	VPXOR        Y8, Y8, Y8
-	VMOVDQU      (DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     288(SI), X0, X12
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      16(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   (SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      16(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   64(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      48(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   32(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      48(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   96(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      80(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   128(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      80(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   192(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      112(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   160(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      112(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPMADDUBSW   224(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VPXOR        Y9, Y9, Y9
-	VPXOR        Y13, Y13, Y13
-	VPXOR        Y10, Y10, Y10
-	VPXOR        Y14, Y14, Y14
-	VPXOR        Y11, Y11, Y11
-	VPXOR        Y15, Y15, Y15
-	VPHADDD      Y13, Y12, Y12
-	VPHADDD      Y15, Y14, Y14
-	VPHADDD      Y14, Y12, Y12
-	VEXTRACTI128 $0x01, Y12, X1
-	VPADDD       X12, X1, X0
-	VCVTDQ2PS    X0, X4
-	VPHADDD      Y9, Y8, Y8
-	VPHADDD      Y11, Y10, Y10
-	VPHADDD      Y10, Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X1
-	VPADDD       X8, X1, X0
-	VCVTDQ2PS    X0, X0
-	VMOVD        (DI), X1
-	VPSRLD       $0x10, X1, X2
-	VPSLLD       $0x10, X1, X1
-	VPSRLD       $0x10, X1, X1
-	VPACKUSDW    X2, X1, X1
-	VCVTPH2PS    X1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VMULPS       X1, X0, X0
-	VFNMADD231PS X2, X4, X0
-	VFMADD231SS  304(SI), X0, X5
-	ADDQ         $+144, DI
-	ADDQ         $+320, SI
-	DECQ         R8
-	JNZ          one
-
-done:
-	VMOVSS X5, (AX)
-	ADDQ   $0x04, AX
-	ADDQ   DX, CX
-	DECQ   BX
-	JNZ    row
-	VZEROUPPER
-	RET
-
-DATA lowHalves<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA lowHalves<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA lowHalves<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA lowHalves<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
-GLOBL lowHalves<>(SB), RODATA|NOPTR, $32
-
-DATA word0<>+0(SB)/8, $0x0100010001000100
-DATA word0<>+8(SB)/8, $0x0100010001000100
-DATA word0<>+16(SB)/8, $0x0100010001000100
-DATA word0<>+24(SB)/8, $0x0100010001000100
-GLOBL word0<>(SB), RODATA|NOPTR, $32
-
-DATA word1<>+0(SB)/8, $0x0302030203020302
-DATA word1<>+8(SB)/8, $0x0302030203020302
-DATA word1<>+16(SB)/8, $0x0302030203020302
-DATA word1<>+24(SB)/8, $0x0302030203020302
-GLOBL word1<>(SB), RODATA|NOPTR, $32
-
-DATA word2<>+0(SB)/8, $0x0504050405040504
-DATA word2<>+8(SB)/8, $0x0504050405040504
-DATA word2<>+16(SB)/8, $0x0504050405040504
-DATA word2<>+24(SB)/8, $0x0504050405040504
-GLOBL word2<>(SB), RODATA|NOPTR, $32
-
-DATA word3<>+0(SB)/8, $0x0706070607060706
-DATA word3<>+8(SB)/8, $0x0706070607060706
-DATA word3<>+16(SB)/8, $0x0706070607060706
-DATA word3<>+24(SB)/8, $0x0706070607060706
-GLOBL word3<>(SB), RODATA|NOPTR, $32
-
-DATA word4<>+0(SB)/8, $0x0908090809080908
-DATA word4<>+8(SB)/8, $0x0908090809080908
-DATA word4<>+16(SB)/8, $0x0908090809080908
-DATA word4<>+24(SB)/8, $0x0908090809080908
-GLOBL word4<>(SB), RODATA|NOPTR, $32
-
-DATA word5<>+0(SB)/8, $0x0b0a0b0a0b0a0b0a
-DATA word5<>+8(SB)/8, $0x0b0a0b0a0b0a0b0a
-DATA word5<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
-DATA word5<>+24(SB)/8, $0x0b0a0b0a0b0a0b0a
-GLOBL word5<>(SB), RODATA|NOPTR, $32
-
-DATA word6<>+0(SB)/8, $0x0d0c0d0c0d0c0d0c
-DATA word6<>+8(SB)/8, $0x0d0c0d0c0d0c0d0c
-DATA word6<>+16(SB)/8, $0x0d0c0d0c0d0c0d0c
-DATA word6<>+24(SB)/8, $0x0d0c0d0c0d0c0d0c
-GLOBL word6<>(SB), RODATA|NOPTR, $32
-
-DATA word7<>+0(SB)/8, $0x0f0e0f0e0f0e0f0e
-DATA word7<>+8(SB)/8, $0x0f0e0f0e0f0e0f0e
-DATA word7<>+16(SB)/8, $0x0f0e0f0e0f0e0f0e
-DATA word7<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
-GLOBL word7<>(SB), RODATA|NOPTR, $32
-
-// func q5kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·q5kRowsAVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ rows+24(FP), BX
-
-row:
-	MOVQ   act+40(FP), SI
-	MOVQ   blocks+32(FP), R8
-	MOVQ   CX, DI
-	VXORPS X5, X5, X5
-	SUBQ   $0x04, R8
-	JL     rest
-
-four:
-	VPXOR        Y8, Y8, Y8
-	VMOVDQU      (DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     288(SI), X0, X12
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      16(DI), Y6
-	VMOVDQU      48(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x04, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   (SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      48(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   64(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      80(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   32(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      80(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   96(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      112(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x00, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   128(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      112(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   192(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      144(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   160(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      144(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   224(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VPXOR        Y9, Y9, Y9
-	VMOVDQU      176(DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     608(SI), X0, X13
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      192(DI), Y6
-	VMOVDQU      224(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x04, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   320(SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      224(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   384(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      256(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   352(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      256(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   416(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      288(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x00, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   448(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      288(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   512(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      320(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   480(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      320(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   544(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VPXOR        Y10, Y10, Y10
-	VMOVDQU      352(DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     928(SI), X0, X14
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      368(DI), Y6
-	VMOVDQU      400(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x04, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   640(SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      400(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   704(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      432(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   672(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      432(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   736(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      464(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x00, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   768(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      464(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   832(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      496(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   800(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      496(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   864(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VPXOR        Y11, Y11, Y11
-	VMOVDQU      528(DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     1248(SI), X0, X15
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      544(DI), Y6
-	VMOVDQU      576(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x04, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   960(SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      576(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   1024(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      608(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   992(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      608(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   1056(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      640(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x00, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   1088(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      640(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   1152(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      672(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   1120(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      672(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   1184(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VPHADDD      Y13, Y12, Y12
-	VPHADDD      Y15, Y14, Y14
-	VPHADDD      Y14, Y12, Y12
-	VEXTRACTI128 $0x01, Y12, X1
-	VPADDD       X12, X1, X0
-	VCVTDQ2PS    X0, X4
-	VPHADDD      Y9, Y8, Y8
-	VPHADDD      Y11, Y10, Y10
-	VPHADDD      Y10, Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X1
-	VPADDD       X8, X1, X0
-	VCVTDQ2PS    X0, X0
-	VMOVD        (DI), X1
-	VPINSRD      $0x01, 176(DI), X1, X1
-	VPINSRD      $0x02, 352(DI), X1, X1
-	VPINSRD      $0x03, 528(DI), X1, X1
-	VPSRLD       $0x10, X1, X2
-	VPSLLD       $0x10, X1, X1
-	VPSRLD       $0x10, X1, X1
-	VPACKUSDW    X2, X1, X1
-	VCVTPH2PS    X1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VMULPS       X1, X0, X0
-	VFNMADD231PS X2, X4, X0
-	VPERMILPS    $0x01, X0, X1
-	VPERMILPS    $0x02, X0, X2
-	VPERMILPS    $0x03, X0, X3
-	VFMADD231SS  304(SI), X0, X5
-	VFMADD231SS  624(SI), X1, X5
-	VFMADD231SS  944(SI), X2, X5
-	VFMADD231SS  1264(SI), X3, X5
-	ADDQ         $+704, DI
-	ADDQ         $+1280, SI
-	SUBQ         $0x04, R8
-	JGE          four
-
-rest:
-	ADDQ $0x04, R8
-	JZ   done
-
-one:
-	VPXOR        Y8, Y8, Y8
-	VMOVDQU      (DI), X0
-	VPSHUFB      q4kPick<>+0(SB), X0, X1
-	VPSRLVD      q4kShifts<>+0(SB), X1, X1
-	VPAND        q4kMask<>+0(SB), X1, X1
-	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
-	VPSRLD       $0x02, X0, X0
-	VPAND        q4kHigh<>+0(SB), X0, X0
-	VPOR         X0, X1, X1
-	VPMOVZXBW    X1, Y2
-	VEXTRACTI128 $0x01, Y2, X0
-	VPMADDWD     288(SI), X0, X12
-	VPERMQ       $0x44, Y2, Y2
-	VMOVDQU      16(DI), Y6
-	VMOVDQU      48(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x04, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   (SI), Y3, Y3
-	VPSHUFB      word0<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      48(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   64(SI), Y3, Y3
-	VPSHUFB      word1<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      80(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   32(SI), Y3, Y3
-	VPSHUFB      word2<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      80(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSLLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   96(SI), Y3, Y3
-	VPSHUFB      word3<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      112(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x00, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   128(SI), Y3, Y3
-	VPSHUFB      word4<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      112(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x01, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   192(SI), Y3, Y3
-	VPSHUFB      word5<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      144(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x02, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   160(SI), Y3, Y3
-	VPSHUFB      word6<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      144(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VPSRLW       $0x03, Y6, Y7
-	VPAND        fifthBits<>+0(SB), Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPMADDUBSW   224(SI), Y3, Y3
-	VPSHUFB      word7<>+0(SB), Y2, Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VPXOR        Y9, Y9, Y9
-	VPXOR        Y13, Y13, Y13
-	VPXOR        Y10, Y10, Y10
-	VPXOR        Y14, Y14, Y14
-	VPXOR        Y11, Y11, Y11
-	VPXOR        Y15, Y15, Y15
-	VPHADDD      Y13, Y12, Y12
-	VPHADDD      Y15, Y14, Y14
-	VPHADDD      Y14, Y12, Y12
-	VEXTRACTI128 $0x01, Y12, X1
-	VPADDD       X12, X1, X0
-	VCVTDQ2PS    X0, X4
-	VPHADDD      Y9, Y8, Y8
-	VPHADDD      Y11, Y10, Y10
-	VPHADDD      Y10, Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X1
-	VPADDD       X8, X1, X0
-	VCVTDQ2PS    X0, X0
-	VMOVD        (DI), X1
-	VPSRLD       $0x10, X1, X2
-	VPSLLD       $0x10, X1, X1
-	VPSRLD       $0x10, X1, X1
-	VPACKUSDW    X2, X1, X1
-	VCVTPH2PS    X1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VMULPS       X1, X0, X0
-	VFNMADD231PS X2, X4, X0
-	VFMADD231SS  304(SI), X0, X5
-	ADDQ         $+176, DI
-	ADDQ         $+320, SI
-	DECQ         R8
-	JNZ          one
-
-done:
-	VMOVSS X5, (AX)
-	ADDQ   $0x04, AX
-	ADDQ   DX, CX
-	DECQ   BX
-	JNZ    row
-	VZEROUPPER
-	RET
-
-DATA fifthBits<>+0(SB)/8, $0x1010101010101010
-DATA fifthBits<>+8(SB)/8, $0x1010101010101010
-DATA fifthBits<>+16(SB)/8, $0x1010101010101010
-DATA fifthBits<>+24(SB)/8, $0x1010101010101010
-GLOBL fifthBits<>(SB), RODATA|NOPTR, $32
-
-// func q6kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·q6kRowsAVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ rows+24(FP), BX
-
-row:
-	MOVQ   act+40(FP), SI
-	MOVQ   blocks+32(FP), R8
-	MOVQ   CX, DI
-	VXORPS X5, X5, X5
-	SUBQ   $0x04, R8
-	JL     rest
-
-four:
-	VPXOR        Y8, Y8, Y8
-	VPMOVSXBW    192(DI), Y2
-	VPMADDWD     256(SI), Y2, Y3
-	VPSLLD       $0x05, Y3, Y3
-	VPSUBD       Y3, Y8, Y8
-	VPERMQ       $0x44, Y2, Y6
-	VPERMQ       $0xee, Y2, Y7
-	VMOVDQU      (DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      128(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   (SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      32(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      128(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   32(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      (DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      128(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   64(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      32(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      128(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   96(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      64(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      160(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   128(SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      96(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      160(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   160(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      64(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      160(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   192(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      96(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      160(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   224(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VPXOR        Y9, Y9, Y9
-	VPMOVSXBW    402(DI), Y2
-	VPMADDWD     576(SI), Y2, Y3
-	VPSLLD       $0x05, Y3, Y3
-	VPSUBD       Y3, Y9, Y9
-	VPERMQ       $0x44, Y2, Y6
-	VPERMQ       $0xee, Y2, Y7
-	VMOVDQU      210(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      338(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   320(SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      242(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      338(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   352(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      210(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      338(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   384(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      242(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      338(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   416(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      274(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      370(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   448(SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      306(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      370(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   480(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      274(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      370(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   512(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VMOVDQU      306(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      370(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   544(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y9, Y9
-	VPXOR        Y10, Y10, Y10
-	VPMOVSXBW    612(DI), Y2
-	VPMADDWD     896(SI), Y2, Y3
-	VPSLLD       $0x05, Y3, Y3
-	VPSUBD       Y3, Y10, Y10
-	VPERMQ       $0x44, Y2, Y6
-	VPERMQ       $0xee, Y2, Y7
-	VMOVDQU      420(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      548(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   640(SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      452(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      548(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   672(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      420(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      548(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   704(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      452(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      548(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   736(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      484(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      580(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   768(SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      516(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      580(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   800(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      484(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      580(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   832(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      516(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      580(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   864(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VPXOR        Y11, Y11, Y11
-	VPMOVSXBW    822(DI), Y2
-	VPMADDWD     1216(SI), Y2, Y3
-	VPSLLD       $0x05, Y3, Y3
-	VPSUBD       Y3, Y11, Y11
-	VPERMQ       $0x44, Y2, Y6
-	VPERMQ       $0xee, Y2, Y7
-	VMOVDQU      630(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      758(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   960(SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      662(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      758(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   992(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      630(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      758(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   1024(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      662(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      758(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   1056(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      694(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      790(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   1088(SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      726(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      790(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   1120(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      694(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      790(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   1152(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      726(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      790(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   1184(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VPHADDD      Y9, Y8, Y8
-	VPHADDD      Y11, Y10, Y10
-	VPHADDD      Y10, Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X1
-	VPADDD       X8, X1, X0
-	VCVTDQ2PS    X0, X0
-	VPXOR        X1, X1, X1
-	VPINSRW      $0x00, 208(DI), X1, X1
-	VPINSRW      $0x01, 418(DI), X1, X1
-	VPINSRW      $0x02, 628(DI), X1, X1
-	VPINSRW      $0x03, 838(DI), X1, X1
-	VCVTPH2PS    X1, X1
-	VMULPS       X1, X0, X0
-	VPERMILPS    $0x01, X0, X1
-	VPERMILPS    $0x02, X0, X2
-	VPERMILPS    $0x03, X0, X3
-	VFMADD231SS  304(SI), X0, X5
-	VFMADD231SS  624(SI), X1, X5
-	VFMADD231SS  944(SI), X2, X5
-	VFMADD231SS  1264(SI), X3, X5
-	ADDQ         $+840, DI
-	ADDQ         $+1280, SI
-	SUBQ         $0x04, R8
-	JGE          four
-
-rest:
-	ADDQ $0x04, R8
-	JZ   done
-
-one:
-	VPXOR        Y8, Y8, Y8
-	VPMOVSXBW    192(DI), Y2
-	VPMADDWD     256(SI), Y2, Y3
-	VPSLLD       $0x05, Y3, Y3
-	VPSUBD       Y3, Y8, Y8
-	VPERMQ       $0x44, Y2, Y6
-	VPERMQ       $0xee, Y2, Y7
-	VMOVDQU      (DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      128(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   (SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      32(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      128(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   32(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      (DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      128(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   64(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      32(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      128(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   96(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y6, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      64(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      160(DI), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   128(SI), Y3, Y3
-	VPSHUFB      words0<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      96(DI), Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      160(DI), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   160(SI), Y3, Y3
-	VPSHUFB      words1<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      64(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      160(DI), Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   192(SI), Y3, Y3
-	VPSHUFB      words2<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VMOVDQU      96(DI), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        lowHalves<>+0(SB), Y3, Y3
-	VMOVDQU      160(DI), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        upperBits2<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   224(SI), Y3, Y3
-	VPSHUFB      words3<>+0(SB), Y7, Y12
-	VPMADDWD     Y12, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VPXOR        Y9, Y9, Y9
-	VPXOR        Y10, Y10, Y10
-	VPXOR        Y11, Y11, Y11
-	VPHADDD      Y9, Y8, Y8
-	VPHADDD      Y11, Y10, Y10
-	VPHADDD      Y10, Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X1
-	VPADDD       X8, X1, X0
-	VCVTDQ2PS    X0, X0
-	VPXOR        X1, X1, X1
-	VPINSRW      $0x00, 208(DI), X1, X1
-	VCVTPH2PS    X1, X1
-	VMULPS       X1, X0, X0
-	VFMADD231SS  304(SI), X0, X5
-	ADDQ         $+210, DI
-	ADDQ         $+320, SI
-	DECQ         R8
-	JNZ          one
-
-done:
-	VMOVSS X5, (AX)
-	ADDQ   $0x04, AX
-	ADDQ   DX, CX
-	DECQ   BX
-	JNZ    row
-	VZEROUPPER
-	RET
-
-DATA upperBits2<>+0(SB)/8, $0x3030303030303030
-DATA upperBits2<>+8(SB)/8, $0x3030303030303030
-DATA upperBits2<>+16(SB)/8, $0x3030303030303030
-DATA upperBits2<>+24(SB)/8, $0x3030303030303030
-GLOBL upperBits2<>(SB), RODATA|NOPTR, $32
-
-DATA words0<>+0(SB)/8, $0x0100010001000100
-DATA words0<>+8(SB)/8, $0x0100010001000100
-DATA words0<>+16(SB)/8, $0x0302030203020302
-DATA words0<>+24(SB)/8, $0x0302030203020302
-GLOBL words0<>(SB), RODATA|NOPTR, $32
-
-DATA words1<>+0(SB)/8, $0x0504050405040504
-DATA words1<>+8(SB)/8, $0x0504050405040504
-DATA words1<>+16(SB)/8, $0x0706070607060706
-DATA words1<>+24(SB)/8, $0x0706070607060706
-GLOBL words1<>(SB), RODATA|NOPTR, $32
-
-DATA words2<>+0(SB)/8, $0x0908090809080908
-DATA words2<>+8(SB)/8, $0x0908090809080908
-DATA words2<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
-DATA words2<>+24(SB)/8, $0x0b0a0b0a0b0a0b0a
-GLOBL words2<>(SB), RODATA|NOPTR, $32
-
-DATA words3<>+0(SB)/8, $0x0d0c0d0c0d0c0d0c
-DATA words3<>+8(SB)/8, $0x0d0c0d0c0d0c0d0c
-DATA words3<>+16(SB)/8, $0x0f0e0f0e0f0e0f0e
-DATA words3<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
-GLOBL words3<>(SB), RODATA|NOPTR, $32
 
 // func q40RowsVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
@@ -23613,6 +22602,14551 @@ half:
 	ADDQ         $+64, AX
 	DECQ         BX
 	JNZ          half
+	VZEROUPPER
+	RET
+
+// func q40RowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·q40RowsAVX2(SB), NOSPLIT, $288-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VBROADCASTI128 2(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPMADDUBSW     (SI), Y0, Y0
+	VBROADCASTI128 20(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     32(SI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 38(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     64(SI), Y1, Y1
+	VBROADCASTI128 56(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     96(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 74(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     128(SI), Y1, Y1
+	VBROADCASTI128 92(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 110(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     192(SI), Y2, Y2
+	VBROADCASTI128 128(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x03, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 16(R8), X2, X2
+	VPBLENDW       $0x04, 32(R8), X2, X2
+	VPBLENDW       $0x08, 48(R8), X2, X2
+	VPBLENDW       $0x10, 64(R8), X2, X2
+	VPBLENDW       $0x20, 80(R8), X2, X2
+	VPBLENDW       $0x40, 96(R8), X2, X2
+	VPBLENDW       $0x80, 112(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 146(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPMADDUBSW     (DI), Y0, Y0
+	VBROADCASTI128 164(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     32(DI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 182(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     64(DI), Y1, Y1
+	VBROADCASTI128 200(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     96(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 218(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     128(DI), Y1, Y1
+	VBROADCASTI128 236(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     160(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 254(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     192(DI), Y2, Y2
+	VBROADCASTI128 272(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPMADDUBSW     224(DI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x03, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        144(R8), X2
+	VPBLENDW       $0x02, 160(R8), X2, X2
+	VPBLENDW       $0x04, 176(R8), X2, X2
+	VPBLENDW       $0x08, 192(R8), X2, X2
+	VPBLENDW       $0x10, 208(R8), X2, X2
+	VPBLENDW       $0x20, 224(R8), X2, X2
+	VPBLENDW       $0x40, 240(R8), X2, X2
+	VPBLENDW       $0x80, 256(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+288, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	IMUL3Q  $+18, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VBROADCASTI128 2(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPMADDUBSW     (SI), Y0, Y0
+	VBROADCASTI128 20(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     32(SI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 38(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     64(SI), Y1, Y1
+	VBROADCASTI128 56(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     96(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 74(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     128(SI), Y1, Y1
+	VBROADCASTI128 92(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 110(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     192(SI), Y2, Y2
+	VBROADCASTI128 128(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x03, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 16(R8), X2, X2
+	VPBLENDW       $0x04, 32(R8), X2, X2
+	VPBLENDW       $0x08, 48(R8), X2, X2
+	VPBLENDW       $0x10, 64(R8), X2, X2
+	VPBLENDW       $0x20, 80(R8), X2, X2
+	VPBLENDW       $0x40, 96(R8), X2, X2
+	VPBLENDW       $0x80, 112(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 146(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPMADDUBSW     (DI), Y0, Y0
+	VBROADCASTI128 164(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     32(DI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 182(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     64(DI), Y1, Y1
+	VBROADCASTI128 200(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     96(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 218(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     128(DI), Y1, Y1
+	VBROADCASTI128 236(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     160(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 254(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     192(DI), Y2, Y2
+	VBROADCASTI128 272(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPMADDUBSW     224(DI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x03, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        144(R8), X2
+	VPBLENDW       $0x02, 160(R8), X2, X2
+	VPBLENDW       $0x04, 176(R8), X2, X2
+	VPBLENDW       $0x08, 192(R8), X2, X2
+	VPBLENDW       $0x10, 208(R8), X2, X2
+	VPBLENDW       $0x20, 224(R8), X2, X2
+	VPBLENDW       $0x40, 240(R8), X2, X2
+	VPBLENDW       $0x80, 256(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA lowHalves<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA lowHalves<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA lowHalves<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA lowHalves<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL lowHalves<>(SB), RODATA|NOPTR, $32
+
+DATA ones2<>+0(SB)/8, $0x0001000100010001
+DATA ones2<>+8(SB)/8, $0x0001000100010001
+DATA ones2<>+16(SB)/8, $0x0001000100010001
+DATA ones2<>+24(SB)/8, $0x0001000100010001
+GLOBL ones2<>(SB), RODATA|NOPTR, $32
+
+DATA couple2<>+0(SB)/8, $0x0b0a030209080100
+DATA couple2<>+8(SB)/8, $0x0f0e07060d0c0504
+DATA couple2<>+16(SB)/8, $0x0b0a030209080100
+DATA couple2<>+24(SB)/8, $0x0f0e07060d0c0504
+GLOBL couple2<>(SB), RODATA|NOPTR, $32
+
+// func q41RowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q41RowsAVX2(SB), NOSPLIT, $320-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VBROADCASTI128 4(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPMADDUBSW     (SI), Y0, Y0
+	VBROADCASTI128 24(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     32(SI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 44(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     64(SI), Y1, Y1
+	VBROADCASTI128 64(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     96(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 84(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     128(SI), Y1, Y1
+	VBROADCASTI128 104(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 124(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     192(SI), Y2, Y2
+	VBROADCASTI128 144(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 16(R8), Y2, Y2
+	VPBLENDD       $0x04, 32(R8), Y2, Y2
+	VPBLENDD       $0x08, 48(R8), Y2, Y2
+	VPBLENDD       $0x10, 64(R8), Y2, Y2
+	VPBLENDD       $0x20, 80(R8), Y2, Y2
+	VPBLENDD       $0x40, 96(R8), Y2, Y2
+	VPBLENDD       $0x80, 112(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(SI), Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 164(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPMADDUBSW     (DI), Y0, Y0
+	VBROADCASTI128 184(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     32(DI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 204(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     64(DI), Y1, Y1
+	VBROADCASTI128 224(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     96(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 244(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     128(DI), Y1, Y1
+	VBROADCASTI128 264(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     160(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 284(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     192(DI), Y2, Y2
+	VBROADCASTI128 304(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPMADDUBSW     224(DI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        160(R8), Y2
+	VPBLENDD       $0x02, 176(R8), Y2, Y2
+	VPBLENDD       $0x04, 192(R8), Y2, Y2
+	VPBLENDD       $0x08, 208(R8), Y2, Y2
+	VPBLENDD       $0x10, 224(R8), Y2, Y2
+	VPBLENDD       $0x20, 240(R8), Y2, Y2
+	VPBLENDD       $0x40, 256(R8), Y2, Y2
+	VPBLENDD       $0x80, 272(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(DI), Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+320, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	VMOVDQU Y0, 288(SP)
+	IMUL3Q  $+20, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VBROADCASTI128 4(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPMADDUBSW     (SI), Y0, Y0
+	VBROADCASTI128 24(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     32(SI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 44(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     64(SI), Y1, Y1
+	VBROADCASTI128 64(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     96(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 84(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     128(SI), Y1, Y1
+	VBROADCASTI128 104(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 124(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     192(SI), Y2, Y2
+	VBROADCASTI128 144(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 16(R8), Y2, Y2
+	VPBLENDD       $0x04, 32(R8), Y2, Y2
+	VPBLENDD       $0x08, 48(R8), Y2, Y2
+	VPBLENDD       $0x10, 64(R8), Y2, Y2
+	VPBLENDD       $0x20, 80(R8), Y2, Y2
+	VPBLENDD       $0x40, 96(R8), Y2, Y2
+	VPBLENDD       $0x80, 112(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(SI), Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 164(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPMADDUBSW     (DI), Y0, Y0
+	VBROADCASTI128 184(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     32(DI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 204(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     64(DI), Y1, Y1
+	VBROADCASTI128 224(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     96(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 244(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPMADDUBSW     128(DI), Y1, Y1
+	VBROADCASTI128 264(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     160(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 284(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPMADDUBSW     192(DI), Y2, Y2
+	VBROADCASTI128 304(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPMADDUBSW     224(DI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        160(R8), Y2
+	VPBLENDD       $0x02, 176(R8), Y2, Y2
+	VPBLENDD       $0x04, 192(R8), Y2, Y2
+	VPBLENDD       $0x08, 208(R8), Y2, Y2
+	VPBLENDD       $0x10, 224(R8), Y2, Y2
+	VPBLENDD       $0x20, 240(R8), Y2, Y2
+	VPBLENDD       $0x40, 256(R8), Y2, Y2
+	VPBLENDD       $0x80, 272(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(DI), Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA halves2<>+0(SB)/8, $0x0d0c090805040100
+DATA halves2<>+8(SB)/8, $0x0f0e0b0a07060302
+DATA halves2<>+16(SB)/8, $0x0d0c090805040100
+DATA halves2<>+24(SB)/8, $0x0f0e0b0a07060302
+GLOBL halves2<>(SB), RODATA|NOPTR, $32
+
+// func q50RowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·q50RowsAVX2(SB), NOSPLIT, $352-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VPBROADCASTD   2(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 6(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPOR           Y5, Y0, Y0
+	VPMADDUBSW     (SI), Y0, Y0
+	VPBROADCASTD   24(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 28(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     32(SI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   46(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 50(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     64(SI), Y1, Y1
+	VPBROADCASTD   68(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 72(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     96(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   90(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 94(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     128(SI), Y1, Y1
+	VPBROADCASTD   112(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 116(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPBROADCASTD   134(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 138(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPBROADCASTD   156(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 160(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPOR           Y5, Y3, Y3
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 20(R8), X2, X2
+	VPBLENDW       $0x04, 40(R8), X2, X2
+	VPBLENDW       $0x08, 60(R8), X2, X2
+	VPBLENDW       $0x10, 80(R8), X2, X2
+	VPBLENDW       $0x20, 100(R8), X2, X2
+	VPBLENDW       $0x40, 120(R8), X2, X2
+	VPBLENDW       $0x80, 140(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VPBROADCASTD   178(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 182(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPOR           Y5, Y0, Y0
+	VPMADDUBSW     (DI), Y0, Y0
+	VPBROADCASTD   200(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 204(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     32(DI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   222(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 226(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     64(DI), Y1, Y1
+	VPBROADCASTD   244(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 248(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     96(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   266(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 270(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     128(DI), Y1, Y1
+	VPBROADCASTD   288(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 292(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     160(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPBROADCASTD   310(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 314(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     192(DI), Y2, Y2
+	VPBROADCASTD   332(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 336(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPOR           Y5, Y3, Y3
+	VPMADDUBSW     224(DI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        176(R8), X2
+	VPBLENDW       $0x02, 196(R8), X2, X2
+	VPBLENDW       $0x04, 216(R8), X2, X2
+	VPBLENDW       $0x08, 236(R8), X2, X2
+	VPBLENDW       $0x10, 256(R8), X2, X2
+	VPBLENDW       $0x20, 276(R8), X2, X2
+	VPBLENDW       $0x40, 296(R8), X2, X2
+	VPBLENDW       $0x80, 316(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+352, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	VMOVDQU Y0, 288(SP)
+	VMOVDQU Y0, 320(SP)
+	IMUL3Q  $+22, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VPBROADCASTD   2(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 6(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPOR           Y5, Y0, Y0
+	VPMADDUBSW     (SI), Y0, Y0
+	VPBROADCASTD   24(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 28(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     32(SI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   46(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 50(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     64(SI), Y1, Y1
+	VPBROADCASTD   68(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 72(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     96(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   90(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 94(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     128(SI), Y1, Y1
+	VPBROADCASTD   112(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 116(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPBROADCASTD   134(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 138(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPBROADCASTD   156(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 160(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPOR           Y5, Y3, Y3
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 20(R8), X2, X2
+	VPBLENDW       $0x04, 40(R8), X2, X2
+	VPBLENDW       $0x08, 60(R8), X2, X2
+	VPBLENDW       $0x10, 80(R8), X2, X2
+	VPBLENDW       $0x20, 100(R8), X2, X2
+	VPBLENDW       $0x40, 120(R8), X2, X2
+	VPBLENDW       $0x80, 140(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VPBROADCASTD   178(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 182(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPOR           Y5, Y0, Y0
+	VPMADDUBSW     (DI), Y0, Y0
+	VPBROADCASTD   200(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 204(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     32(DI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   222(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 226(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     64(DI), Y1, Y1
+	VPBROADCASTD   244(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 248(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     96(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   266(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 270(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     128(DI), Y1, Y1
+	VPBROADCASTD   288(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 292(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     160(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPBROADCASTD   310(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 314(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     192(DI), Y2, Y2
+	VPBROADCASTD   332(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 336(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPOR           Y5, Y3, Y3
+	VPMADDUBSW     224(DI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        176(R8), X2
+	VPBLENDW       $0x02, 196(R8), X2, X2
+	VPBLENDW       $0x04, 216(R8), X2, X2
+	VPBLENDW       $0x08, 236(R8), X2, X2
+	VPBLENDW       $0x10, 256(R8), X2, X2
+	VPBLENDW       $0x20, 276(R8), X2, X2
+	VPBLENDW       $0x40, 296(R8), X2, X2
+	VPBLENDW       $0x80, 316(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA fifthByte2<>+0(SB)/8, $0x0000000000000000
+DATA fifthByte2<>+8(SB)/8, $0x0101010101010101
+DATA fifthByte2<>+16(SB)/8, $0x0202020202020202
+DATA fifthByte2<>+24(SB)/8, $0x0303030303030303
+GLOBL fifthByte2<>(SB), RODATA|NOPTR, $32
+
+DATA fifthBit2<>+0(SB)/8, $0x8040201008040201
+DATA fifthBit2<>+8(SB)/8, $0x8040201008040201
+DATA fifthBit2<>+16(SB)/8, $0x8040201008040201
+DATA fifthBit2<>+24(SB)/8, $0x8040201008040201
+GLOBL fifthBit2<>(SB), RODATA|NOPTR, $32
+
+DATA fifthBits<>+0(SB)/8, $0x1010101010101010
+DATA fifthBits<>+8(SB)/8, $0x1010101010101010
+DATA fifthBits<>+16(SB)/8, $0x1010101010101010
+DATA fifthBits<>+24(SB)/8, $0x1010101010101010
+GLOBL fifthBits<>(SB), RODATA|NOPTR, $32
+
+// func q51RowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q51RowsAVX2(SB), NOSPLIT, $384-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VPBROADCASTD   4(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 8(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPOR           Y5, Y0, Y0
+	VPMADDUBSW     (SI), Y0, Y0
+	VPBROADCASTD   28(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 32(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     32(SI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   52(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 56(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     64(SI), Y1, Y1
+	VPBROADCASTD   76(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 80(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     96(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   100(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 104(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     128(SI), Y1, Y1
+	VPBROADCASTD   124(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 128(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPBROADCASTD   148(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 152(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPBROADCASTD   172(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 176(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPOR           Y5, Y3, Y3
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 20(R8), Y2, Y2
+	VPBLENDD       $0x04, 40(R8), Y2, Y2
+	VPBLENDD       $0x08, 60(R8), Y2, Y2
+	VPBLENDD       $0x10, 80(R8), Y2, Y2
+	VPBLENDD       $0x20, 100(R8), Y2, Y2
+	VPBLENDD       $0x40, 120(R8), Y2, Y2
+	VPBLENDD       $0x80, 140(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(SI), Y0, Y0
+	VMOVAPS        Y0, Y9
+	VPBROADCASTD   196(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 200(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPOR           Y5, Y0, Y0
+	VPMADDUBSW     (DI), Y0, Y0
+	VPBROADCASTD   220(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 224(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     32(DI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   244(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 248(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     64(DI), Y1, Y1
+	VPBROADCASTD   268(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 272(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     96(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   292(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 296(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     128(DI), Y1, Y1
+	VPBROADCASTD   316(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 320(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     160(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPBROADCASTD   340(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 344(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     192(DI), Y2, Y2
+	VPBROADCASTD   364(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 368(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPOR           Y5, Y3, Y3
+	VPMADDUBSW     224(DI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        192(R8), Y2
+	VPBLENDD       $0x02, 212(R8), Y2, Y2
+	VPBLENDD       $0x04, 232(R8), Y2, Y2
+	VPBLENDD       $0x08, 252(R8), Y2, Y2
+	VPBLENDD       $0x10, 272(R8), Y2, Y2
+	VPBLENDD       $0x20, 292(R8), Y2, Y2
+	VPBLENDD       $0x40, 312(R8), Y2, Y2
+	VPBLENDD       $0x80, 332(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(DI), Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+384, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	VMOVDQU Y0, 288(SP)
+	VMOVDQU Y0, 320(SP)
+	VMOVDQU Y0, 352(SP)
+	IMUL3Q  $+24, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VPBROADCASTD   4(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 8(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPOR           Y5, Y0, Y0
+	VPMADDUBSW     (SI), Y0, Y0
+	VPBROADCASTD   28(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 32(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     32(SI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   52(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 56(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     64(SI), Y1, Y1
+	VPBROADCASTD   76(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 80(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     96(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   100(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 104(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     128(SI), Y1, Y1
+	VPBROADCASTD   124(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 128(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPBROADCASTD   148(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 152(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPBROADCASTD   172(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 176(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPOR           Y5, Y3, Y3
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 20(R8), Y2, Y2
+	VPBLENDD       $0x04, 40(R8), Y2, Y2
+	VPBLENDD       $0x08, 60(R8), Y2, Y2
+	VPBLENDD       $0x10, 80(R8), Y2, Y2
+	VPBLENDD       $0x20, 100(R8), Y2, Y2
+	VPBLENDD       $0x40, 120(R8), Y2, Y2
+	VPBLENDD       $0x80, 140(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(SI), Y0, Y0
+	VMOVAPS        Y0, Y9
+	VPBROADCASTD   196(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 200(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VPOR           Y5, Y0, Y0
+	VPMADDUBSW     (DI), Y0, Y0
+	VPBROADCASTD   220(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 224(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     32(DI), Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   244(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 248(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     64(DI), Y1, Y1
+	VPBROADCASTD   268(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 272(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     96(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VPBROADCASTD   292(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 296(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VPOR           Y5, Y1, Y1
+	VPMADDUBSW     128(DI), Y1, Y1
+	VPBROADCASTD   316(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 320(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     160(DI), Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPBROADCASTD   340(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 344(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VPOR           Y5, Y2, Y2
+	VPMADDUBSW     192(DI), Y2, Y2
+	VPBROADCASTD   364(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 368(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPOR           Y5, Y3, Y3
+	VPMADDUBSW     224(DI), Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        192(R8), Y2
+	VPBLENDD       $0x02, 212(R8), Y2, Y2
+	VPBLENDD       $0x04, 232(R8), Y2, Y2
+	VPBLENDD       $0x08, 252(R8), Y2, Y2
+	VPBLENDD       $0x10, 272(R8), Y2, Y2
+	VPBLENDD       $0x20, 292(R8), Y2, Y2
+	VPBLENDD       $0x40, 312(R8), Y2, Y2
+	VPBLENDD       $0x80, 332(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(DI), Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q80RowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·q80RowsAVX2(SB), NOSPLIT, $544-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ         320(SI), DI
+	VMOVDQU      2(R8), Y0
+	VMOVDQU      (SI), Y5
+	VPSIGNB      Y0, Y5, Y5
+	VPABSB       Y0, Y0
+	VPMADDUBSW   Y5, Y0, Y0
+	VPMADDWD     Y13, Y0, Y0
+	VMOVDQU      36(R8), Y1
+	VMOVDQU      32(SI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VPUNPCKHDQ   Y1, Y0, Y4
+	VPUNPCKLDQ   Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      70(R8), Y1
+	VMOVDQU      64(SI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VMOVDQU      104(R8), Y2
+	VMOVDQU      96(SI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPUNPCKHQDQ  Y1, Y0, Y4
+	VPUNPCKLQDQ  Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      138(R8), Y1
+	VMOVDQU      128(SI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VMOVDQU      172(R8), Y2
+	VMOVDQU      160(SI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      206(R8), Y2
+	VMOVDQU      192(SI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VMOVDQU      240(R8), Y3
+	VMOVDQU      224(SI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPABSB       Y3, Y3
+	VPMADDUBSW   Y5, Y3, Y3
+	VPMADDWD     Y13, Y3, Y3
+	VPUNPCKHDQ   Y3, Y2, Y4
+	VPUNPCKLDQ   Y3, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VPUNPCKHQDQ  Y2, Y1, Y4
+	VPUNPCKLQDQ  Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPERM2I128   $0x31, Y1, Y0, Y4
+	VPERM2I128   $0x20, Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      (R8), X2
+	VPBLENDW     $0x02, 32(R8), X2, X2
+	VPBLENDW     $0x04, 64(R8), X2, X2
+	VPBLENDW     $0x08, 96(R8), X2, X2
+	VPBLENDW     $0x10, 128(R8), X2, X2
+	VPBLENDW     $0x20, 160(R8), X2, X2
+	VPBLENDW     $0x40, 192(R8), X2, X2
+	VPBLENDW     $0x80, 224(R8), X2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(SI), Y2, Y2
+	VMULPS       Y2, Y0, Y0
+	VMOVAPS      Y0, Y9
+	VMOVDQU      274(R8), Y0
+	VMOVDQU      (DI), Y5
+	VPSIGNB      Y0, Y5, Y5
+	VPABSB       Y0, Y0
+	VPMADDUBSW   Y5, Y0, Y0
+	VPMADDWD     Y13, Y0, Y0
+	VMOVDQU      308(R8), Y1
+	VMOVDQU      32(DI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VPUNPCKHDQ   Y1, Y0, Y4
+	VPUNPCKLDQ   Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      342(R8), Y1
+	VMOVDQU      64(DI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VMOVDQU      376(R8), Y2
+	VMOVDQU      96(DI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPUNPCKHQDQ  Y1, Y0, Y4
+	VPUNPCKLQDQ  Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      410(R8), Y1
+	VMOVDQU      128(DI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VMOVDQU      444(R8), Y2
+	VMOVDQU      160(DI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      478(R8), Y2
+	VMOVDQU      192(DI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VMOVDQU      512(R8), Y3
+	VMOVDQU      224(DI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPABSB       Y3, Y3
+	VPMADDUBSW   Y5, Y3, Y3
+	VPMADDWD     Y13, Y3, Y3
+	VPUNPCKHDQ   Y3, Y2, Y4
+	VPUNPCKLDQ   Y3, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VPUNPCKHQDQ  Y2, Y1, Y4
+	VPUNPCKLQDQ  Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPERM2I128   $0x31, Y1, Y0, Y4
+	VPERM2I128   $0x20, Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      272(R8), X2
+	VPBLENDW     $0x02, 304(R8), X2, X2
+	VPBLENDW     $0x04, 336(R8), X2, X2
+	VPBLENDW     $0x08, 368(R8), X2, X2
+	VPBLENDW     $0x10, 400(R8), X2, X2
+	VPBLENDW     $0x20, 432(R8), X2, X2
+	VPBLENDW     $0x40, 464(R8), X2, X2
+	VPBLENDW     $0x80, 496(R8), X2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(DI), Y2, Y2
+	VMULPS       Y2, Y0, Y0
+	VPERM2F128   $0x20, Y0, Y9, Y1
+	VPERM2F128   $0x31, Y0, Y9, Y2
+	VPERMILPS    $0x01, Y1, Y4
+	VADDPS       Y4, Y1, Y3
+	VPERMILPS    $0x02, Y1, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x03, Y1, Y4
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VPERMILPS    $0x01, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x02, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x03, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VADDSS       X3, X8, X8
+	VEXTRACTF128 $0x01, Y3, X3
+	VADDSS       X3, X8, X8
+	ADDQ         $+544, R8
+	ADDQ         $+640, SI
+	SUBQ         $0x10, R9
+	JGE          sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	VMOVDQU Y0, 288(SP)
+	VMOVDQU Y0, 320(SP)
+	VMOVDQU Y0, 352(SP)
+	VMOVDQU Y0, 384(SP)
+	VMOVDQU Y0, 416(SP)
+	VMOVDQU Y0, 448(SP)
+	VMOVDQU Y0, 480(SP)
+	VMOVDQU Y0, 512(SP)
+	IMUL3Q  $+34, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU      (R8), X0
+	VMOVDQU      X0, (R10)
+	ADDQ         $0x10, R8
+	ADDQ         $0x10, R10
+	SUBQ         $0x10, R9
+	JGE          copy
+	VMOVDQU      (R8)(R9*1), X0
+	VMOVDQU      X0, (R10)(R9*1)
+	LEAQ         (SP), R8
+	VMOVDQU      2(R8), Y0
+	VMOVDQU      (SI), Y5
+	VPSIGNB      Y0, Y5, Y5
+	VPABSB       Y0, Y0
+	VPMADDUBSW   Y5, Y0, Y0
+	VPMADDWD     Y13, Y0, Y0
+	VMOVDQU      36(R8), Y1
+	VMOVDQU      32(SI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VPUNPCKHDQ   Y1, Y0, Y4
+	VPUNPCKLDQ   Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      70(R8), Y1
+	VMOVDQU      64(SI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VMOVDQU      104(R8), Y2
+	VMOVDQU      96(SI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPUNPCKHQDQ  Y1, Y0, Y4
+	VPUNPCKLQDQ  Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      138(R8), Y1
+	VMOVDQU      128(SI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VMOVDQU      172(R8), Y2
+	VMOVDQU      160(SI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      206(R8), Y2
+	VMOVDQU      192(SI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VMOVDQU      240(R8), Y3
+	VMOVDQU      224(SI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPABSB       Y3, Y3
+	VPMADDUBSW   Y5, Y3, Y3
+	VPMADDWD     Y13, Y3, Y3
+	VPUNPCKHDQ   Y3, Y2, Y4
+	VPUNPCKLDQ   Y3, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VPUNPCKHQDQ  Y2, Y1, Y4
+	VPUNPCKLQDQ  Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPERM2I128   $0x31, Y1, Y0, Y4
+	VPERM2I128   $0x20, Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      (R8), X2
+	VPBLENDW     $0x02, 32(R8), X2, X2
+	VPBLENDW     $0x04, 64(R8), X2, X2
+	VPBLENDW     $0x08, 96(R8), X2, X2
+	VPBLENDW     $0x10, 128(R8), X2, X2
+	VPBLENDW     $0x20, 160(R8), X2, X2
+	VPBLENDW     $0x40, 192(R8), X2, X2
+	VPBLENDW     $0x80, 224(R8), X2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(SI), Y2, Y2
+	VMULPS       Y2, Y0, Y0
+	VMOVAPS      Y0, Y9
+	VMOVDQU      274(R8), Y0
+	VMOVDQU      (DI), Y5
+	VPSIGNB      Y0, Y5, Y5
+	VPABSB       Y0, Y0
+	VPMADDUBSW   Y5, Y0, Y0
+	VPMADDWD     Y13, Y0, Y0
+	VMOVDQU      308(R8), Y1
+	VMOVDQU      32(DI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VPUNPCKHDQ   Y1, Y0, Y4
+	VPUNPCKLDQ   Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      342(R8), Y1
+	VMOVDQU      64(DI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VMOVDQU      376(R8), Y2
+	VMOVDQU      96(DI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPUNPCKHQDQ  Y1, Y0, Y4
+	VPUNPCKLQDQ  Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      410(R8), Y1
+	VMOVDQU      128(DI), Y5
+	VPSIGNB      Y1, Y5, Y5
+	VPABSB       Y1, Y1
+	VPMADDUBSW   Y5, Y1, Y1
+	VPMADDWD     Y13, Y1, Y1
+	VMOVDQU      444(R8), Y2
+	VMOVDQU      160(DI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      478(R8), Y2
+	VMOVDQU      192(DI), Y5
+	VPSIGNB      Y2, Y5, Y5
+	VPABSB       Y2, Y2
+	VPMADDUBSW   Y5, Y2, Y2
+	VPMADDWD     Y13, Y2, Y2
+	VMOVDQU      512(R8), Y3
+	VMOVDQU      224(DI), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPABSB       Y3, Y3
+	VPMADDUBSW   Y5, Y3, Y3
+	VPMADDWD     Y13, Y3, Y3
+	VPUNPCKHDQ   Y3, Y2, Y4
+	VPUNPCKLDQ   Y3, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VPUNPCKHQDQ  Y2, Y1, Y4
+	VPUNPCKLQDQ  Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPERM2I128   $0x31, Y1, Y0, Y4
+	VPERM2I128   $0x20, Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      272(R8), X2
+	VPBLENDW     $0x02, 304(R8), X2, X2
+	VPBLENDW     $0x04, 336(R8), X2, X2
+	VPBLENDW     $0x08, 368(R8), X2, X2
+	VPBLENDW     $0x10, 400(R8), X2, X2
+	VPBLENDW     $0x20, 432(R8), X2, X2
+	VPBLENDW     $0x40, 464(R8), X2, X2
+	VPBLENDW     $0x80, 496(R8), X2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(DI), Y2, Y2
+	VMULPS       Y2, Y0, Y0
+	VPERM2F128   $0x20, Y0, Y9, Y1
+	VPERM2F128   $0x31, Y0, Y9, Y2
+	VPERMILPS    $0x01, Y1, Y4
+	VADDPS       Y4, Y1, Y3
+	VPERMILPS    $0x02, Y1, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x03, Y1, Y4
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VPERMILPS    $0x01, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x02, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x03, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VADDSS       X3, X8, X8
+	VEXTRACTF128 $0x01, Y3, X3
+	VADDSS       X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func iq4nlRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4nlRowsAVX2(SB), NOSPLIT, $288-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VBROADCASTI128 2(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y0, Y5, Y0
+	VMOVDQU        (SI), Y5
+	VPSIGNB        Y0, Y5, Y5
+	VPABSB         Y0, Y0
+	VPMADDUBSW     Y5, Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VBROADCASTI128 20(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        32(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 38(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        64(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VBROADCASTI128 56(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        96(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 74(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        128(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VBROADCASTI128 92(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        160(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 110(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        192(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VBROADCASTI128 128(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y3
+	VMOVDQU        224(SI), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPMADDWD       Y13, Y3, Y3
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 16(R8), X2, X2
+	VPBLENDW       $0x04, 32(R8), X2, X2
+	VPBLENDW       $0x08, 48(R8), X2, X2
+	VPBLENDW       $0x10, 64(R8), X2, X2
+	VPBLENDW       $0x20, 80(R8), X2, X2
+	VPBLENDW       $0x40, 96(R8), X2, X2
+	VPBLENDW       $0x80, 112(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 146(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y0, Y5, Y0
+	VMOVDQU        (DI), Y5
+	VPSIGNB        Y0, Y5, Y5
+	VPABSB         Y0, Y0
+	VPMADDUBSW     Y5, Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VBROADCASTI128 164(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        32(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 182(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        64(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VBROADCASTI128 200(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        96(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 218(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        128(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VBROADCASTI128 236(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        160(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 254(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        192(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VBROADCASTI128 272(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y3
+	VMOVDQU        224(DI), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPMADDWD       Y13, Y3, Y3
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        144(R8), X2
+	VPBLENDW       $0x02, 160(R8), X2, X2
+	VPBLENDW       $0x04, 176(R8), X2, X2
+	VPBLENDW       $0x08, 192(R8), X2, X2
+	VPBLENDW       $0x10, 208(R8), X2, X2
+	VPBLENDW       $0x20, 224(R8), X2, X2
+	VPBLENDW       $0x40, 240(R8), X2, X2
+	VPBLENDW       $0x80, 256(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+288, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	IMUL3Q  $+18, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VBROADCASTI128 2(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y0, Y5, Y0
+	VMOVDQU        (SI), Y5
+	VPSIGNB        Y0, Y5, Y5
+	VPABSB         Y0, Y0
+	VPMADDUBSW     Y5, Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VBROADCASTI128 20(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        32(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 38(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        64(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VBROADCASTI128 56(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        96(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 74(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        128(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VBROADCASTI128 92(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        160(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 110(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        192(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VBROADCASTI128 128(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y3
+	VMOVDQU        224(SI), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPMADDWD       Y13, Y3, Y3
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 16(R8), X2, X2
+	VPBLENDW       $0x04, 32(R8), X2, X2
+	VPBLENDW       $0x08, 48(R8), X2, X2
+	VPBLENDW       $0x10, 64(R8), X2, X2
+	VPBLENDW       $0x20, 80(R8), X2, X2
+	VPBLENDW       $0x40, 96(R8), X2, X2
+	VPBLENDW       $0x80, 112(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 146(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y0, Y5, Y0
+	VMOVDQU        (DI), Y5
+	VPSIGNB        Y0, Y5, Y5
+	VPABSB         Y0, Y0
+	VPMADDUBSW     Y5, Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VBROADCASTI128 164(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        32(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 182(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        64(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VBROADCASTI128 200(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        96(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 218(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        128(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VBROADCASTI128 236(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        160(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 254(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        192(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y13, Y2, Y2
+	VBROADCASTI128 272(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y3
+	VMOVDQU        224(DI), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPMADDWD       Y13, Y3, Y3
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        144(R8), X2
+	VPBLENDW       $0x02, 160(R8), X2, X2
+	VPBLENDW       $0x04, 176(R8), X2, X2
+	VPBLENDW       $0x08, 192(R8), X2, X2
+	VPBLENDW       $0x10, 208(R8), X2, X2
+	VPBLENDW       $0x20, 224(R8), X2, X2
+	VPBLENDW       $0x40, 240(R8), X2, X2
+	VPBLENDW       $0x80, 256(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA iq4nlLevels2<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA iq4nlLevels2<>+8(SB)/8, $0x7159453526190d01
+DATA iq4nlLevels2<>+16(SB)/8, $0xf6eaddcfbfad9881
+DATA iq4nlLevels2<>+24(SB)/8, $0x7159453526190d01
+GLOBL iq4nlLevels2<>(SB), RODATA|NOPTR, $32
+
+// func mxfp4RowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2
+TEXT ·mxfp4RowsAVX2(SB), NOSPLIT, $288-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VBROADCASTI128 1(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y0, Y5, Y0
+	VMOVDQU        (SI), Y5
+	VPSIGNB        Y0, Y5, Y5
+	VPABSB         Y0, Y0
+	VPMADDUBSW     Y5, Y0, Y0
+	VBROADCASTI128 18(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        32(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 35(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        64(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VBROADCASTI128 52(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        96(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 69(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        128(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VBROADCASTI128 86(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        160(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 103(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        192(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VBROADCASTI128 120(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y3
+	VMOVDQU        224(SI), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 13(R8), Y2, Y2
+	VPBLENDD       $0x04, 26(R8), Y2, Y2
+	VPBLENDD       $0x08, 39(R8), Y2, Y2
+	VPBLENDD       $0x10, 52(R8), Y2, Y2
+	VPBLENDD       $0x20, 65(R8), Y2, Y2
+	VPBLENDD       $0x40, 78(R8), Y2, Y2
+	VPBLENDD       $0x80, 91(R8), Y2, Y2
+	VPAND          byte2<>+0(SB), Y2, Y2
+	VMOVDQU        subnormal2<>+0(SB), Y3
+	VPSLLVD        Y2, Y3, Y3
+	VPCMPGTD       one2<>+0(SB), Y2, Y4
+	VPCMPEQD       byte2<>+0(SB), Y2, Y5
+	VPAND          nan2<>+0(SB), Y5, Y5
+	VPSUBD         one2<>+0(SB), Y2, Y2
+	VPSLLD         $0x17, Y2, Y2
+	VBLENDVPS      Y4, Y2, Y3, Y2
+	VPOR           Y5, Y2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 137(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y0, Y5, Y0
+	VMOVDQU        (DI), Y5
+	VPSIGNB        Y0, Y5, Y5
+	VPABSB         Y0, Y0
+	VPMADDUBSW     Y5, Y0, Y0
+	VBROADCASTI128 154(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        32(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 171(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        64(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VBROADCASTI128 188(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        96(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 205(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        128(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VBROADCASTI128 222(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        160(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 239(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        192(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VBROADCASTI128 256(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y3
+	VMOVDQU        224(DI), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        136(R8), Y2
+	VPBLENDD       $0x02, 149(R8), Y2, Y2
+	VPBLENDD       $0x04, 162(R8), Y2, Y2
+	VPBLENDD       $0x08, 175(R8), Y2, Y2
+	VPBLENDD       $0x10, 188(R8), Y2, Y2
+	VPBLENDD       $0x20, 201(R8), Y2, Y2
+	VPBLENDD       $0x40, 214(R8), Y2, Y2
+	VPBLENDD       $0x80, 227(R8), Y2, Y2
+	VPAND          byte2<>+0(SB), Y2, Y2
+	VMOVDQU        subnormal2<>+0(SB), Y3
+	VPSLLVD        Y2, Y3, Y3
+	VPCMPGTD       one2<>+0(SB), Y2, Y4
+	VPCMPEQD       byte2<>+0(SB), Y2, Y5
+	VPAND          nan2<>+0(SB), Y5, Y5
+	VPSUBD         one2<>+0(SB), Y2, Y2
+	VPSLLD         $0x17, Y2, Y2
+	VBLENDVPS      Y4, Y2, Y3, Y2
+	VPOR           Y5, Y2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+272, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	IMUL3Q  $+17, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VBROADCASTI128 1(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y0, Y5, Y0
+	VMOVDQU        (SI), Y5
+	VPSIGNB        Y0, Y5, Y5
+	VPABSB         Y0, Y0
+	VPMADDUBSW     Y5, Y0, Y0
+	VBROADCASTI128 18(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        32(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 35(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        64(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VBROADCASTI128 52(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        96(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 69(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        128(SI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VBROADCASTI128 86(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        160(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 103(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        192(SI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VBROADCASTI128 120(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y3
+	VMOVDQU        224(SI), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 13(R8), Y2, Y2
+	VPBLENDD       $0x04, 26(R8), Y2, Y2
+	VPBLENDD       $0x08, 39(R8), Y2, Y2
+	VPBLENDD       $0x10, 52(R8), Y2, Y2
+	VPBLENDD       $0x20, 65(R8), Y2, Y2
+	VPBLENDD       $0x40, 78(R8), Y2, Y2
+	VPBLENDD       $0x80, 91(R8), Y2, Y2
+	VPAND          byte2<>+0(SB), Y2, Y2
+	VMOVDQU        subnormal2<>+0(SB), Y3
+	VPSLLVD        Y2, Y3, Y3
+	VPCMPGTD       one2<>+0(SB), Y2, Y4
+	VPCMPEQD       byte2<>+0(SB), Y2, Y5
+	VPAND          nan2<>+0(SB), Y5, Y5
+	VPSUBD         one2<>+0(SB), Y2, Y2
+	VPSLLD         $0x17, Y2, Y2
+	VBLENDVPS      Y4, Y2, Y3, Y2
+	VPOR           Y5, Y2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 137(R8), Y0
+	VPSRLVQ        Y15, Y0, Y0
+	VPAND          Y14, Y0, Y0
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y0, Y5, Y0
+	VMOVDQU        (DI), Y5
+	VPSIGNB        Y0, Y5, Y5
+	VPABSB         Y0, Y0
+	VPMADDUBSW     Y5, Y0, Y0
+	VBROADCASTI128 154(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        32(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VPUNPCKHWD     Y1, Y0, Y4
+	VPUNPCKLWD     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 171(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        64(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VBROADCASTI128 188(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        96(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDW         Y4, Y0, Y0
+	VBROADCASTI128 205(R8), Y1
+	VPSRLVQ        Y15, Y1, Y1
+	VPAND          Y14, Y1, Y1
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y1, Y5, Y1
+	VMOVDQU        128(DI), Y5
+	VPSIGNB        Y1, Y5, Y5
+	VPABSB         Y1, Y1
+	VPMADDUBSW     Y5, Y1, Y1
+	VBROADCASTI128 222(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        160(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VPUNPCKHWD     Y2, Y1, Y4
+	VPUNPCKLWD     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VBROADCASTI128 239(R8), Y2
+	VPSRLVQ        Y15, Y2, Y2
+	VPAND          Y14, Y2, Y2
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y2, Y5, Y2
+	VMOVDQU        192(DI), Y5
+	VPSIGNB        Y2, Y5, Y5
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y5, Y2, Y2
+	VBROADCASTI128 256(R8), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y3
+	VMOVDQU        224(DI), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPUNPCKHWD     Y3, Y2, Y4
+	VPUNPCKLWD     Y3, Y2, Y2
+	VPADDW         Y4, Y2, Y2
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDW         Y4, Y1, Y1
+	VPSHUFB        couple2<>+0(SB), Y0, Y0
+	VPMADDWD       Y13, Y0, Y0
+	VPSHUFB        couple2<>+0(SB), Y1, Y1
+	VPMADDWD       Y13, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        136(R8), Y2
+	VPBLENDD       $0x02, 149(R8), Y2, Y2
+	VPBLENDD       $0x04, 162(R8), Y2, Y2
+	VPBLENDD       $0x08, 175(R8), Y2, Y2
+	VPBLENDD       $0x10, 188(R8), Y2, Y2
+	VPBLENDD       $0x20, 201(R8), Y2, Y2
+	VPBLENDD       $0x40, 214(R8), Y2, Y2
+	VPBLENDD       $0x80, 227(R8), Y2, Y2
+	VPAND          byte2<>+0(SB), Y2, Y2
+	VMOVDQU        subnormal2<>+0(SB), Y3
+	VPSLLVD        Y2, Y3, Y3
+	VPCMPGTD       one2<>+0(SB), Y2, Y4
+	VPCMPEQD       byte2<>+0(SB), Y2, Y5
+	VPAND          nan2<>+0(SB), Y5, Y5
+	VPSUBD         one2<>+0(SB), Y2, Y2
+	VPSLLD         $0x17, Y2, Y2
+	VBLENDVPS      Y4, Y2, Y3, Y2
+	VPOR           Y5, Y2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA fp4Levels2<>+0(SB)/8, $0x0c08060403020100
+DATA fp4Levels2<>+8(SB)/8, $0xf4f8fafcfdfeff00
+DATA fp4Levels2<>+16(SB)/8, $0x0c08060403020100
+DATA fp4Levels2<>+24(SB)/8, $0xf4f8fafcfdfeff00
+GLOBL fp4Levels2<>(SB), RODATA|NOPTR, $32
+
+DATA byte2<>+0(SB)/8, $0x000000ff000000ff
+DATA byte2<>+8(SB)/8, $0x000000ff000000ff
+DATA byte2<>+16(SB)/8, $0x000000ff000000ff
+DATA byte2<>+24(SB)/8, $0x000000ff000000ff
+GLOBL byte2<>(SB), RODATA|NOPTR, $32
+
+DATA subnormal2<>+0(SB)/8, $0x0020000000200000
+DATA subnormal2<>+8(SB)/8, $0x0020000000200000
+DATA subnormal2<>+16(SB)/8, $0x0020000000200000
+DATA subnormal2<>+24(SB)/8, $0x0020000000200000
+GLOBL subnormal2<>(SB), RODATA|NOPTR, $32
+
+DATA one2<>+0(SB)/8, $0x0000000100000001
+DATA one2<>+8(SB)/8, $0x0000000100000001
+DATA one2<>+16(SB)/8, $0x0000000100000001
+DATA one2<>+24(SB)/8, $0x0000000100000001
+GLOBL one2<>(SB), RODATA|NOPTR, $32
+
+DATA nan2<>+0(SB)/8, $0x7fc000007fc00000
+DATA nan2<>+8(SB)/8, $0x7fc000007fc00000
+DATA nan2<>+16(SB)/8, $0x7fc000007fc00000
+DATA nan2<>+24(SB)/8, $0x7fc000007fc00000
+GLOBL nan2<>(SB), RODATA|NOPTR, $32
+
+// func q4kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q4kRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      144(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     608(SI), X0, X13
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      160(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      160(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      192(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      192(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      224(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      224(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      256(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      256(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VMOVDQU      288(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     928(SI), X0, X14
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      304(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      304(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      336(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      336(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      368(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      368(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      400(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      400(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VMOVDQU      432(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     1248(SI), X0, X15
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      448(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      448(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      480(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      480(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      512(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      512(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      544(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      544(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPINSRD      $0x01, 144(DI), X1, X1
+	VPINSRD      $0x02, 288(DI), X1, X1
+	VPINSRD      $0x03, 432(DI), X1, X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+576, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y13, Y13, Y13
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y14, Y14, Y14
+	VPXOR        Y11, Y11, Y11
+	VPXOR        Y15, Y15, Y15
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+144, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA word0<>+0(SB)/8, $0x0100010001000100
+DATA word0<>+8(SB)/8, $0x0100010001000100
+DATA word0<>+16(SB)/8, $0x0100010001000100
+DATA word0<>+24(SB)/8, $0x0100010001000100
+GLOBL word0<>(SB), RODATA|NOPTR, $32
+
+DATA word1<>+0(SB)/8, $0x0302030203020302
+DATA word1<>+8(SB)/8, $0x0302030203020302
+DATA word1<>+16(SB)/8, $0x0302030203020302
+DATA word1<>+24(SB)/8, $0x0302030203020302
+GLOBL word1<>(SB), RODATA|NOPTR, $32
+
+DATA word2<>+0(SB)/8, $0x0504050405040504
+DATA word2<>+8(SB)/8, $0x0504050405040504
+DATA word2<>+16(SB)/8, $0x0504050405040504
+DATA word2<>+24(SB)/8, $0x0504050405040504
+GLOBL word2<>(SB), RODATA|NOPTR, $32
+
+DATA word3<>+0(SB)/8, $0x0706070607060706
+DATA word3<>+8(SB)/8, $0x0706070607060706
+DATA word3<>+16(SB)/8, $0x0706070607060706
+DATA word3<>+24(SB)/8, $0x0706070607060706
+GLOBL word3<>(SB), RODATA|NOPTR, $32
+
+DATA word4<>+0(SB)/8, $0x0908090809080908
+DATA word4<>+8(SB)/8, $0x0908090809080908
+DATA word4<>+16(SB)/8, $0x0908090809080908
+DATA word4<>+24(SB)/8, $0x0908090809080908
+GLOBL word4<>(SB), RODATA|NOPTR, $32
+
+DATA word5<>+0(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA word5<>+8(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA word5<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA word5<>+24(SB)/8, $0x0b0a0b0a0b0a0b0a
+GLOBL word5<>(SB), RODATA|NOPTR, $32
+
+DATA word6<>+0(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA word6<>+8(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA word6<>+16(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA word6<>+24(SB)/8, $0x0d0c0d0c0d0c0d0c
+GLOBL word6<>(SB), RODATA|NOPTR, $32
+
+DATA word7<>+0(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA word7<>+8(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA word7<>+16(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA word7<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
+GLOBL word7<>(SB), RODATA|NOPTR, $32
+
+// func q5kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q5kRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y6
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      144(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      144(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      176(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     608(SI), X0, X13
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      192(DI), Y6
+	VMOVDQU      224(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      224(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      256(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      256(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      288(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      288(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      320(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      320(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VMOVDQU      352(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     928(SI), X0, X14
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      368(DI), Y6
+	VMOVDQU      400(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      400(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      432(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      432(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      464(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      464(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      496(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      496(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VMOVDQU      528(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     1248(SI), X0, X15
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      544(DI), Y6
+	VMOVDQU      576(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      576(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      608(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      608(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      640(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      640(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      672(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      672(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPINSRD      $0x01, 176(DI), X1, X1
+	VPINSRD      $0x02, 352(DI), X1, X1
+	VPINSRD      $0x03, 528(DI), X1, X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+704, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y6
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      144(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      144(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y13, Y13, Y13
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y14, Y14, Y14
+	VPXOR        Y11, Y11, Y11
+	VPXOR        Y15, Y15, Y15
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+176, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q6kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q6kRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VPMOVSXBW    192(DI), Y2
+	VPMADDWD     256(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y8, Y8
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      (DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      96(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      96(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPMOVSXBW    402(DI), Y2
+	VPMADDWD     576(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y9, Y9
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      210(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      242(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      210(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      242(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      274(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      306(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      274(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      306(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPMOVSXBW    612(DI), Y2
+	VPMADDWD     896(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y10, Y10
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      420(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      452(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      420(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      452(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      484(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      516(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      484(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      516(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPMOVSXBW    822(DI), Y2
+	VPMADDWD     1216(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y11, Y11
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      630(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      662(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      630(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      662(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      694(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      726(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      694(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      726(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 208(DI), X1, X1
+	VPINSRW      $0x01, 418(DI), X1, X1
+	VPINSRW      $0x02, 628(DI), X1, X1
+	VPINSRW      $0x03, 838(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+840, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VPMOVSXBW    192(DI), Y2
+	VPMADDWD     256(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y8, Y8
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      (DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      96(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      96(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	VPMADDWD     Y12, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 208(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+210, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA upperBits2<>+0(SB)/8, $0x3030303030303030
+DATA upperBits2<>+8(SB)/8, $0x3030303030303030
+DATA upperBits2<>+16(SB)/8, $0x3030303030303030
+DATA upperBits2<>+24(SB)/8, $0x3030303030303030
+GLOBL upperBits2<>(SB), RODATA|NOPTR, $32
+
+DATA words0<>+0(SB)/8, $0x0100010001000100
+DATA words0<>+8(SB)/8, $0x0100010001000100
+DATA words0<>+16(SB)/8, $0x0302030203020302
+DATA words0<>+24(SB)/8, $0x0302030203020302
+GLOBL words0<>(SB), RODATA|NOPTR, $32
+
+DATA words1<>+0(SB)/8, $0x0504050405040504
+DATA words1<>+8(SB)/8, $0x0504050405040504
+DATA words1<>+16(SB)/8, $0x0706070607060706
+DATA words1<>+24(SB)/8, $0x0706070607060706
+GLOBL words1<>(SB), RODATA|NOPTR, $32
+
+DATA words2<>+0(SB)/8, $0x0908090809080908
+DATA words2<>+8(SB)/8, $0x0908090809080908
+DATA words2<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA words2<>+24(SB)/8, $0x0b0a0b0a0b0a0b0a
+GLOBL words2<>(SB), RODATA|NOPTR, $32
+
+DATA words3<>+0(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA words3<>+8(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA words3<>+16(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA words3<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
+GLOBL words3<>(SB), RODATA|NOPTR, $32
+
+// func q2kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q2kRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VPMOVZXBW    (DI), Y2
+	VPSRLW       $0x04, Y2, Y12
+	VPMADDWD     256(SI), Y12, Y12
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        16(DI), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        48(DI), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPMOVZXBW    84(DI), Y2
+	VPSRLW       $0x04, Y2, Y13
+	VPMADDWD     576(SI), Y13, Y13
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        100(DI), Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        132(DI), Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      100(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      100(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      100(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPMOVZXBW    168(DI), Y2
+	VPSRLW       $0x04, Y2, Y14
+	VPMADDWD     896(SI), Y14, Y14
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        184(DI), Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        216(DI), Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      184(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      216(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      184(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      216(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      184(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      216(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPMOVZXBW    252(DI), Y2
+	VPSRLW       $0x04, Y2, Y15
+	VPMADDWD     1216(SI), Y15, Y15
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        268(DI), Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        300(DI), Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      268(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      300(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      268(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      300(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      268(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      300(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        80(DI), X1
+	VPINSRD      $0x01, 164(DI), X1, X1
+	VPINSRD      $0x02, 248(DI), X1, X1
+	VPINSRD      $0x03, 332(DI), X1, X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+336, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VPMOVZXBW    (DI), Y2
+	VPSRLW       $0x04, Y2, Y12
+	VPMADDWD     256(SI), Y12, Y12
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        16(DI), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        48(DI), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y13, Y13, Y13
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y14, Y14, Y14
+	VPXOR        Y11, Y11, Y11
+	VPXOR        Y15, Y15, Y15
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        80(DI), X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+84, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA lowTwos<>+0(SB)/8, $0x0303030303030303
+DATA lowTwos<>+8(SB)/8, $0x0303030303030303
+DATA lowTwos<>+16(SB)/8, $0x0303030303030303
+DATA lowTwos<>+24(SB)/8, $0x0303030303030303
+GLOBL lowTwos<>(SB), RODATA|NOPTR, $32
+
+// func q3kRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q3kRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VMOVQ        96(DI), X0
+	VPINSRD      $0x02, 104(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     256(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y8, Y8
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      (DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        32(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        64(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVQ        206(DI), X0
+	VPINSRD      $0x02, 214(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     576(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y9, Y9
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      110(DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        142(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        174(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      142(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      174(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      142(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      174(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      142(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VMOVDQU      174(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VMOVQ        316(DI), X0
+	VPINSRD      $0x02, 324(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     896(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y10, Y10
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      220(DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        252(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        284(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      252(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      284(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      252(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      284(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      252(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VMOVDQU      284(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VMOVQ        426(DI), X0
+	VPINSRD      $0x02, 434(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     1216(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y11, Y11
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      330(DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        362(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        394(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      362(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      394(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      362(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      394(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      362(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VMOVDQU      394(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 108(DI), X1, X1
+	VPINSRW      $0x01, 218(DI), X1, X1
+	VPINSRW      $0x02, 328(DI), X1, X1
+	VPINSRW      $0x03, 438(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+440, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VMOVQ        96(DI), X0
+	VPINSRD      $0x02, 104(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     256(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y8, Y8
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      (DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        32(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        64(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 108(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+110, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA thirdBits<>+0(SB)/8, $0x0404040404040404
+DATA thirdBits<>+8(SB)/8, $0x0404040404040404
+DATA thirdBits<>+16(SB)/8, $0x0404040404040404
+DATA thirdBits<>+24(SB)/8, $0x0404040404040404
+GLOBL thirdBits<>(SB), RODATA|NOPTR, $32
+
+// func tq20RowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·tq20RowsAVX2(SB), NOSPLIT, $0-48
+	VMOVDQU ones2<>+0(SB), Y15
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPMADDWD     256(SI), Y15, Y2
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        (DI), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        32(DI), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDWD     Y15, Y8, Y8
+	VPSUBD       Y2, Y8, Y8
+	VPMADDWD     576(SI), Y15, Y2
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        66(DI), Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPADDW       Y3, Y9, Y9
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        98(DI), Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPADDW       Y3, Y9, Y9
+	VMOVDQU      66(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPADDW       Y3, Y9, Y9
+	VMOVDQU      98(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPADDW       Y3, Y9, Y9
+	VMOVDQU      66(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPADDW       Y3, Y9, Y9
+	VMOVDQU      98(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPADDW       Y3, Y9, Y9
+	VMOVDQU      66(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPADDW       Y3, Y9, Y9
+	VMOVDQU      98(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPADDW       Y3, Y9, Y9
+	VPMADDWD     Y15, Y9, Y9
+	VPSUBD       Y2, Y9, Y9
+	VPMADDWD     896(SI), Y15, Y2
+	VPXOR        Y10, Y10, Y10
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        132(DI), Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPADDW       Y3, Y10, Y10
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        164(DI), Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPADDW       Y3, Y10, Y10
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPADDW       Y3, Y10, Y10
+	VMOVDQU      164(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPADDW       Y3, Y10, Y10
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPADDW       Y3, Y10, Y10
+	VMOVDQU      164(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPADDW       Y3, Y10, Y10
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPADDW       Y3, Y10, Y10
+	VMOVDQU      164(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPADDW       Y3, Y10, Y10
+	VPMADDWD     Y15, Y10, Y10
+	VPSUBD       Y2, Y10, Y10
+	VPMADDWD     1216(SI), Y15, Y2
+	VPXOR        Y11, Y11, Y11
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        198(DI), Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPADDW       Y3, Y11, Y11
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        230(DI), Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPADDW       Y3, Y11, Y11
+	VMOVDQU      198(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPADDW       Y3, Y11, Y11
+	VMOVDQU      230(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPADDW       Y3, Y11, Y11
+	VMOVDQU      198(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPADDW       Y3, Y11, Y11
+	VMOVDQU      230(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPADDW       Y3, Y11, Y11
+	VMOVDQU      198(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPADDW       Y3, Y11, Y11
+	VMOVDQU      230(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPADDW       Y3, Y11, Y11
+	VPMADDWD     Y15, Y11, Y11
+	VPSUBD       Y2, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 64(DI), X1, X1
+	VPINSRW      $0x01, 130(DI), X1, X1
+	VPINSRW      $0x02, 196(DI), X1, X1
+	VPINSRW      $0x03, 262(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+264, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPMADDWD     256(SI), Y15, Y2
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        (DI), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        32(DI), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPADDW       Y3, Y8, Y8
+	VPMADDWD     Y15, Y8, Y8
+	VPSUBD       Y2, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 64(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+66, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func iq4xsRowsAVX2(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·iq4xsRowsAVX2(SB), NOSPLIT, $0-48
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU iq4nlLevels2<>+0(SB), Y13
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR          Y8, Y8, Y8
+	VPBROADCASTD   4(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   (DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 8(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        (SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 24(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        32(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 40(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        64(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 56(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        96(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 72(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        128(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 88(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        160(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 104(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        192(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 120(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        224(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VPXOR          Y9, Y9, Y9
+	VPBROADCASTD   140(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   136(DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 144(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        320(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 160(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        352(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 176(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        384(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 192(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        416(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 208(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        448(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 224(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        480(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 240(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        512(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 256(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        544(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPXOR          Y10, Y10, Y10
+	VPBROADCASTD   276(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   272(DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 280(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        640(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y10, Y10
+	VBROADCASTI128 296(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        672(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y10, Y10
+	VBROADCASTI128 312(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        704(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y10, Y10
+	VBROADCASTI128 328(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        736(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y10, Y10
+	VBROADCASTI128 344(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        768(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y10, Y10
+	VBROADCASTI128 360(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        800(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y10, Y10
+	VBROADCASTI128 376(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        832(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y10, Y10
+	VBROADCASTI128 392(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        864(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y10, Y10
+	VPXOR          Y11, Y11, Y11
+	VPBROADCASTD   412(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   408(DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 416(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        960(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y11, Y11
+	VBROADCASTI128 432(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        992(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y11, Y11
+	VBROADCASTI128 448(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1024(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y11, Y11
+	VBROADCASTI128 464(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1056(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y11, Y11
+	VBROADCASTI128 480(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1088(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y11, Y11
+	VBROADCASTI128 496(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1120(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y11, Y11
+	VBROADCASTI128 512(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1152(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y11, Y11
+	VBROADCASTI128 528(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1184(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y11, Y11
+	VPHADDD        Y9, Y8, Y8
+	VPHADDD        Y11, Y10, Y10
+	VPHADDD        Y10, Y8, Y8
+	VEXTRACTI128   $0x01, Y8, X1
+	VPADDD         X8, X1, X0
+	VCVTDQ2PS      X0, X0
+	VPXOR          X1, X1, X1
+	VPINSRW        $0x00, (DI), X1, X1
+	VPINSRW        $0x01, 136(DI), X1, X1
+	VPINSRW        $0x02, 272(DI), X1, X1
+	VPINSRW        $0x03, 408(DI), X1, X1
+	VCVTPH2PS      X1, X1
+	VMULPS         X1, X0, X0
+	VPERMILPS      $0x01, X0, X1
+	VPERMILPS      $0x02, X0, X2
+	VPERMILPS      $0x03, X0, X3
+	VFMADD231SS    304(SI), X0, X5
+	VFMADD231SS    624(SI), X1, X5
+	VFMADD231SS    944(SI), X2, X5
+	VFMADD231SS    1264(SI), X3, X5
+	ADDQ           $+544, DI
+	ADDQ           $+1280, SI
+	SUBQ           $0x04, R8
+	JGE            four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR          Y8, Y8, Y8
+	VPBROADCASTD   4(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   (DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 8(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        (SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 24(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        32(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 40(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        64(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 56(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        96(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 72(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        128(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 88(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        160(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 104(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        192(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 120(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        224(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VPXOR          Y9, Y9, Y9
+	VPXOR          Y10, Y10, Y10
+	VPXOR          Y11, Y11, Y11
+	VPHADDD        Y9, Y8, Y8
+	VPHADDD        Y11, Y10, Y10
+	VPHADDD        Y10, Y8, Y8
+	VEXTRACTI128   $0x01, Y8, X1
+	VPADDD         X8, X1, X0
+	VCVTDQ2PS      X0, X0
+	VPXOR          X1, X1, X1
+	VPINSRW        $0x00, (DI), X1, X1
+	VCVTPH2PS      X1, X1
+	VMULPS         X1, X0, X0
+	VFMADD231SS    304(SI), X0, X5
+	ADDQ           $+136, DI
+	ADDQ           $+320, SI
+	DECQ           R8
+	JNZ            one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA iq4xsLow2<>+0(SB)/8, $0x0000000400000000
+DATA iq4xsLow2<>+8(SB)/8, $0x0000000c00000008
+DATA iq4xsLow2<>+16(SB)/8, $0x0000001400000010
+DATA iq4xsLow2<>+24(SB)/8, $0x0000001c00000018
+GLOBL iq4xsLow2<>(SB), RODATA|NOPTR, $32
+
+DATA nibble2<>+0(SB)/8, $0x0000000f0000000f
+DATA nibble2<>+8(SB)/8, $0x0000000f0000000f
+DATA nibble2<>+16(SB)/8, $0x0000000f0000000f
+DATA nibble2<>+24(SB)/8, $0x0000000f0000000f
+GLOBL nibble2<>(SB), RODATA|NOPTR, $32
+
+DATA iq4xsHigh2<>+0(SB)/8, $0x0000001200000010
+DATA iq4xsHigh2<>+8(SB)/8, $0x0000001600000014
+DATA iq4xsHigh2<>+16(SB)/8, $0x0000001a00000018
+DATA iq4xsHigh2<>+24(SB)/8, $0x0000001e0000001c
+GLOBL iq4xsHigh2<>(SB), RODATA|NOPTR, $32
+
+DATA two2<>+0(SB)/8, $0x0000000300000003
+DATA two2<>+8(SB)/8, $0x0000000300000003
+DATA two2<>+16(SB)/8, $0x0000000300000003
+DATA two2<>+24(SB)/8, $0x0000000300000003
+GLOBL two2<>(SB), RODATA|NOPTR, $32
+
+DATA offset2<>+0(SB)/8, $0x0000002000000020
+DATA offset2<>+8(SB)/8, $0x0000002000000020
+DATA offset2<>+16(SB)/8, $0x0000002000000020
+DATA offset2<>+24(SB)/8, $0x0000002000000020
+GLOBL offset2<>(SB), RODATA|NOPTR, $32
+
+// func q40RowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·q40RowsAVXVNNI(SB), NOSPLIT, $288-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VBROADCASTI128 2(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 20(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 38(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 56(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 74(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 92(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 110(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 128(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x03, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 16(R8), X2, X2
+	VPBLENDW       $0x04, 32(R8), X2, X2
+	VPBLENDW       $0x08, 48(R8), X2, X2
+	VPBLENDW       $0x10, 64(R8), X2, X2
+	VPBLENDW       $0x20, 80(R8), X2, X2
+	VPBLENDW       $0x40, 96(R8), X2, X2
+	VPBLENDW       $0x80, 112(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 146(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 164(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 182(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 200(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 218(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 236(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 254(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 272(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x03, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        144(R8), X2
+	VPBLENDW       $0x02, 160(R8), X2, X2
+	VPBLENDW       $0x04, 176(R8), X2, X2
+	VPBLENDW       $0x08, 192(R8), X2, X2
+	VPBLENDW       $0x10, 208(R8), X2, X2
+	VPBLENDW       $0x20, 224(R8), X2, X2
+	VPBLENDW       $0x40, 240(R8), X2, X2
+	VPBLENDW       $0x80, 256(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+288, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	IMUL3Q  $+18, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VBROADCASTI128 2(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 20(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 38(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 56(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 74(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 92(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 110(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 128(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x03, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 16(R8), X2, X2
+	VPBLENDW       $0x04, 32(R8), X2, X2
+	VPBLENDW       $0x08, 48(R8), X2, X2
+	VPBLENDW       $0x10, 64(R8), X2, X2
+	VPBLENDW       $0x20, 80(R8), X2, X2
+	VPBLENDW       $0x40, 96(R8), X2, X2
+	VPBLENDW       $0x80, 112(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 146(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 164(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 182(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 200(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 218(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 236(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 254(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 272(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x03, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        144(R8), X2
+	VPBLENDW       $0x02, 160(R8), X2, X2
+	VPBLENDW       $0x04, 176(R8), X2, X2
+	VPBLENDW       $0x08, 192(R8), X2, X2
+	VPBLENDW       $0x10, 208(R8), X2, X2
+	VPBLENDW       $0x20, 224(R8), X2, X2
+	VPBLENDW       $0x40, 240(R8), X2, X2
+	VPBLENDW       $0x80, 256(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q41RowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q41RowsAVXVNNI(SB), NOSPLIT, $320-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VBROADCASTI128 4(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 24(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 44(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 64(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 84(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 104(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 124(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 144(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 16(R8), Y2, Y2
+	VPBLENDD       $0x04, 32(R8), Y2, Y2
+	VPBLENDD       $0x08, 48(R8), Y2, Y2
+	VPBLENDD       $0x10, 64(R8), Y2, Y2
+	VPBLENDD       $0x20, 80(R8), Y2, Y2
+	VPBLENDD       $0x40, 96(R8), Y2, Y2
+	VPBLENDD       $0x80, 112(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(SI), Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 164(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 184(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 204(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 224(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 244(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 264(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 284(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 304(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        160(R8), Y2
+	VPBLENDD       $0x02, 176(R8), Y2, Y2
+	VPBLENDD       $0x04, 192(R8), Y2, Y2
+	VPBLENDD       $0x08, 208(R8), Y2, Y2
+	VPBLENDD       $0x10, 224(R8), Y2, Y2
+	VPBLENDD       $0x20, 240(R8), Y2, Y2
+	VPBLENDD       $0x40, 256(R8), Y2, Y2
+	VPBLENDD       $0x80, 272(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(DI), Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+320, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	VMOVDQU Y0, 288(SP)
+	IMUL3Q  $+20, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VBROADCASTI128 4(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 24(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 44(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 64(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 84(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 104(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 124(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 144(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 16(R8), Y2, Y2
+	VPBLENDD       $0x04, 32(R8), Y2, Y2
+	VPBLENDD       $0x08, 48(R8), Y2, Y2
+	VPBLENDD       $0x10, 64(R8), Y2, Y2
+	VPBLENDD       $0x20, 80(R8), Y2, Y2
+	VPBLENDD       $0x40, 96(R8), Y2, Y2
+	VPBLENDD       $0x80, 112(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(SI), Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 164(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 184(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 204(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 224(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 244(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 264(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 284(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 304(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        160(R8), Y2
+	VPBLENDD       $0x02, 176(R8), Y2, Y2
+	VPBLENDD       $0x04, 192(R8), Y2, Y2
+	VPBLENDD       $0x08, 208(R8), Y2, Y2
+	VPBLENDD       $0x10, 224(R8), Y2, Y2
+	VPBLENDD       $0x20, 240(R8), Y2, Y2
+	VPBLENDD       $0x40, 256(R8), Y2, Y2
+	VPBLENDD       $0x80, 272(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(DI), Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q50RowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·q50RowsAVXVNNI(SB), NOSPLIT, $352-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VPBROADCASTD   2(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 6(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VPBROADCASTD   24(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 28(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   46(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 50(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   68(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 72(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   90(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 94(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   112(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 116(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPBROADCASTD   134(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 138(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPBROADCASTD   156(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 160(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 20(R8), X2, X2
+	VPBLENDW       $0x04, 40(R8), X2, X2
+	VPBLENDW       $0x08, 60(R8), X2, X2
+	VPBLENDW       $0x10, 80(R8), X2, X2
+	VPBLENDW       $0x20, 100(R8), X2, X2
+	VPBLENDW       $0x40, 120(R8), X2, X2
+	VPBLENDW       $0x80, 140(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VPBROADCASTD   178(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 182(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VPBROADCASTD   200(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 204(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   222(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 226(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   244(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 248(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   266(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 270(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   288(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 292(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPBROADCASTD   310(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 314(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPBROADCASTD   332(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 336(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        176(R8), X2
+	VPBLENDW       $0x02, 196(R8), X2, X2
+	VPBLENDW       $0x04, 216(R8), X2, X2
+	VPBLENDW       $0x08, 236(R8), X2, X2
+	VPBLENDW       $0x10, 256(R8), X2, X2
+	VPBLENDW       $0x20, 276(R8), X2, X2
+	VPBLENDW       $0x40, 296(R8), X2, X2
+	VPBLENDW       $0x80, 316(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+352, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	VMOVDQU Y0, 288(SP)
+	VMOVDQU Y0, 320(SP)
+	IMUL3Q  $+22, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VPBROADCASTD   2(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 6(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VPBROADCASTD   24(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 28(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   46(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 50(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   68(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 72(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   90(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 94(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   112(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 116(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPBROADCASTD   134(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 138(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPBROADCASTD   156(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 160(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 20(R8), X2, X2
+	VPBLENDW       $0x04, 40(R8), X2, X2
+	VPBLENDW       $0x08, 60(R8), X2, X2
+	VPBLENDW       $0x10, 80(R8), X2, X2
+	VPBLENDW       $0x20, 100(R8), X2, X2
+	VPBLENDW       $0x40, 120(R8), X2, X2
+	VPBLENDW       $0x80, 140(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VPBROADCASTD   178(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 182(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VPBROADCASTD   200(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 204(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   222(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 226(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   244(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 248(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   266(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 270(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   288(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 292(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPBROADCASTD   310(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 314(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPBROADCASTD   332(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 336(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        176(R8), X2
+	VPBLENDW       $0x02, 196(R8), X2, X2
+	VPBLENDW       $0x04, 216(R8), X2, X2
+	VPBLENDW       $0x08, 236(R8), X2, X2
+	VPBLENDW       $0x10, 256(R8), X2, X2
+	VPBLENDW       $0x20, 276(R8), X2, X2
+	VPBLENDW       $0x40, 296(R8), X2, X2
+	VPBLENDW       $0x80, 316(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q51RowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q51RowsAVXVNNI(SB), NOSPLIT, $384-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VPBROADCASTD   4(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 8(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VPBROADCASTD   28(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 32(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   52(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 56(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   76(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 80(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   100(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 104(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   124(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 128(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPBROADCASTD   148(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 152(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPBROADCASTD   172(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 176(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 20(R8), Y2, Y2
+	VPBLENDD       $0x04, 40(R8), Y2, Y2
+	VPBLENDD       $0x08, 60(R8), Y2, Y2
+	VPBLENDD       $0x10, 80(R8), Y2, Y2
+	VPBLENDD       $0x20, 100(R8), Y2, Y2
+	VPBLENDD       $0x40, 120(R8), Y2, Y2
+	VPBLENDD       $0x80, 140(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(SI), Y0, Y0
+	VMOVAPS        Y0, Y9
+	VPBROADCASTD   196(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 200(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VPBROADCASTD   220(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 224(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   244(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 248(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   268(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 272(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   292(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 296(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   316(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 320(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPBROADCASTD   340(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 344(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPBROADCASTD   364(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 368(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        192(R8), Y2
+	VPBLENDD       $0x02, 212(R8), Y2, Y2
+	VPBLENDD       $0x04, 232(R8), Y2, Y2
+	VPBLENDD       $0x08, 252(R8), Y2, Y2
+	VPBLENDD       $0x10, 272(R8), Y2, Y2
+	VPBLENDD       $0x20, 292(R8), Y2, Y2
+	VPBLENDD       $0x40, 312(R8), Y2, Y2
+	VPBLENDD       $0x80, 332(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(DI), Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+384, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	VMOVDQU Y0, 288(SP)
+	VMOVDQU Y0, 320(SP)
+	VMOVDQU Y0, 352(SP)
+	IMUL3Q  $+24, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VPBROADCASTD   4(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 8(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VPBROADCASTD   28(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 32(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   52(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 56(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   76(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 80(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   100(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 104(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   124(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 128(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPBROADCASTD   148(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 152(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPBROADCASTD   172(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 176(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 20(R8), Y2, Y2
+	VPBLENDD       $0x04, 40(R8), Y2, Y2
+	VPBLENDD       $0x08, 60(R8), Y2, Y2
+	VPBLENDD       $0x10, 80(R8), Y2, Y2
+	VPBLENDD       $0x20, 100(R8), Y2, Y2
+	VPBLENDD       $0x40, 120(R8), Y2, Y2
+	VPBLENDD       $0x80, 140(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(SI), Y0, Y0
+	VMOVAPS        Y0, Y9
+	VPBROADCASTD   196(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 200(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VPBROADCASTD   220(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 224(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   244(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 248(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   268(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 272(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPBROADCASTD   292(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 296(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPBROADCASTD   316(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 320(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPBROADCASTD   340(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 344(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPBROADCASTD   364(R8), Y5
+	VPSHUFB        fifthByte2<>+0(SB), Y5, Y5
+	VMOVDQU        fifthBit2<>+0(SB), Y6
+	VPAND          Y6, Y5, Y5
+	VPCMPEQB       Y6, Y5, Y5
+	VPAND          fifthBits<>+0(SB), Y5, Y5
+	VBROADCASTI128 368(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        192(R8), Y2
+	VPBLENDD       $0x02, 212(R8), Y2, Y2
+	VPBLENDD       $0x04, 232(R8), Y2, Y2
+	VPBLENDD       $0x08, 252(R8), Y2, Y2
+	VPBLENDD       $0x10, 272(R8), Y2, Y2
+	VPBLENDD       $0x20, 292(R8), Y2, Y2
+	VPBLENDD       $0x40, 312(R8), Y2, Y2
+	VPBLENDD       $0x80, 332(R8), Y2, Y2
+	VPSHUFB        halves2<>+0(SB), Y2, Y2
+	VPERMQ         $0xd8, Y2, Y2
+	VEXTRACTI128   $0x01, Y2, X3
+	VCVTPH2PS      X2, Y2
+	VCVTPH2PS      X3, Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y2, Y0, Y0
+	VFMADD231PS    Y1, Y3, Y0
+	VMULPS         256(DI), Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q80RowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·q80RowsAVXVNNI(SB), NOSPLIT, $544-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ         320(SI), DI
+	VMOVDQU      2(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      (SI), Y5
+	VPXOR        Y0, Y0, Y0
+	LONG         $0x505de2c4
+	BYTE         $0xc5
+	VMOVDQU      36(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      32(SI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VPUNPCKHDQ   Y1, Y0, Y4
+	VPUNPCKLDQ   Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      70(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      64(SI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VMOVDQU      104(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      96(SI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPUNPCKHQDQ  Y1, Y0, Y4
+	VPUNPCKLQDQ  Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      138(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      128(SI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VMOVDQU      172(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      160(SI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      206(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      192(SI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VMOVDQU      240(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      224(SI), Y5
+	VPXOR        Y3, Y3, Y3
+	LONG         $0x505de2c4
+	BYTE         $0xdd
+	VPUNPCKHDQ   Y3, Y2, Y4
+	VPUNPCKLDQ   Y3, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VPUNPCKHQDQ  Y2, Y1, Y4
+	VPUNPCKLQDQ  Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPERM2I128   $0x31, Y1, Y0, Y4
+	VPERM2I128   $0x20, Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VPMOVSXWD    288(SI), Y1
+	VPSLLD       $0x07, Y1, Y1
+	VPSUBD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      (R8), X2
+	VPBLENDW     $0x02, 32(R8), X2, X2
+	VPBLENDW     $0x04, 64(R8), X2, X2
+	VPBLENDW     $0x08, 96(R8), X2, X2
+	VPBLENDW     $0x10, 128(R8), X2, X2
+	VPBLENDW     $0x20, 160(R8), X2, X2
+	VPBLENDW     $0x40, 192(R8), X2, X2
+	VPBLENDW     $0x80, 224(R8), X2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(SI), Y2, Y2
+	VMULPS       Y2, Y0, Y0
+	VMOVAPS      Y0, Y9
+	VMOVDQU      274(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      (DI), Y5
+	VPXOR        Y0, Y0, Y0
+	LONG         $0x505de2c4
+	BYTE         $0xc5
+	VMOVDQU      308(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      32(DI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VPUNPCKHDQ   Y1, Y0, Y4
+	VPUNPCKLDQ   Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      342(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      64(DI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VMOVDQU      376(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      96(DI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPUNPCKHQDQ  Y1, Y0, Y4
+	VPUNPCKLQDQ  Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      410(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      128(DI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VMOVDQU      444(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      160(DI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      478(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      192(DI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VMOVDQU      512(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      224(DI), Y5
+	VPXOR        Y3, Y3, Y3
+	LONG         $0x505de2c4
+	BYTE         $0xdd
+	VPUNPCKHDQ   Y3, Y2, Y4
+	VPUNPCKLDQ   Y3, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VPUNPCKHQDQ  Y2, Y1, Y4
+	VPUNPCKLQDQ  Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPERM2I128   $0x31, Y1, Y0, Y4
+	VPERM2I128   $0x20, Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VPMOVSXWD    288(DI), Y1
+	VPSLLD       $0x07, Y1, Y1
+	VPSUBD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      272(R8), X2
+	VPBLENDW     $0x02, 304(R8), X2, X2
+	VPBLENDW     $0x04, 336(R8), X2, X2
+	VPBLENDW     $0x08, 368(R8), X2, X2
+	VPBLENDW     $0x10, 400(R8), X2, X2
+	VPBLENDW     $0x20, 432(R8), X2, X2
+	VPBLENDW     $0x40, 464(R8), X2, X2
+	VPBLENDW     $0x80, 496(R8), X2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(DI), Y2, Y2
+	VMULPS       Y2, Y0, Y0
+	VPERM2F128   $0x20, Y0, Y9, Y1
+	VPERM2F128   $0x31, Y0, Y9, Y2
+	VPERMILPS    $0x01, Y1, Y4
+	VADDPS       Y4, Y1, Y3
+	VPERMILPS    $0x02, Y1, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x03, Y1, Y4
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VPERMILPS    $0x01, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x02, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x03, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VADDSS       X3, X8, X8
+	VEXTRACTF128 $0x01, Y3, X3
+	VADDSS       X3, X8, X8
+	ADDQ         $+544, R8
+	ADDQ         $+640, SI
+	SUBQ         $0x10, R9
+	JGE          sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	VMOVDQU Y0, 288(SP)
+	VMOVDQU Y0, 320(SP)
+	VMOVDQU Y0, 352(SP)
+	VMOVDQU Y0, 384(SP)
+	VMOVDQU Y0, 416(SP)
+	VMOVDQU Y0, 448(SP)
+	VMOVDQU Y0, 480(SP)
+	VMOVDQU Y0, 512(SP)
+	IMUL3Q  $+34, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU      (R8), X0
+	VMOVDQU      X0, (R10)
+	ADDQ         $0x10, R8
+	ADDQ         $0x10, R10
+	SUBQ         $0x10, R9
+	JGE          copy
+	VMOVDQU      (R8)(R9*1), X0
+	VMOVDQU      X0, (R10)(R9*1)
+	LEAQ         (SP), R8
+	VMOVDQU      2(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      (SI), Y5
+	VPXOR        Y0, Y0, Y0
+	LONG         $0x505de2c4
+	BYTE         $0xc5
+	VMOVDQU      36(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      32(SI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VPUNPCKHDQ   Y1, Y0, Y4
+	VPUNPCKLDQ   Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      70(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      64(SI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VMOVDQU      104(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      96(SI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPUNPCKHQDQ  Y1, Y0, Y4
+	VPUNPCKLQDQ  Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      138(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      128(SI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VMOVDQU      172(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      160(SI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      206(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      192(SI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VMOVDQU      240(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      224(SI), Y5
+	VPXOR        Y3, Y3, Y3
+	LONG         $0x505de2c4
+	BYTE         $0xdd
+	VPUNPCKHDQ   Y3, Y2, Y4
+	VPUNPCKLDQ   Y3, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VPUNPCKHQDQ  Y2, Y1, Y4
+	VPUNPCKLQDQ  Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPERM2I128   $0x31, Y1, Y0, Y4
+	VPERM2I128   $0x20, Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VPMOVSXWD    288(SI), Y1
+	VPSLLD       $0x07, Y1, Y1
+	VPSUBD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      (R8), X2
+	VPBLENDW     $0x02, 32(R8), X2, X2
+	VPBLENDW     $0x04, 64(R8), X2, X2
+	VPBLENDW     $0x08, 96(R8), X2, X2
+	VPBLENDW     $0x10, 128(R8), X2, X2
+	VPBLENDW     $0x20, 160(R8), X2, X2
+	VPBLENDW     $0x40, 192(R8), X2, X2
+	VPBLENDW     $0x80, 224(R8), X2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(SI), Y2, Y2
+	VMULPS       Y2, Y0, Y0
+	VMOVAPS      Y0, Y9
+	VMOVDQU      274(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      (DI), Y5
+	VPXOR        Y0, Y0, Y0
+	LONG         $0x505de2c4
+	BYTE         $0xc5
+	VMOVDQU      308(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      32(DI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VPUNPCKHDQ   Y1, Y0, Y4
+	VPUNPCKLDQ   Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      342(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      64(DI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VMOVDQU      376(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      96(DI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPUNPCKHQDQ  Y1, Y0, Y4
+	VPUNPCKLQDQ  Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VMOVDQU      410(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      128(DI), Y5
+	VPXOR        Y1, Y1, Y1
+	LONG         $0x505de2c4
+	BYTE         $0xcd
+	VMOVDQU      444(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      160(DI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VPUNPCKHDQ   Y2, Y1, Y4
+	VPUNPCKLDQ   Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      478(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      192(DI), Y5
+	VPXOR        Y2, Y2, Y2
+	LONG         $0x505de2c4
+	BYTE         $0xd5
+	VMOVDQU      512(R8), Y4
+	VPXOR        bias128<>+0(SB), Y4, Y4
+	VMOVDQU      224(DI), Y5
+	VPXOR        Y3, Y3, Y3
+	LONG         $0x505de2c4
+	BYTE         $0xdd
+	VPUNPCKHDQ   Y3, Y2, Y4
+	VPUNPCKLDQ   Y3, Y2, Y2
+	VPADDD       Y4, Y2, Y2
+	VPUNPCKHQDQ  Y2, Y1, Y4
+	VPUNPCKLQDQ  Y2, Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPERM2I128   $0x31, Y1, Y0, Y4
+	VPERM2I128   $0x20, Y1, Y0, Y0
+	VPADDD       Y4, Y0, Y0
+	VPMOVSXWD    288(DI), Y1
+	VPSLLD       $0x07, Y1, Y1
+	VPSUBD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVDQU      272(R8), X2
+	VPBLENDW     $0x02, 304(R8), X2, X2
+	VPBLENDW     $0x04, 336(R8), X2, X2
+	VPBLENDW     $0x08, 368(R8), X2, X2
+	VPBLENDW     $0x10, 400(R8), X2, X2
+	VPBLENDW     $0x20, 432(R8), X2, X2
+	VPBLENDW     $0x40, 464(R8), X2, X2
+	VPBLENDW     $0x80, 496(R8), X2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(DI), Y2, Y2
+	VMULPS       Y2, Y0, Y0
+	VPERM2F128   $0x20, Y0, Y9, Y1
+	VPERM2F128   $0x31, Y0, Y9, Y2
+	VPERMILPS    $0x01, Y1, Y4
+	VADDPS       Y4, Y1, Y3
+	VPERMILPS    $0x02, Y1, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x03, Y1, Y4
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VPERMILPS    $0x01, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x02, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VPERMILPS    $0x03, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VADDSS       X3, X8, X8
+	VEXTRACTF128 $0x01, Y3, X3
+	VADDSS       X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+DATA bias128<>+0(SB)/8, $0x8080808080808080
+DATA bias128<>+8(SB)/8, $0x8080808080808080
+DATA bias128<>+16(SB)/8, $0x8080808080808080
+DATA bias128<>+24(SB)/8, $0x8080808080808080
+GLOBL bias128<>(SB), RODATA|NOPTR, $32
+
+// func iq4nlRowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4nlRowsAVXVNNI(SB), NOSPLIT, $288-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VBROADCASTI128 2(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 20(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 38(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 56(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 74(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 92(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 110(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 128(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x07, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 16(R8), X2, X2
+	VPBLENDW       $0x04, 32(R8), X2, X2
+	VPBLENDW       $0x08, 48(R8), X2, X2
+	VPBLENDW       $0x10, 64(R8), X2, X2
+	VPBLENDW       $0x20, 80(R8), X2, X2
+	VPBLENDW       $0x40, 96(R8), X2, X2
+	VPBLENDW       $0x80, 112(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 146(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 164(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 182(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 200(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 218(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 236(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 254(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 272(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x07, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        144(R8), X2
+	VPBLENDW       $0x02, 160(R8), X2, X2
+	VPBLENDW       $0x04, 176(R8), X2, X2
+	VPBLENDW       $0x08, 192(R8), X2, X2
+	VPBLENDW       $0x10, 208(R8), X2, X2
+	VPBLENDW       $0x20, 224(R8), X2, X2
+	VPBLENDW       $0x40, 240(R8), X2, X2
+	VPBLENDW       $0x80, 256(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+288, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	IMUL3Q  $+18, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VBROADCASTI128 2(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 20(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 38(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 56(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 74(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 92(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 110(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 128(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x07, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), X2
+	VPBLENDW       $0x02, 16(R8), X2, X2
+	VPBLENDW       $0x04, 32(R8), X2, X2
+	VPBLENDW       $0x08, 48(R8), X2, X2
+	VPBLENDW       $0x10, 64(R8), X2, X2
+	VPBLENDW       $0x20, 80(R8), X2, X2
+	VPBLENDW       $0x40, 96(R8), X2, X2
+	VPBLENDW       $0x80, 112(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 146(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 164(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 182(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 200(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 218(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 236(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 254(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 272(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        iq4nlLevels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x07, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        144(R8), X2
+	VPBLENDW       $0x02, 160(R8), X2, X2
+	VPBLENDW       $0x04, 176(R8), X2, X2
+	VPBLENDW       $0x08, 192(R8), X2, X2
+	VPBLENDW       $0x10, 208(R8), X2, X2
+	VPBLENDW       $0x20, 224(R8), X2, X2
+	VPBLENDW       $0x40, 240(R8), X2, X2
+	VPBLENDW       $0x80, 256(R8), X2, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func mxfp4RowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2
+TEXT ·mxfp4RowsAVXVNNI(SB), NOSPLIT, $288-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU ones2<>+0(SB), Y13
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R9
+	MOVQ   CX, R8
+	VXORPS X8, X8, X8
+	SUBQ   $0x10, R9
+	JL     rest
+
+sixteen:
+	LEAQ           320(SI), DI
+	VBROADCASTI128 1(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 18(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 35(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 52(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 69(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 86(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 103(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 120(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x07, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 13(R8), Y2, Y2
+	VPBLENDD       $0x04, 26(R8), Y2, Y2
+	VPBLENDD       $0x08, 39(R8), Y2, Y2
+	VPBLENDD       $0x10, 52(R8), Y2, Y2
+	VPBLENDD       $0x20, 65(R8), Y2, Y2
+	VPBLENDD       $0x40, 78(R8), Y2, Y2
+	VPBLENDD       $0x80, 91(R8), Y2, Y2
+	VPAND          byte2<>+0(SB), Y2, Y2
+	VMOVDQU        subnormal2<>+0(SB), Y3
+	VPSLLVD        Y2, Y3, Y3
+	VPCMPGTD       one2<>+0(SB), Y2, Y4
+	VPCMPEQD       byte2<>+0(SB), Y2, Y5
+	VPAND          nan2<>+0(SB), Y5, Y5
+	VPSUBD         one2<>+0(SB), Y2, Y2
+	VPSLLD         $0x17, Y2, Y2
+	VBLENDVPS      Y4, Y2, Y3, Y2
+	VPOR           Y5, Y2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 137(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 154(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 171(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 188(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 205(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 222(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 239(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 256(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x07, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        136(R8), Y2
+	VPBLENDD       $0x02, 149(R8), Y2, Y2
+	VPBLENDD       $0x04, 162(R8), Y2, Y2
+	VPBLENDD       $0x08, 175(R8), Y2, Y2
+	VPBLENDD       $0x10, 188(R8), Y2, Y2
+	VPBLENDD       $0x20, 201(R8), Y2, Y2
+	VPBLENDD       $0x40, 214(R8), Y2, Y2
+	VPBLENDD       $0x80, 227(R8), Y2, Y2
+	VPAND          byte2<>+0(SB), Y2, Y2
+	VMOVDQU        subnormal2<>+0(SB), Y3
+	VPSLLVD        Y2, Y3, Y3
+	VPCMPGTD       one2<>+0(SB), Y2, Y4
+	VPCMPEQD       byte2<>+0(SB), Y2, Y5
+	VPAND          nan2<>+0(SB), Y5, Y5
+	VPSUBD         one2<>+0(SB), Y2, Y2
+	VPSLLD         $0x17, Y2, Y2
+	VBLENDVPS      Y4, Y2, Y3, Y2
+	VPOR           Y5, Y2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+	ADDQ           $+272, R8
+	ADDQ           $+640, SI
+	SUBQ           $0x10, R9
+	JGE            sixteen
+
+rest:
+	ADDQ $0x10, R9
+	JZ   done
+	MOVQ SI, DI
+	CMPQ R9, $0x08
+	JLE  first
+	ADDQ $+320, DI
+
+first:
+	VPXOR   X0, X0, X0
+	VMOVDQU Y0, (SP)
+	VMOVDQU Y0, 32(SP)
+	VMOVDQU Y0, 64(SP)
+	VMOVDQU Y0, 96(SP)
+	VMOVDQU Y0, 128(SP)
+	VMOVDQU Y0, 160(SP)
+	VMOVDQU Y0, 192(SP)
+	VMOVDQU Y0, 224(SP)
+	VMOVDQU Y0, 256(SP)
+	IMUL3Q  $+17, R9, R9
+	LEAQ    (SP), R10
+	SUBQ    $0x10, R9
+
+copy:
+	VMOVDQU        (R8), X0
+	VMOVDQU        X0, (R10)
+	ADDQ           $0x10, R8
+	ADDQ           $0x10, R10
+	SUBQ           $0x10, R9
+	JGE            copy
+	VMOVDQU        (R8)(R9*1), X0
+	VMOVDQU        X0, (R10)(R9*1)
+	LEAQ           (SP), R8
+	VBROADCASTI128 1(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        (SI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 18(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        32(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 35(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        64(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 52(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        96(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 69(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        128(SI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 86(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        160(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 103(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        192(SI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 120(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        224(SI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(SI), Y1
+	VPSLLD         $0x07, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        (R8), Y2
+	VPBLENDD       $0x02, 13(R8), Y2, Y2
+	VPBLENDD       $0x04, 26(R8), Y2, Y2
+	VPBLENDD       $0x08, 39(R8), Y2, Y2
+	VPBLENDD       $0x10, 52(R8), Y2, Y2
+	VPBLENDD       $0x20, 65(R8), Y2, Y2
+	VPBLENDD       $0x40, 78(R8), Y2, Y2
+	VPBLENDD       $0x80, 91(R8), Y2, Y2
+	VPAND          byte2<>+0(SB), Y2, Y2
+	VMOVDQU        subnormal2<>+0(SB), Y3
+	VPSLLVD        Y2, Y3, Y3
+	VPCMPGTD       one2<>+0(SB), Y2, Y4
+	VPCMPEQD       byte2<>+0(SB), Y2, Y5
+	VPAND          nan2<>+0(SB), Y5, Y5
+	VPSUBD         one2<>+0(SB), Y2, Y2
+	VPSLLD         $0x17, Y2, Y2
+	VBLENDVPS      Y4, Y2, Y3, Y2
+	VPOR           Y5, Y2, Y2
+	VMULPS         256(SI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VMOVAPS        Y0, Y9
+	VBROADCASTI128 137(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        (DI), Y5
+	VPXOR          Y0, Y0, Y0
+	LONG           $0x505de2c4
+	BYTE           $0xc5
+	VBROADCASTI128 154(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        32(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VPUNPCKHDQ     Y1, Y0, Y4
+	VPUNPCKLDQ     Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 171(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        64(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 188(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        96(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPUNPCKHQDQ    Y1, Y0, Y4
+	VPUNPCKLQDQ    Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VBROADCASTI128 205(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        128(DI), Y5
+	VPXOR          Y1, Y1, Y1
+	LONG           $0x505de2c4
+	BYTE           $0xcd
+	VBROADCASTI128 222(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        160(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VPUNPCKHDQ     Y2, Y1, Y4
+	VPUNPCKLDQ     Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VBROADCASTI128 239(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        192(DI), Y5
+	VPXOR          Y2, Y2, Y2
+	LONG           $0x505de2c4
+	BYTE           $0xd5
+	VBROADCASTI128 256(R8), Y4
+	VPSRLVQ        Y15, Y4, Y4
+	VPAND          Y14, Y4, Y4
+	VMOVDQU        fp4Levels2<>+0(SB), Y5
+	VPSHUFB        Y4, Y5, Y4
+	VPXOR          bias128<>+0(SB), Y4, Y4
+	VMOVDQU        224(DI), Y5
+	VPXOR          Y3, Y3, Y3
+	LONG           $0x505de2c4
+	BYTE           $0xdd
+	VPUNPCKHDQ     Y3, Y2, Y4
+	VPUNPCKLDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VPUNPCKHQDQ    Y2, Y1, Y4
+	VPUNPCKLQDQ    Y2, Y1, Y1
+	VPADDD         Y4, Y1, Y1
+	VPERM2I128     $0x31, Y1, Y0, Y4
+	VPERM2I128     $0x20, Y1, Y0, Y0
+	VPADDD         Y4, Y0, Y0
+	VPMOVSXWD      288(DI), Y1
+	VPSLLD         $0x07, Y1, Y1
+	VPSUBD         Y1, Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VMOVDQU        136(R8), Y2
+	VPBLENDD       $0x02, 149(R8), Y2, Y2
+	VPBLENDD       $0x04, 162(R8), Y2, Y2
+	VPBLENDD       $0x08, 175(R8), Y2, Y2
+	VPBLENDD       $0x10, 188(R8), Y2, Y2
+	VPBLENDD       $0x20, 201(R8), Y2, Y2
+	VPBLENDD       $0x40, 214(R8), Y2, Y2
+	VPBLENDD       $0x80, 227(R8), Y2, Y2
+	VPAND          byte2<>+0(SB), Y2, Y2
+	VMOVDQU        subnormal2<>+0(SB), Y3
+	VPSLLVD        Y2, Y3, Y3
+	VPCMPGTD       one2<>+0(SB), Y2, Y4
+	VPCMPEQD       byte2<>+0(SB), Y2, Y5
+	VPAND          nan2<>+0(SB), Y5, Y5
+	VPSUBD         one2<>+0(SB), Y2, Y2
+	VPSLLD         $0x17, Y2, Y2
+	VBLENDVPS      Y4, Y2, Y3, Y2
+	VPOR           Y5, Y2, Y2
+	VMULPS         256(DI), Y2, Y2
+	VMULPS         Y2, Y0, Y0
+	VPERM2F128     $0x20, Y0, Y9, Y1
+	VPERM2F128     $0x31, Y0, Y9, Y2
+	VPERMILPS      $0x01, Y1, Y4
+	VADDPS         Y4, Y1, Y3
+	VPERMILPS      $0x02, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y1, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VPERMILPS      $0x01, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x02, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VPERMILPS      $0x03, Y2, Y4
+	VADDPS         Y4, Y3, Y3
+	VADDSS         X3, X8, X8
+	VEXTRACTF128   $0x01, Y3, X3
+	VADDSS         X3, X8, X8
+
+done:
+	VMOVSS X8, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q4kRowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q4kRowsAVXVNNI(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      144(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     608(SI), X0, X13
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      160(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      160(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      192(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      192(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      224(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      224(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      256(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      256(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VPXOR        Y10, Y10, Y10
+	VMOVDQU      288(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     928(SI), X0, X14
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      304(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      304(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      336(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      336(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      368(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      368(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      400(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      400(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VPXOR        Y11, Y11, Y11
+	VMOVDQU      432(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     1248(SI), X0, X15
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      448(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      448(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      480(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      480(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      512(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      512(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      544(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      544(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPINSRD      $0x01, 144(DI), X1, X1
+	VPINSRD      $0x02, 288(DI), X1, X1
+	VPINSRD      $0x03, 432(DI), X1, X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+576, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y13, Y13, Y13
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y14, Y14, Y14
+	VPXOR        Y11, Y11, Y11
+	VPXOR        Y15, Y15, Y15
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+144, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q5kRowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q5kRowsAVXVNNI(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y6
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      144(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      144(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      176(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     608(SI), X0, X13
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      192(DI), Y6
+	VMOVDQU      224(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      224(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      256(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      256(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      288(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      288(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      320(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      320(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VPXOR        Y10, Y10, Y10
+	VMOVDQU      352(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     928(SI), X0, X14
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      368(DI), Y6
+	VMOVDQU      400(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      400(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      432(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      432(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      464(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      464(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      496(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      496(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VPXOR        Y11, Y11, Y11
+	VMOVDQU      528(DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     1248(SI), X0, X15
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      544(DI), Y6
+	VMOVDQU      576(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      576(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      608(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      608(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      640(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      640(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      672(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      672(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPINSRD      $0x01, 176(DI), X1, X1
+	VPINSRD      $0x02, 352(DI), X1, X1
+	VPINSRD      $0x03, 528(DI), X1, X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+704, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VMOVDQU      (DI), X0
+	VPSHUFB      q4kPick<>+0(SB), X0, X1
+	VPSRLVD      q4kShifts<>+0(SB), X1, X1
+	VPAND        q4kMask<>+0(SB), X1, X1
+	VPSHUFB      q4kPickHigh<>+0(SB), X0, X0
+	VPSRLD       $0x02, X0, X0
+	VPAND        q4kHigh<>+0(SB), X0, X0
+	VPOR         X0, X1, X1
+	VPMOVZXBW    X1, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMADDWD     288(SI), X0, X12
+	VPERMQ       $0x44, Y2, Y2
+	VMOVDQU      16(DI), Y6
+	VMOVDQU      48(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      word0<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      word1<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      80(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      word2<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      80(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      word3<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      112(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x00, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      word4<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      112(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      word5<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      144(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x02, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      word6<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      144(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y6, Y7
+	VPAND        fifthBits<>+0(SB), Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      word7<>+0(SB), Y2, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y13, Y13, Y13
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y14, Y14, Y14
+	VPXOR        Y11, Y11, Y11
+	VPXOR        Y15, Y15, Y15
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        (DI), X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+176, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q6kRowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q6kRowsAVXVNNI(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VPMOVSXBW    192(DI), Y2
+	VPMADDWD     256(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y8, Y8
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      (DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      96(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      96(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VPMOVSXBW    402(DI), Y2
+	VPMADDWD     576(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y9, Y9
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      210(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xcc
+	VMOVDQU      242(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xcc
+	VMOVDQU      210(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xcc
+	VMOVDQU      242(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      338(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xcc
+	VMOVDQU      274(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xcc
+	VMOVDQU      306(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xcc
+	VMOVDQU      274(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xcc
+	VMOVDQU      306(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      370(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xcc
+	VPXOR        Y10, Y10, Y10
+	VPMOVSXBW    612(DI), Y2
+	VPMADDWD     896(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y10, Y10
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      420(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xd4
+	VMOVDQU      452(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xd4
+	VMOVDQU      420(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xd4
+	VMOVDQU      452(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      548(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xd4
+	VMOVDQU      484(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xd4
+	VMOVDQU      516(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xd4
+	VMOVDQU      484(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xd4
+	VMOVDQU      516(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      580(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xd4
+	VPXOR        Y11, Y11, Y11
+	VPMOVSXBW    822(DI), Y2
+	VPMADDWD     1216(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y11, Y11
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      630(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xdc
+	VMOVDQU      662(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xdc
+	VMOVDQU      630(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xdc
+	VMOVDQU      662(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      758(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xdc
+	VMOVDQU      694(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xdc
+	VMOVDQU      726(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xdc
+	VMOVDQU      694(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xdc
+	VMOVDQU      726(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      790(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xdc
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 208(DI), X1, X1
+	VPINSRW      $0x01, 418(DI), X1, X1
+	VPINSRW      $0x02, 628(DI), X1, X1
+	VPINSRW      $0x03, 838(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+840, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VPMOVSXBW    192(DI), Y2
+	VPMADDWD     256(SI), Y2, Y3
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y8, Y8
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      (DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      128(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      96(DI), Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VMOVDQU      96(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowHalves<>+0(SB), Y3, Y3
+	VMOVDQU      160(DI), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        upperBits2<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y12
+	LONG         $0x526542c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 208(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+210, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q2kRowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q2kRowsAVXVNNI(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VPMOVZXBW    (DI), Y2
+	VPSRLW       $0x04, Y2, Y12
+	VPMADDWD     256(SI), Y12, Y12
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        16(DI), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        48(DI), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VPMOVZXBW    84(DI), Y2
+	VPSRLW       $0x04, Y2, Y13
+	VPMADDWD     576(SI), Y13, Y13
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        100(DI), Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        132(DI), Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      100(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      100(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      100(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VPXOR        Y10, Y10, Y10
+	VPMOVZXBW    168(DI), Y2
+	VPSRLW       $0x04, Y2, Y14
+	VPMADDWD     896(SI), Y14, Y14
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        184(DI), Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        216(DI), Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      184(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      216(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      184(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      216(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      184(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      216(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VPXOR        Y11, Y11, Y11
+	VPMOVZXBW    252(DI), Y2
+	VPSRLW       $0x04, Y2, Y15
+	VPMADDWD     1216(SI), Y15, Y15
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        268(DI), Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        300(DI), Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      268(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      300(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      268(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      300(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      268(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      300(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        80(DI), X1
+	VPINSRD      $0x01, 164(DI), X1, X1
+	VPINSRD      $0x02, 248(DI), X1, X1
+	VPINSRD      $0x03, 332(DI), X1, X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+336, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VPMOVZXBW    (DI), Y2
+	VPSRLW       $0x04, Y2, Y12
+	VPMADDWD     256(SI), Y12, Y12
+	VPAND        lowHalves<>+0(SB), Y2, Y2
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        16(DI), Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        48(DI), Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      16(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      48(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y13, Y13, Y13
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y14, Y14, Y14
+	VPXOR        Y11, Y11, Y11
+	VPXOR        Y15, Y15, Y15
+	VPHADDD      Y13, Y12, Y12
+	VPHADDD      Y15, Y14, Y14
+	VPHADDD      Y14, Y12, Y12
+	VEXTRACTI128 $0x01, Y12, X1
+	VPADDD       X12, X1, X0
+	VCVTDQ2PS    X0, X4
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VMOVD        80(DI), X1
+	VPSRLD       $0x10, X1, X2
+	VPSLLD       $0x10, X1, X1
+	VPSRLD       $0x10, X1, X1
+	VPACKUSDW    X2, X1, X1
+	VCVTPH2PS    X1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMULPS       X1, X0, X0
+	VFNMADD231PS X2, X4, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+84, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func q3kRowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·q3kRowsAVXVNNI(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR        Y8, Y8, Y8
+	VMOVQ        96(DI), X0
+	VPINSRD      $0x02, 104(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     256(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y8, Y8
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      (DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        32(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        64(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VMOVQ        206(DI), X0
+	VPINSRD      $0x02, 214(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     576(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y9, Y9
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      110(DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        142(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   320(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        174(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   352(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      142(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   384(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      174(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   416(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      142(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   448(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      174(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   480(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      142(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   512(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VMOVDQU      174(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   544(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xcc
+	VPXOR        Y10, Y10, Y10
+	VMOVQ        316(DI), X0
+	VPINSRD      $0x02, 324(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     896(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y10, Y10
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      220(DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        252(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   640(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        284(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   672(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      252(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   704(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      284(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   736(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      252(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   768(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      284(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   800(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      252(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   832(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VMOVDQU      284(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   864(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xd4
+	VPXOR        Y11, Y11, Y11
+	VMOVQ        426(DI), X0
+	VPINSRD      $0x02, 434(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     1216(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y11, Y11
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      330(DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        362(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   960(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        394(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   992(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      362(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1024(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      394(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1056(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      362(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1088(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      394(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1120(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      362(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1152(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VMOVDQU      394(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   1184(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xdc
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 108(DI), X1, X1
+	VPINSRW      $0x01, 218(DI), X1, X1
+	VPINSRW      $0x02, 328(DI), X1, X1
+	VPINSRW      $0x03, 438(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+440, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR        Y8, Y8, Y8
+	VMOVQ        96(DI), X0
+	VPINSRD      $0x02, 104(DI), X0, X0
+	VPSHUFB      q3kLow<>+0(SB), X0, X1
+	VPSRLVQ      q3kLowShift<>+0(SB), X1, X1
+	VPAND        q3kNibble<>+0(SB), X1, X1
+	VPSHUFB      q3kHigh<>+0(SB), X0, X0
+	VPSRLVD      q3kHighShift<>+0(SB), X0, X0
+	VPAND        q3kUpper<>+0(SB), X0, X0
+	VPSLLD       $0x04, X0, X0
+	VPOR         X0, X1, X1
+	VPSUBB       q3kOffset<>+0(SB), X1, X1
+	VPMOVSXBW    X1, Y2
+	VPMADDWD     256(SI), Y2, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y8, Y8
+	VPERMQ       $0xee, Y2, Y7
+	VPERMQ       $0x44, Y2, Y6
+	VMOVDQU      (DI), Y12
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        32(DI), Y3, Y3
+	VPSLLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   (SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        64(DI), Y3, Y3
+	VPSRLW       $0x02, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   32(SI), Y3, Y3
+	VPSHUFB      words0<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSLLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   64(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x03, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   96(SI), Y3, Y3
+	VPSHUFB      words1<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQA      Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   128(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x04, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   160(SI), Y3, Y3
+	VPSHUFB      words2<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   192(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y6, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VMOVDQU      64(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VPSRLW       $0x05, Y12, Y1
+	VPAND        thirdBits<>+0(SB), Y1, Y1
+	VPOR         Y1, Y3, Y3
+	VPMADDUBSW   224(SI), Y3, Y3
+	VPSHUFB      words3<>+0(SB), Y7, Y4
+	LONG         $0x526562c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 108(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+110, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func tq20RowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·tq20RowsAVXVNNI(SB), NOSPLIT, $0-48
+	VMOVDQU ones2<>+0(SB), Y15
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPMADDWD     256(SI), Y15, Y2
+	VPXOR        Y8, Y8, Y8
+	VPSUBD       Y2, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        (DI), Y3, Y3
+	VMOVDQU      (SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        32(DI), Y3, Y3
+	VMOVDQU      32(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      64(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      96(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      128(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      160(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      192(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      224(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VPMADDWD     576(SI), Y15, Y2
+	VPXOR        Y9, Y9, Y9
+	VPSUBD       Y2, Y9, Y9
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        66(DI), Y3, Y3
+	VMOVDQU      320(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xcc
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        98(DI), Y3, Y3
+	VMOVDQU      352(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xcc
+	VMOVDQU      66(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      384(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xcc
+	VMOVDQU      98(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      416(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xcc
+	VMOVDQU      66(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      448(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xcc
+	VMOVDQU      98(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      480(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xcc
+	VMOVDQU      66(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      512(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xcc
+	VMOVDQU      98(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      544(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xcc
+	VPMADDWD     896(SI), Y15, Y2
+	VPXOR        Y10, Y10, Y10
+	VPSUBD       Y2, Y10, Y10
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        132(DI), Y3, Y3
+	VMOVDQU      640(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xd4
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        164(DI), Y3, Y3
+	VMOVDQU      672(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xd4
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      704(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xd4
+	VMOVDQU      164(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      736(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xd4
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      768(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xd4
+	VMOVDQU      164(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      800(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xd4
+	VMOVDQU      132(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      832(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xd4
+	VMOVDQU      164(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      864(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xd4
+	VPMADDWD     1216(SI), Y15, Y2
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y2, Y11, Y11
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        198(DI), Y3, Y3
+	VMOVDQU      960(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xdc
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        230(DI), Y3, Y3
+	VMOVDQU      992(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xdc
+	VMOVDQU      198(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      1024(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xdc
+	VMOVDQU      230(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      1056(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xdc
+	VMOVDQU      198(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      1088(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xdc
+	VMOVDQU      230(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      1120(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xdc
+	VMOVDQU      198(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      1152(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xdc
+	VMOVDQU      230(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      1184(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xdc
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 64(DI), X1, X1
+	VPINSRW      $0x01, 130(DI), X1, X1
+	VPINSRW      $0x02, 196(DI), X1, X1
+	VPINSRW      $0x03, 262(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VPERMILPS    $0x01, X0, X1
+	VPERMILPS    $0x02, X0, X2
+	VPERMILPS    $0x03, X0, X3
+	VFMADD231SS  304(SI), X0, X5
+	VFMADD231SS  624(SI), X1, X5
+	VFMADD231SS  944(SI), X2, X5
+	VFMADD231SS  1264(SI), X3, X5
+	ADDQ         $+264, DI
+	ADDQ         $+1280, SI
+	SUBQ         $0x04, R8
+	JGE          four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPMADDWD     256(SI), Y15, Y2
+	VPXOR        Y8, Y8, Y8
+	VPSUBD       Y2, Y8, Y8
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        (DI), Y3, Y3
+	VMOVDQU      (SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      lowTwos<>+0(SB), Y3
+	VPAND        32(DI), Y3, Y3
+	VMOVDQU      32(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      64(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      96(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      128(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      160(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      (DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      192(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VMOVDQU      32(DI), Y3
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        lowTwos<>+0(SB), Y3, Y3
+	VMOVDQU      224(SI), Y4
+	LONG         $0x506562c4
+	BYTE         $0xc4
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+	VPXOR        Y11, Y11, Y11
+	VPHADDD      Y9, Y8, Y8
+	VPHADDD      Y11, Y10, Y10
+	VPHADDD      Y10, Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X1
+	VPADDD       X8, X1, X0
+	VCVTDQ2PS    X0, X0
+	VPXOR        X1, X1, X1
+	VPINSRW      $0x00, 64(DI), X1, X1
+	VCVTPH2PS    X1, X1
+	VMULPS       X1, X0, X0
+	VFMADD231SS  304(SI), X0, X5
+	ADDQ         $+66, DI
+	ADDQ         $+320, SI
+	DECQ         R8
+	JNZ          one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
+	VZEROUPPER
+	RET
+
+// func iq4xsRowsAVXVNNI(out *float32, w *byte, rowBytes int, rows int, blocks int, act *byte)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·iq4xsRowsAVXVNNI(SB), NOSPLIT, $0-48
+	VMOVDQU nibbleShifts<>+0(SB), Y15
+	VMOVDQU lowHalves<>+0(SB), Y14
+	VMOVDQU iq4nlLevels2<>+0(SB), Y13
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    rows+24(FP), BX
+
+row:
+	MOVQ   act+40(FP), SI
+	MOVQ   blocks+32(FP), R8
+	MOVQ   CX, DI
+	VXORPS X5, X5, X5
+	SUBQ   $0x04, R8
+	JL     rest
+
+four:
+	VPXOR          Y8, Y8, Y8
+	VPBROADCASTD   4(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   (DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 8(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        (SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 24(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        32(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 40(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        64(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 56(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        96(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 72(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        128(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 88(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        160(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 104(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        192(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 120(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        224(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VPXOR          Y9, Y9, Y9
+	VPBROADCASTD   140(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   136(DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 144(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        320(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xce
+	VBROADCASTI128 160(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        352(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xce
+	VBROADCASTI128 176(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        384(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xce
+	VBROADCASTI128 192(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        416(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xce
+	VBROADCASTI128 208(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        448(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xce
+	VBROADCASTI128 224(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        480(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xce
+	VBROADCASTI128 240(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        512(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xce
+	VBROADCASTI128 256(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        544(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xce
+	VPXOR          Y10, Y10, Y10
+	VPBROADCASTD   276(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   272(DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 280(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        640(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xd6
+	VBROADCASTI128 296(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        672(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xd6
+	VBROADCASTI128 312(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        704(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xd6
+	VBROADCASTI128 328(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        736(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xd6
+	VBROADCASTI128 344(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        768(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xd6
+	VBROADCASTI128 360(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        800(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xd6
+	VBROADCASTI128 376(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        832(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xd6
+	VBROADCASTI128 392(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        864(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xd6
+	VPXOR          Y11, Y11, Y11
+	VPBROADCASTD   412(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   408(DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 416(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        960(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xde
+	VBROADCASTI128 432(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        992(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xde
+	VBROADCASTI128 448(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1024(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xde
+	VBROADCASTI128 464(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1056(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xde
+	VBROADCASTI128 480(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1088(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xde
+	VBROADCASTI128 496(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1120(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xde
+	VBROADCASTI128 512(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1152(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xde
+	VBROADCASTI128 528(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        1184(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xde
+	VPHADDD        Y9, Y8, Y8
+	VPHADDD        Y11, Y10, Y10
+	VPHADDD        Y10, Y8, Y8
+	VEXTRACTI128   $0x01, Y8, X1
+	VPADDD         X8, X1, X0
+	VCVTDQ2PS      X0, X0
+	VPXOR          X1, X1, X1
+	VPINSRW        $0x00, (DI), X1, X1
+	VPINSRW        $0x01, 136(DI), X1, X1
+	VPINSRW        $0x02, 272(DI), X1, X1
+	VPINSRW        $0x03, 408(DI), X1, X1
+	VCVTPH2PS      X1, X1
+	VMULPS         X1, X0, X0
+	VPERMILPS      $0x01, X0, X1
+	VPERMILPS      $0x02, X0, X2
+	VPERMILPS      $0x03, X0, X3
+	VFMADD231SS    304(SI), X0, X5
+	VFMADD231SS    624(SI), X1, X5
+	VFMADD231SS    944(SI), X2, X5
+	VFMADD231SS    1264(SI), X3, X5
+	ADDQ           $+544, DI
+	ADDQ           $+1280, SI
+	SUBQ           $0x04, R8
+	JGE            four
+
+rest:
+	ADDQ $0x04, R8
+	JZ   done
+
+one:
+	VPXOR          Y8, Y8, Y8
+	VPBROADCASTD   4(DI), Y2
+	VPSRLVD        iq4xsLow2<>+0(SB), Y2, Y2
+	VPAND          nibble2<>+0(SB), Y2, Y2
+	VPBROADCASTD   (DI), Y3
+	VPSRLVD        iq4xsHigh2<>+0(SB), Y3, Y3
+	VPAND          two2<>+0(SB), Y3, Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VPSUBD         offset2<>+0(SB), Y2, Y2
+	VPACKSSDW      Y2, Y2, Y2
+	VPERMQ         $0x88, Y2, Y2
+	VBROADCASTI128 8(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        (SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word0<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 24(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        32(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word1<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 40(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        64(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word2<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 56(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        96(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word3<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 72(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        128(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word4<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 88(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        160(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word5<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 104(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        192(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word6<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VBROADCASTI128 120(DI), Y3
+	VPSRLVQ        Y15, Y3, Y3
+	VPAND          Y14, Y3, Y3
+	VPSHUFB        Y3, Y13, Y3
+	VMOVDQU        224(SI), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPSHUFB        word7<>+0(SB), Y2, Y6
+	LONG           $0x526562c4
+	BYTE           $0xc6
+	VPXOR          Y9, Y9, Y9
+	VPXOR          Y10, Y10, Y10
+	VPXOR          Y11, Y11, Y11
+	VPHADDD        Y9, Y8, Y8
+	VPHADDD        Y11, Y10, Y10
+	VPHADDD        Y10, Y8, Y8
+	VEXTRACTI128   $0x01, Y8, X1
+	VPADDD         X8, X1, X0
+	VCVTDQ2PS      X0, X0
+	VPXOR          X1, X1, X1
+	VPINSRW        $0x00, (DI), X1, X1
+	VCVTPH2PS      X1, X1
+	VMULPS         X1, X0, X0
+	VFMADD231SS    304(SI), X0, X5
+	ADDQ           $+136, DI
+	ADDQ           $+320, SI
+	DECQ           R8
+	JNZ            one
+
+done:
+	VMOVSS X5, (AX)
+	ADDQ   $0x04, AX
+	ADDQ   DX, CX
+	DECQ   BX
+	JNZ    row
 	VZEROUPPER
 	RET
 

@@ -23,6 +23,8 @@ func main() {
 	ConstraintExpr("amd64,!noasm")
 	quantizeSuper()
 	quantizeSmall()
+	quantizeSuper2()
+	quantizeSmall2()
 	for _, vbmi := range []bool{false, true} {
 		q4kRows(vbmi)
 		q5kRows(vbmi)

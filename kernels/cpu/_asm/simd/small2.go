@@ -318,6 +318,8 @@ func smallFormats2() (list []*small2) {
 		case "mxfp4":
 			g.most, g.signed, g.code = 12, true, look("fp4", fp4Levels, 1)
 			g.scale = func(reg.Register) { e8m02(reg.Y2) }
+		default:
+			continue
 		}
 		list = append(list, g)
 	}
